@@ -1,0 +1,57 @@
+"""One authenticated, bound API call: all that a handler receives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import Command
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.services.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as the dispatcher hands it to its command's handler.
+
+    Attributes:
+        arguments: bound values by parameter name; what was not given is not in it. Types by wire type:
+            UUID -> EntityRef, LIST of UUID -> tuple[EntityRef, ...], LIST of STRING -> tuple[str, ...],
+            INTEGER/LONG/SHORT -> int, FLOAT -> float, BOOLEAN -> bool, STRING -> str,
+            MAP -> tuple of dicts in index order, DATE/TZDATE -> datetime with time zone.
+        connection: for reads, valid during the handler, never committed. Writes go through a service,
+            which opens its own transaction on ``system.engine``.
+        method: GET or POST; user data has other limits by GET.
+    """
+
+    command: Command
+    caller: Caller
+    arguments: Mapping[str, Any]
+    system: System
+    connection: Connection
+    method: str = "GET"
+
+    def ref(self, name: str) -> EntityRef | None:
+        """The entity named by a UUID parameter, or None if it was not given."""
+        return self.arguments.get(name)
+
+    def ref_id(self, name: str) -> int | None:
+        """The internal id of the entity named by a UUID parameter, or None."""
+        ref = self.arguments.get(name)
+        return None if ref is None else ref.id
+
+    def ref_uuid(self, name: str) -> UUID | None:
+        """The uuid of the entity named by a UUID parameter, or None."""
+        ref = self.arguments.get(name)
+        return None if ref is None else ref.uuid
+
+    def text(self, name: str) -> str | None:
+        """A STRING parameter, or None."""
+        return self.arguments.get(name)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A BOOLEAN parameter."""
+        return bool(self.arguments.get(name, default))

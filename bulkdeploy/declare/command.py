@@ -1,0 +1,71 @@
+"""A command: everything that one API call promises, as data.
+
+The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the reference pages and the
+tests that walk all commands read this one declaration.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bulkdeploy.declare.parameters import Parameter, Rule
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.errors import BulkDeployError
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One API command.
+
+    Attributes:
+        name: as clients write it; matched case-sensitively.
+        handler: takes a ``commands.call.Call`` and returns what ``shape`` wants: a
+            ``store.listing.Page`` (LIST), a dict of wire names (OBJECT, BARE), None or a
+            ``SuccessText`` (SUCCESS), a ``JobTicket`` (JOB, JOB_SUCCESS).
+        roles: role types that may call it by default; role rules may say otherwise.
+        response: the objects it answers (for JOB: the object in the job's result).
+        errors: the errors it can give beyond those every command can.
+        envelope: the top-level key where it is irregular.
+        open: callable without credentials (login).
+        changes_state: False for reads; such calls may be made by GET in hardened mode.
+    """
+
+    name: str
+    description: str
+    handler: Callable[[Any], Any]
+    shape: Shape
+    response: Response | None = None
+    parameters: tuple[Parameter, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    roles: frozenset[RoleType] = EVERY_ROLE
+    since: str | None = None
+    errors: tuple[type[BulkDeployError], ...] = field(default=())
+    envelope: str | None = None
+    open: bool = False
+    changes_state: bool = False
+
+    @property
+    def is_async(self) -> bool:
+        """``isasync`` in listApis: the answer is a job to poll."""
+        return self.shape in (Shape.JOB, Shape.JOB_SUCCESS)
+
+    @property
+    def envelope_key(self) -> str:
+        """The one top-level key of an answer: the lower-cased name and ``response``."""
+        return self.envelope or f"{self.name.lower()}response"
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """What an asynchronous command answers: the job's id and, where it created something, that id."""
+
+    job_uuid: str
+    entity_uuid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessText:
+    """A success with a sentence beside it."""
+
+    displaytext: str

@@ -1,0 +1,154 @@
+"""What a parameter of a command is: its name, wire type, bounds and what it refers to.
+
+``declare.binding`` turns declarations into marshmallow schemas and binds requests with them;
+``declare.discovery`` renders them for listApis.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.entities import Entity
+
+
+class WireType(StrEnum):
+    """Parameter types by their name in listApis; their rules are in reference section 1.2."""
+
+    UUID = "uuid"
+    STRING = "string"
+    INTEGER = "integer"
+    LONG = "long"
+    SHORT = "short"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+    LIST = "list"
+    MAP = "map"
+    DATE = "date"
+    TZDATE = "tzdate"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One declared parameter.
+
+    Attributes:
+        name: as listApis shows it; matching ignores case.
+        type: the wire type; ``element`` is the type of a LIST's elements.
+        entity: for UUID (and LIST of UUID): what the id may name; the first that has it wins.
+        required: absent is an error; empty is another.
+        length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
+        minimum, maximum: inclusive bounds of numbers.
+        choices: the accepted words of a STRING, matched in any case and bound as spelled here.
+        roles: who may set it; from others it is ignored silently, as CloudStack does.
+        since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
+    """
+
+    name: str
+    type: WireType
+    description: str
+    required: bool = False
+    length: int = 255
+    since: str | None = None
+    element: WireType | None = None
+    entity: tuple[Entity, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    choices: tuple[str, ...] = ()
+    roles: frozenset[RoleType] = EVERY_ROLE
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """Rule: at most one of these parameters may be given."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Rule: ``name`` may only be given together with ``other``."""
+
+    name: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOne:
+    """Rule: one of these parameters must be given, and only one."""
+
+    names: tuple[str, ...]
+
+
+Rule = Exclusive | Needs | ExactlyOne
+
+
+def uuid(
+    name: str,
+    entity: Entity,
+    description: str,
+    *,
+    required: bool = False,
+    since: str | None = None,
+    roles: frozenset[RoleType] = EVERY_ROLE,
+) -> Parameter:
+    """An id of one kind of entity."""
+    return Parameter(
+        name, WireType.UUID, description, required=required, entity=(entity,), since=since, roles=roles
+    )
+
+
+def uuids(name: str, entity: Entity, description: str) -> Parameter:
+    """A comma-separated list of ids of one kind of entity."""
+    return Parameter(name, WireType.LIST, description, element=WireType.UUID, entity=(entity,))
+
+
+def string(
+    name: str,
+    description: str,
+    *,
+    required: bool = False,
+    length: int = 255,
+    choices: tuple[str, ...] = (),
+    since: str | None = None,
+) -> Parameter:
+    """A text of at most ``length`` characters."""
+    return Parameter(
+        name, WireType.STRING, description, required=required, length=length, choices=choices, since=since
+    )
+
+
+def strings(name: str, description: str) -> Parameter:
+    """A comma-separated list of texts."""
+    return Parameter(name, WireType.LIST, description, element=WireType.STRING)
+
+
+def integer(
+    name: str,
+    description: str,
+    *,
+    required: bool = False,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    since: str | None = None,
+) -> Parameter:
+    """A 32-bit whole number."""
+    return Parameter(
+        name, WireType.INTEGER, description, required=required, minimum=minimum, maximum=maximum, since=since
+    )
+
+
+def long(name: str, description: str, *, required: bool = False, minimum: int | None = None) -> Parameter:
+    """A 64-bit whole number."""
+    return Parameter(name, WireType.LONG, description, required=required, minimum=minimum)
+
+
+def boolean(
+    name: str, description: str, *, since: str | None = None, roles: frozenset[RoleType] = EVERY_ROLE
+) -> Parameter:
+    """``true`` in any case is true; everything else is false and never an error."""
+    return Parameter(name, WireType.BOOLEAN, description, since=since, roles=roles)
+
+
+def mapping(name: str, description: str) -> Parameter:
+    """``name[0].field=value`` pairs, grouped by index."""
+    return Parameter(name, WireType.MAP, description)

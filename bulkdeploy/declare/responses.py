@@ -1,0 +1,64 @@
+"""What a command answers: the fields of its objects, their JSON types, and the envelope's shape."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+
+
+class FieldType(StrEnum):
+    """Types of response fields by their name in listApis.
+
+    ``INTEGER`` and ``LONG`` are JSON numbers, ``STRING`` and ``DATE`` JSON strings; typed clients
+    (Go) refuse the whole answer when one field has another type.
+    """
+
+    STRING = "string"
+    INTEGER = "integer"
+    LONG = "long"
+    FLOAT = "float"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    LIST = "list"
+    SET = "set"
+    MAP = "map"
+    OBJECT = "responseobject"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an answer's object; ``fields`` are those of nested objects (LIST, SET, OBJECT).
+
+    A LIST or SET without ``fields`` holds plain strings. ``roles`` says who sees it.
+    """
+
+    name: str
+    type: FieldType
+    description: str
+    fields: tuple["Field", ...] = ()
+    roles: frozenset[RoleType] = EVERY_ROLE
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An object of an answer: the key it stands under (``zone``) and its fields."""
+
+    key: str
+    fields: tuple[Field, ...]
+
+
+class Shape(StrEnum):
+    """How an answer's object or objects lie in the envelope (reference section 1.3)."""
+
+    LIST = "list"
+    """``{"count": n, "<key>": [...]}``; nothing found: ``{}``."""
+    OBJECT = "object"
+    """``{"<key>": {...}}``."""
+    BARE = "bare"
+    """The fields directly under the envelope."""
+    SUCCESS = "success"
+    """``{"success": true}``."""
+    JOB = "job"
+    """``{"jobid": ...}``, and ``id`` where the command creates something; the job's result is an OBJECT."""
+    JOB_SUCCESS = "jobsuccess"
+    """``{"jobid": ...}``; the job's result is ``{"success": true}``."""

@@ -1,0 +1,240 @@
+"""CloudStack's global settings: those that bulkdeploy honours, with defaults and meanings.
+
+Operators change them at run time through ``updateConfiguration``; ``store.configuration`` reads
+them. A setting that nothing reads does not belong here.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Scope(StrEnum):
+    """Where a setting may be overridden."""
+
+    GLOBAL = "Global"
+    ZONE = "Zone"
+    CLUSTER = "Cluster"
+    STORAGE_POOL = "StoragePool"
+    ACCOUNT = "Account"
+    DOMAIN = "Domain"
+
+
+class ValueType(StrEnum):
+    """What a setting's text must read as."""
+
+    STRING = "String"
+    BOOLEAN = "Boolean"
+    NUMBER = "Number"
+    DECIMAL = "Decimal"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One global setting; ``unit`` and bounds are part of what the description promises."""
+
+    name: str
+    default: str
+    type: ValueType
+    description: str
+    category: str = "Advanced"
+    scope: Scope = Scope.GLOBAL
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING
+
+HOST_ALGORITHMS = (
+    "random",
+    "firstfit",
+    "userdispersing",
+    "userconcentratedpod_random",
+    "userconcentratedpod_firstfit",
+    "firstfitleastconsumed",
+)
+PLANNERS = (
+    "FirstFitPlanner",
+    "UserDispersingPlanner",
+    "UserConcentratedPodPlanner",
+    "ImplicitDedicationPlanner",
+)
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "apply.allocation.algorithm.to.pods",
+        "false",
+        B,
+        "Disperse VMs over pods first, then over the clusters of each pod",
+    ),
+    Setting(
+        "vm.allocation.algorithm",
+        "random",
+        S,
+        "How hosts inside a cluster are chosen",
+        choices=HOST_ALGORITHMS,
+    ),
+    Setting(
+        "vm.deployment.planner",
+        "FirstFitPlanner",
+        S,
+        "Planner of single deployments whose offering names none; bulk deployments disperse by count",
+        choices=PLANNERS,
+    ),
+    Setting(
+        "cluster.threshold.enabled",
+        "true",
+        B,
+        "Keep VMs off clusters that are filled above the disable thresholds",
+    ),
+    Setting(
+        "cluster.cpu.allocated.capacity.disablethreshold",
+        "0.85",
+        D,
+        "Share of a cluster's CPU above which it takes no new VMs",
+        "Alert",
+        Scope.CLUSTER,
+        0,
+        1,
+    ),
+    Setting(
+        "cluster.memory.allocated.capacity.disablethreshold",
+        "0.85",
+        D,
+        "Share of a cluster's memory above which it takes no new VMs",
+        "Alert",
+        Scope.CLUSTER,
+        0,
+        1,
+    ),
+    Setting(
+        "pool.storage.allocated.capacity.disablethreshold",
+        "0.85",
+        D,
+        "Share of a pool's over-provisioned size above which it takes no new volumes",
+        "Alert",
+        Scope.STORAGE_POOL,
+        0,
+        1,
+    ),
+    Setting(
+        "storage.overprovisioning.factor",
+        "2",
+        D,
+        "Times its size that a shared pool may promise",
+        "Storage",
+        Scope.STORAGE_POOL,
+        1,
+        100,
+    ),
+    Setting(
+        "cpu.overprovisioning.factor",
+        "1",
+        D,
+        "CPU over-commit of clusters that are added",
+        "Capacity",
+        Scope.CLUSTER,
+        1,
+        100,
+    ),
+    Setting(
+        "mem.overprovisioning.factor",
+        "1",
+        D,
+        "Memory over-commit of clusters that are added",
+        "Capacity",
+        Scope.CLUSTER,
+        1,
+        100,
+    ),
+    Setting(
+        "start.retry",
+        "10",
+        N,
+        "Times a failed start is planned again with the failed host avoided",
+        minimum=1,
+        maximum=100,
+    ),
+    Setting(
+        "allow.deploy.vm.if.deploy.on.given.host.fails",
+        "false",
+        B,
+        "Let a single deployment pinned to a host, cluster or pod be retried inside it; never a bulk one",
+    ),
+    Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names"),
+    Setting(
+        "vm.userdata.max.length",
+        "32768",
+        N,
+        "Longest user data, in base64 characters",
+        minimum=0,
+        maximum=1048576,
+    ),
+    Setting(
+        "default.page.size",
+        "500",
+        N,
+        "Rows of a list answer where no page size is given; the largest page",
+        minimum=1,
+        maximum=100000,
+    ),
+    Setting("job.expire.minutes", "1440", N, "Minutes that a finished job can still be queried", minimum=1),
+    Setting("job.cancel.threshold.minutes", "60", N, "Minutes after which an unfinished job is failed", minimum=1),
+    Setting("expunge.delay", "86400", N, "Seconds that a destroyed VM can be recovered", minimum=1),
+    Setting("allow.user.view.destroyed.vm", "false", B, "Users see their destroyed VMs in lists"),
+    Setting("allow.user.expunge.recover.vm", "false", B, "Users may expunge and recover their VMs"),
+    Setting("allow.user.force.stop.vm", "true", B, "Users may stop their VMs with force"),
+    Setting(
+        "capacity.skipcounting.hours",
+        "3600",
+        N,
+        "Seconds that a stopped VM still counts for affinity on its last host",
+        minimum=0,
+    ),
+    Setting("custom.diskoffering.size.min", "1", N, "Smallest custom disk, GiB", minimum=1),
+    Setting("custom.diskoffering.size.max", "1024", N, "Largest custom disk, GiB", minimum=1),
+    Setting(
+        "incorrect.login.attempts.allowed",
+        "5",
+        N,
+        "Failed logins in a row after which a user is disabled; 0: never",
+        minimum=0,
+    ),
+    Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),
+    Setting("api.throttling.interval", "1", N, "Seconds of a throttling interval", minimum=1),
+    Setting("api.throttling.max", "25", N, "Calls an account may make per interval", minimum=1),
+    Setting(
+        "virtual.machine.max.count.per.bulk.call",
+        "50000",
+        N,
+        "Most VMs that one bulkDeployVirtualMachine call may ask for",
+        minimum=1,
+        maximum=1000000,
+    ),
+    *(
+        Setting(
+            f"max.{owner}.{noun}",
+            default,
+            N,
+            f"Most {meaning} that {an} {owner} may have where no limit of its own is set; -1: unlimited",
+            f"{owner.capitalize()} Defaults",
+            minimum=-1,
+        )
+        for owner, an, factor in (("account", "an", 1), ("domain", "a", 2), ("project", "a", 1))
+        for noun, default, meaning in (
+            ("user.vms", str(20 * factor), "VMs"),
+            ("public.ips", str(20 * factor), "public addresses"),
+            ("volumes", str(20 * factor), "volumes"),
+            ("snapshots", str(20 * factor), "snapshots"),
+            ("templates", str(20 * factor), "templates"),
+            ("networks", str(20 * factor), "networks"),
+            ("vpcs", str(20 * factor), "VPCs"),
+            ("cpus", str(40 * factor), "CPU cores"),
+            ("memory", str(40960 * factor), "MiB of memory"),
+            ("primary.storage", str(200 * factor), "GiB of primary storage"),
+            ("secondary.storage", str(400 * factor), "GiB of secondary storage"),
+        )
+    ),
+)
+
+BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}

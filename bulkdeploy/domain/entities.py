@@ -1,0 +1,54 @@
+"""The kinds of entities that ids on the wire refer to, and a resolved reference to one."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class Entity(StrEnum):
+    """A kind of entity; the value is the suffix of its list command: ``list<value>``."""
+
+    ZONE = "Zones"
+    POD = "Pods"
+    CLUSTER = "Clusters"
+    HOST = "Hosts"
+    STORAGE_POOL = "StoragePools"
+    DOMAIN = "Domains"
+    ACCOUNT = "Accounts"
+    USER = "Users"
+    ROLE = "Roles"
+    PROJECT = "Projects"
+    SERVICE_OFFERING = "ServiceOfferings"
+    DISK_OFFERING = "DiskOfferings"
+    TEMPLATE = "Templates"
+    ISO = "Isos"
+    OS_TYPE = "OsTypes"
+    OS_CATEGORY = "OsCategories"
+    NETWORK = "Networks"
+    NETWORK_OFFERING = "NetworkOfferings"
+    PHYSICAL_NETWORK = "PhysicalNetworks"
+    SECURITY_GROUP = "SecurityGroups"
+    AFFINITY_GROUP = "AffinityGroups"
+    SSH_KEY_PAIR = "SSHKeyPairs"
+    USER_DATA = "UserData"
+    INSTANCE_GROUP = "InstanceGroups"
+    VIRTUAL_MACHINE = "VirtualMachines"
+    VOLUME = "Volumes"
+    NIC = "Nics"
+    JOB = "AsyncJobs"
+    DEPLOYMENT = "BulkDeployments"
+    EVENT = "Events"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRef:
+    """An id that was looked up: what it names, inside and on the wire.
+
+    ``removed`` rows still resolve, as CloudStack's do; handlers answer empty or refuse.
+    """
+
+    entity: Entity
+    id: int
+    uuid: UUID
+    name: str
+    removed: bool = False

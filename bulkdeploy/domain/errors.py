@@ -1,0 +1,236 @@
+"""Every way a call or a job can fail: one class per cause, with typed fields.
+
+``api.errors`` maps each class to its HTTP status and ``cserrorcode`` and is the only place
+that knows those numbers. The text of an error names the parameter, the value, the rule and
+what would be accepted; texts that clients match literally are kept to the letter and say so.
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+
+class BulkDeployError(Exception):
+    """The root of the tree; never raised itself."""
+
+
+# --- parameters ---------------------------------------------------------------------------
+
+
+class ParameterError(BulkDeployError):
+    """A parameter is missing, malformed, unknown or forbidden in this combination."""
+
+
+class MissingParameter(ParameterError):
+    """A required parameter is absent (reference section 1.7: 431 / 9999)."""
+
+    def __init__(self, command: str, parameter: str) -> None:
+        self.command, self.parameter = command, parameter
+        super().__init__(f"Unable to execute API command {command.lower()} due to missing parameter {parameter}")
+
+
+class EmptyParameter(ParameterError):
+    """A required parameter is present without a value (431 / 4350)."""
+
+    def __init__(self, parameter: str) -> None:
+        self.parameter = parameter
+        super().__init__(f"Invalid value provided for API arg: {parameter}: it must not be empty")
+
+
+class MalformedValue(ParameterError):
+    """A value that its type cannot read, or that breaks a bound of the type (431 / 9999)."""
+
+    def __init__(self, command: str, parameter: str, value: str, rule: str) -> None:
+        self.command, self.parameter, self.value, self.rule = command, parameter, value, rule
+        shown = value if len(value) <= 80 else f"{value[:77]}... ({len(value)} characters)"
+        super().__init__(
+            f"Unable to execute API command {command.lower()} due to invalid value {shown} "
+            f"for parameter {parameter}: {rule}"
+        )
+
+
+class UnknownEntity(ParameterError):
+    """An id that names nothing. Clients match this text literally (reference section 1.7)."""
+
+    def __init__(self, command: str, parameter: str, value: str) -> None:
+        self.command, self.parameter, self.value = command, parameter, value
+        super().__init__(
+            f"Unable to execute API command {command.lower()} due to invalid value. Invalid parameter "
+            f"{parameter} value={value} due to incorrect long value format, or entity does not exist or due "
+            "to incorrect parameter annotation for the field in api cmd class."
+        )
+
+
+class MalformedMap(ParameterError):
+    """A map parameter whose index or field cannot be read (430)."""
+
+    def __init__(self, parameter: str, rule: str) -> None:
+        self.parameter, self.rule = parameter, rule
+        super().__init__(f"Malformed map parameter {parameter}: {rule}")
+
+
+class InvalidParameter(ParameterError):
+    """A well-formed value that breaks a rule of the command (431 / 4350)."""
+
+    def __init__(self, parameter: str, value: object, rule: str) -> None:
+        self.parameter, self.value, self.rule = parameter, value, rule
+        super().__init__(f"Invalid value {value!r} for parameter {parameter}: {rule}")
+
+
+class InvalidCombination(ParameterError):
+    """Parameters that are fine alone and not together (431 / 4350)."""
+
+    def __init__(self, parameters: Sequence[str], rule: str) -> None:
+        self.parameters, self.rule = tuple(parameters), rule
+        super().__init__(rule)
+
+
+class PagingError(ParameterError):
+    """``page`` and ``pagesize`` break a rule of paging (431 / 9999)."""
+
+
+# --- who may ------------------------------------------------------------------------------
+
+
+class CredentialsRefused(BulkDeployError):
+    """Key, signature, expiry or session is not good; never says which (401)."""
+
+    def __init__(self) -> None:
+        super().__init__("unable to verify user credentials and/or request signature")
+
+
+class LoginFailed(BulkDeployError):
+    """A user name, password or domain that do not belong together (531)."""
+
+
+class LoginByGet(BulkDeployError):
+    """Passwords do not travel in URLs (405)."""
+
+    def __init__(self) -> None:
+        super().__init__("Please use HTTP POST to authenticate using this API")
+
+
+class CommandNotAvailable(BulkDeployError):
+    """The API does not exist, or not for this caller (432 under ``errorresponse``)."""
+
+    def __init__(self, command: str, account: str) -> None:
+        self.command, self.account = command, account
+        super().__init__(f"The API [{command}] does not exist or is not available for the account [{account}].")
+
+
+class NoCommand(BulkDeployError):
+    """A request without ``command`` (400)."""
+
+    def __init__(self) -> None:
+        super().__init__("no command specified")
+
+
+class PermissionDenied(BulkDeployError):
+    """The caller may use the API, but not on this entity (531 / 4365)."""
+
+
+class OwnerDisabled(BulkDeployError):
+    """The account to deploy for is disabled or locked (531)."""
+
+    def __init__(self, account: str, state: str) -> None:
+        self.account, self.state = account, state
+        super().__init__(f"The owner of vm to deploy is disabled: {account} (its state is {state})")
+
+
+class TooManyCalls(BulkDeployError):
+    """The account has used up its calls of this interval (429)."""
+
+    def __init__(self, retry_after_ms: int) -> None:
+        self.retry_after_ms = retry_after_ms
+        super().__init__(
+            f"The given user has reached his/her account api limit, please retry after {retry_after_ms} ms."
+        )
+
+
+# --- room and limits ------------------------------------------------------------------------
+
+
+class ResourceLimitExceeded(BulkDeployError):
+    """An account's, project's or domain's limit would be passed (535)."""
+
+    def __init__(
+        self,
+        *,
+        resource: str,
+        owner_kind: str,
+        owner_name: str,
+        domain_uuid: UUID,
+        limit: str,
+        current: str,
+        requested: str,
+    ) -> None:
+        self.resource, self.owner_kind, self.owner_name = resource, owner_kind, owner_name
+        self.limit, self.current, self.requested = limit, current, requested
+        if owner_kind == "domain":
+            text = (
+                f"Maximum domain resource limits of Type '{resource}' for Domain Id = {domain_uuid} is exceeded: "
+                f"Domain Resource Limit = {limit}, Current Domain Resource Amount = {current}, "
+                f"Requested Resource Amount = {requested}."
+            )
+        else:
+            noun = "Project" if owner_kind == "project" else "Account"
+            text = (
+                f"Maximum amount of resources of Type = '{resource}' for {noun} Name = {owner_name} in Domain "
+                f"Id = {domain_uuid} is exceeded: {noun} Resource Limit = {limit}, Current {noun} Resource "
+                f"Amount = {current}, Requested Resource Amount = {requested}."
+            )
+        super().__init__(text)
+
+
+class InsufficientCapacity(BulkDeployError):
+    """There is no room for what was asked (533); says how much fits and what ruled places out."""
+
+    def __init__(self, *, asked: int, fits: int, scope: str, reasons: Mapping[str, int]) -> None:
+        self.asked, self.fits, self.scope, self.reasons = asked, fits, scope, dict(reasons)
+        why = ", ".join(f"{count} by {reason}" for reason, count in self.reasons.items())
+        super().__init__(
+            f"Unable to create a deployment for {asked} VM instance(s) in {scope}: {fits} would fit."
+            + (f" Places ruled out: {why}." if why else "")
+        )
+
+
+class InsufficientAddresses(BulkDeployError):
+    """A network has fewer free addresses than VMs asked for (533)."""
+
+    def __init__(self, network: str, asked: int, free: int) -> None:
+        self.network, self.asked, self.free = network, asked, free
+        super().__init__(f"Network {network} has {free} free address(es), {asked} are needed")
+
+
+class ResourceUnavailable(BulkDeployError):
+    """A host, agent or pool that is needed does not answer (534)."""
+
+
+class ResourceInUse(BulkDeployError):
+    """Something else still needs the entity (536)."""
+
+
+# --- inside ---------------------------------------------------------------------------------
+
+
+class OperationFailed(BulkDeployError):
+    """A refusal that CloudStack answers with 530 though it is no accident (530 / 4250)."""
+
+
+class UnknownApi(OperationFailed):
+    """``listApis name=`` found nothing (530)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"Api Discovery plugin was unable to find an api by that name or process any apis: {name}")
+
+
+class ConflictRetriesExhausted(BulkDeployError):
+    """A transaction lost its race too often; nothing was changed and the call may be repeated (530)."""
+
+
+class InvalidInventory(BulkDeployError):
+    """An inventory file that breaks a rule; says line, key and rule, and nothing was loaded."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))

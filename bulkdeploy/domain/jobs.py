@@ -1,0 +1,44 @@
+"""Asynchronous jobs: what CloudStack shows of them, and what the engine knows besides.
+
+Source: reference section 3 (wire), DESIGN section 7 (phases, leases).
+"""
+
+from enum import IntEnum, StrEnum
+
+
+class JobStatus(IntEnum):
+    """``jobstatus`` on the wire; a job leaves IN_PROGRESS once and never changes again."""
+
+    IN_PROGRESS = 0
+    SUCCEEDED = 1
+    FAILED = 2
+
+
+class JobPhase(StrEnum):
+    """What an unfinished job is doing; a finished one keeps ``DONE``."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+
+
+class JobKind(StrEnum):
+    """What a job does. The value is the Celery task's short name."""
+
+    DEPLOY = "deploy_virtual_machine"
+    START = "start_virtual_machine"
+    STOP = "stop_virtual_machine"
+    DESTROY = "destroy_virtual_machine"
+
+
+COMMAND_CLASS: dict[JobKind, str] = {
+    JobKind.DEPLOY: "org.apache.cloudstack.api.command.admin.vm.DeployVMCmdByAdmin",
+    JobKind.START: "org.apache.cloudstack.api.command.admin.vm.StartVMCmdByAdmin",
+    JobKind.STOP: "org.apache.cloudstack.api.command.admin.vm.StopVMCmdByAdmin",
+    JobKind.DESTROY: "org.apache.cloudstack.api.command.admin.vm.DestroyVMCmdByAdmin",
+}
+"""``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
+
+FAILED_RESULT_CODE = 530
+"""``jobresultcode`` of every failed job; the true code stands in ``jobresult.errorcode``."""

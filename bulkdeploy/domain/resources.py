@@ -1,0 +1,69 @@
+"""Resource types that limits are kept for, with CloudStack's numbers, names and units."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ResourceType(IntEnum):
+    """A limited resource by its wire number (``resourcetype``)."""
+
+    USER_VM = 0
+    PUBLIC_IP = 1
+    VOLUME = 2
+    SNAPSHOT = 3
+    TEMPLATE = 4
+    PROJECT = 5
+    NETWORK = 6
+    VPC = 7
+    CPU = 8
+    MEMORY = 9
+    PRIMARY_STORAGE = 10
+    SECONDARY_STORAGE = 11
+
+    @property
+    def wire_name(self) -> str:
+        """The name in ``resourcetypename`` and in error texts: ``user_vm``."""
+        return self.name.lower()
+
+    @property
+    def counted_in_bytes(self) -> bool:
+        """Storage is limited in GiB on the wire and counted in bytes."""
+        return self in (ResourceType.PRIMARY_STORAGE, ResourceType.SECONDARY_STORAGE)
+
+
+UNLIMITED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceAmounts:
+    """What one deployment, or one VM, takes of each limited resource.
+
+    Units: VMs, volumes (count), CPU cores, memory MiB, primary storage bytes.
+    """
+
+    user_vm: int = 0
+    volume: int = 0
+    cpu: int = 0
+    memory_mib: int = 0
+    primary_storage_bytes: int = 0
+
+    def by_type(self) -> dict[ResourceType, int]:
+        """Amounts by resource type, in the unit counts are kept in; zero amounts are left out."""
+        amounts = {
+            ResourceType.USER_VM: self.user_vm,
+            ResourceType.VOLUME: self.volume,
+            ResourceType.CPU: self.cpu,
+            ResourceType.MEMORY: self.memory_mib,
+            ResourceType.PRIMARY_STORAGE: self.primary_storage_bytes,
+        }
+        return {kind: amount for kind, amount in amounts.items() if amount}
+
+    def times(self, factor: int) -> "ResourceAmounts":
+        """The amounts of ``factor`` alike VMs."""
+        return ResourceAmounts(
+            user_vm=self.user_vm * factor,
+            volume=self.volume * factor,
+            cpu=self.cpu * factor,
+            memory_mib=self.memory_mib * factor,
+            primary_storage_bytes=self.primary_storage_bytes * factor,
+        )

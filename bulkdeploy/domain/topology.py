@@ -1,0 +1,96 @@
+"""Words for the infrastructure: zones, clusters, hosts, storage pools and hypervisors."""
+
+from enum import StrEnum
+
+
+class NetworkType(StrEnum):
+    """``networktype`` of a zone."""
+
+    BASIC = "Basic"
+    ADVANCED = "Advanced"
+
+
+class AllocationState(StrEnum):
+    """Whether a zone, pod or cluster takes new VMs."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+
+
+class HostState(StrEnum):
+    """``state`` of a host: whether its agent answers."""
+
+    UP = "Up"
+    DOWN = "Down"
+    DISCONNECTED = "Disconnected"
+    ALERT = "Alert"
+    CONNECTING = "Connecting"
+    REMOVED = "Removed"
+
+
+class HostResourceState(StrEnum):
+    """``resourcestate`` of a host: whether the operator wants VMs on it."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+    PREPARE_FOR_MAINTENANCE = "PrepareForMaintenance"
+    MAINTENANCE = "Maintenance"
+    ERROR_IN_MAINTENANCE = "ErrorInMaintenance"
+
+
+class PoolScope(StrEnum):
+    """What a primary storage pool can be reached from."""
+
+    ZONE = "ZONE"
+    CLUSTER = "CLUSTER"
+    HOST = "HOST"
+
+
+class StorageType(StrEnum):
+    """``storagetype`` of an offering: ``local`` wants pools of HOST scope, ``shared`` the others."""
+
+    SHARED = "shared"
+    LOCAL = "local"
+
+
+class HypervisorType(StrEnum):
+    """Hypervisor types in CloudStack's spelling."""
+
+    XENSERVER = "XenServer"
+    KVM = "KVM"
+    VMWARE = "VMware"
+    HYPERV = "Hyperv"
+    BAREMETAL = "BareMetal"
+    SIMULATOR = "Simulator"
+    OVM = "Ovm"
+    OVM3 = "Ovm3"
+    LXC = "LXC"
+
+    @classmethod
+    def parse(cls, text: str) -> "HypervisorType | None":
+        """The type spelled ``text`` in any case, or None."""
+        return next((kind for kind in cls if kind.value.lower() == text.lower()), None)
+
+
+class AffinityType(StrEnum):
+    """Affinity group types, in CloudStack's spelling (reference section 6.5)."""
+
+    HOST_ANTI_AFFINITY = "host anti-affinity"
+    HOST_AFFINITY = "host affinity"
+    NON_STRICT_HOST_ANTI_AFFINITY = "non-strict host anti-affinity"
+    NON_STRICT_HOST_AFFINITY = "non-strict host affinity"
+    EXPLICIT_DEDICATION = "ExplicitDedication"
+
+
+class TemplateKind(StrEnum):
+    """Templates and ISOs share one table."""
+
+    TEMPLATE = "template"
+    ISO = "iso"
+
+
+class VolumeType(StrEnum):
+    """``type`` of a volume."""
+
+    ROOT = "ROOT"
+    DATADISK = "DATADISK"

@@ -1,0 +1,42 @@
+"""States of a virtual machine and the moves between them that the engine makes.
+
+Source: CloudStack's VirtualMachine.State; reference section 5.2. A move that is not listed
+here is refused by the compare-and-set that writes it.
+"""
+
+from enum import StrEnum
+
+
+class VmState(StrEnum):
+    """States as CloudStack writes them (``state`` on the wire)."""
+
+    STOPPED = "Stopped"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    MIGRATING = "Migrating"
+    DESTROYED = "Destroyed"
+    EXPUNGING = "Expunging"
+    ERROR = "Error"
+    UNKNOWN = "Unknown"
+    SHUTDOWN = "Shutdown"
+
+
+HOLDS_A_HOST = frozenset({VmState.STARTING, VmState.RUNNING, VmState.STOPPING, VmState.MIGRATING, VmState.UNKNOWN})
+"""States in which a VM sits on a host, whatever its claim says."""
+
+GONE = frozenset({VmState.DESTROYED, VmState.EXPUNGING})
+"""States that ``state=present`` leaves out."""
+
+MOVES: dict[VmState, frozenset[VmState]] = {
+    VmState.STOPPED: frozenset({VmState.STARTING, VmState.DESTROYED, VmState.ERROR}),
+    VmState.STARTING: frozenset({VmState.RUNNING, VmState.STOPPED, VmState.ERROR}),
+    VmState.RUNNING: frozenset({VmState.STOPPING, VmState.MIGRATING, VmState.STOPPED, VmState.UNKNOWN}),
+    VmState.STOPPING: frozenset({VmState.STOPPED, VmState.RUNNING}),
+    VmState.MIGRATING: frozenset({VmState.RUNNING, VmState.STOPPED}),
+    VmState.DESTROYED: frozenset({VmState.STOPPED, VmState.EXPUNGING}),
+    VmState.ERROR: frozenset({VmState.DESTROYED, VmState.EXPUNGING}),
+    VmState.UNKNOWN: frozenset({VmState.RUNNING, VmState.STOPPED}),
+    VmState.EXPUNGING: frozenset(),
+    VmState.SHUTDOWN: frozenset({VmState.STOPPED}),
+}

@@ -1,0 +1,143 @@
+"""What a hypervisor driver is: three "make it so" calls, and a look at what is really there.
+
+Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
+first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
+call with a lower fence than it has seen for that VM (a paused process that woke up too late).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+
+class PowerState(StrEnum):
+    """What a guest is doing, as the hypervisor says."""
+
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class HostAddress:
+    """Where to send a call: the host's uuid (its key), name, IP address and hypervisor type."""
+
+    uuid: UUID
+    name: str
+    ip_address: str
+    hypervisor: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSpec:
+    """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only)."""
+
+    uuid: UUID
+    name: str
+    size_bytes: int
+    pool_uuid: UUID
+    template_uuid: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NicSpec:
+    """A nic to plug: MAC, address (None: none), network's uuid and VLAN."""
+
+    uuid: UUID
+    mac_address: str
+    ip_address: str | None
+    network_uuid: UUID
+    vlan: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSpec:
+    """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64."""
+
+    uuid: UUID
+    name: str
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volumes: tuple[VolumeSpec, ...]
+    nics: tuple[NicSpec, ...]
+    user_data: str | None = None
+    public_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A guest as the hypervisor has it."""
+
+    uuid: UUID
+    host_uuid: UUID
+    power: PowerState
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
+
+
+class DriverError(Exception):
+    """A call that failed, with what an operator needs to act on it.
+
+    Attributes:
+        step: what the hypervisor was doing: ``volume``, ``network``, ``boot``, ``stop``, ``delete``...
+        host: the host's name.
+        reason: what the hypervisor said.
+        transient: True when the same call may succeed later or elsewhere.
+    """
+
+    def __init__(self, step: str, host: str, reason: str, *, transient: bool) -> None:
+        self.step, self.host, self.reason, self.transient = step, host, reason, transient
+        super().__init__(f"{step} failed on host {host}: {reason}")
+
+
+class StaleFence(DriverError):
+    """The hypervisor has seen a higher fence for this guest: the caller has lost its lease."""
+
+
+class HypervisorDriver(Protocol):
+    """One hypervisor type's way of doing things. Implementations are safe to share between threads."""
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Make ``guest`` exist and run on ``host``: volumes, nics, boot.
+
+        Raises:
+            DriverError: it does not run; parts of it may exist, ``ensure_absent`` removes them. Also when
+                the guest runs on another host: it is never made twice.
+        """
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """Make the guest not run; its definition leaves the host, its volumes stay. Absent is fine.
+
+        Raises:
+            DriverError: it may still run.
+        """
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """Make neither the guest nor these volumes exist; ``host`` None: wherever they are.
+
+        Raises:
+            DriverError: something may be left.
+        """
+
+    def list_guests(self) -> Iterator[Guest]:
+        """Every guest there is, in no order: the truth that the audit compares rows with."""
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """Every volume: (uuid, pool uuid, size in bytes)."""
+
+    def close(self) -> None:
+        """Give back connections; the driver is not used afterwards."""

@@ -1,0 +1,29 @@
+"""What the synchronous half works with; built once per process by ``wiring``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Engine
+
+from bulkdeploy.queue.job_queue import JobQueue
+
+
+class Cipher(Protocol):
+    """Encrypts secrets that must be read again (API secret keys)."""
+
+    def encrypt(self, secret: str) -> bytes:
+        """The secret, unreadable at rest."""
+
+    def decrypt(self, token: bytes) -> str:
+        """The secret again."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The parts a use case may touch. There is no other way to reach them: no globals."""
+
+    engine: Engine
+    job_queue: JobQueue
+    cipher: Cipher
+    data_dir: Path

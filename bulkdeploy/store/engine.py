@@ -1,0 +1,61 @@
+"""Connections to PostgreSQL, and transactions that are repeated whole when they lose a race."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from bulkdeploy.domain.errors import ConflictRetriesExhausted
+
+T = TypeVar("T")
+
+SERIALIZATION_FAILURE = "40001"
+DEADLOCK_DETECTED = "40P01"
+MOST_ATTEMPTS = 20
+
+
+class TransactionConflict(Exception):
+    """Raised inside a transaction that must be repeated from the start: another one was faster."""
+
+
+def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy") -> Engine:
+    """An engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
+
+    Connections that the server dropped are noticed before use (``pool_pre_ping`` costs a round
+    trip; a stale connection would cost a request).
+    """
+    return sqlalchemy.create_engine(
+        sqlalchemy.make_url(url).set(drivername="postgresql+psycopg"),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        connect_args={"application_name": application_name, "prepare_threshold": 3},
+    )
+
+
+def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+    """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
+
+    A conflict is a ``TransactionConflict`` from ``work``, a deadlock or a serialization failure.
+    Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
+    openstack.md section 3 shows what retrying inside one transaction does).
+
+    Raises:
+        ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
+    """
+    for attempt in range(MOST_ATTEMPTS):
+        try:
+            with engine.begin() as connection:
+                return work(connection)
+        except TransactionConflict:
+            pass
+        except DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) not in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):
+                raise
+        time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
+    raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")

@@ -1,0 +1,93 @@
+"""Jobs with their leases, the outbox, events and global configuration."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from bulkdeploy.store.tables.schema import created, identity, metadata, public_uuid, reference
+
+async_jobs = Table(
+    "async_jobs",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("kind", Text, nullable=False, comment="JobKind"),
+    Column("cmd", Text, nullable=False),
+    Column("account_id", BigInteger, nullable=False, comment="the submitter's account"),
+    Column("user_id", BigInteger, nullable=False),
+    Column("instance_type", Text),
+    Column("instance_id", BigInteger),
+    Column("instance_uuid", Uuid),
+    Column("deployment_id", BigInteger),
+    Column("params", JSONB, nullable=False, server_default=text("'{}'"), comment="small; kind-specific"),
+    Column("status", SmallInteger, nullable=False, server_default=text("0")),
+    Column("phase", Text, nullable=False, server_default="queued"),
+    Column("result", Text, comment="JSON object, written once"),
+    Column("result_code", Integer, nullable=False, server_default=text("0")),
+    Column("lease_owner", Text),
+    Column("lease_fence", BigInteger, nullable=False, server_default=text("0"), comment="grows with each lease"),
+    Column("lease_until", DateTime(timezone=True)),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="leases taken"),
+    Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
+    Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
+    created(),
+    Column("started", DateTime(timezone=True)),
+    Column("completed", DateTime(timezone=True)),
+    Index("ix_async_jobs_deployment", "deployment_id", "id"),
+    Index("ix_async_jobs_unfinished", "phase", "lease_until", postgresql_where=text("status = 0")),
+    Index("ix_async_jobs_instance", "instance_id", "id"),
+    Index("ix_async_jobs_account", "account_id", "id"),
+    Index("ix_async_jobs_completed", "completed", postgresql_where=text("status <> 0")),
+    postgresql_with={"fillfactor": "70"},
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("queue", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    created(),
+    Index("ix_outbox_created", "created"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("event_type", Text, nullable=False, comment="VM.CREATE, ..."),
+    Column("level", Text, nullable=False, server_default="INFO"),
+    Column("state", Text, nullable=False, server_default="Completed"),
+    Column("description", Text, nullable=False),
+    reference("account_id", "accounts.id"),
+    Column("user_id", BigInteger),
+    Column("resource_type", Text),
+    Column("resource_id", BigInteger),
+    Column("resource_uuid", Uuid),
+    Column("parent_uuid", Uuid, comment="the Scheduled event of the same action"),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    created(),
+    Index("ix_events_account", "account_id", "id"),
+)
+
+configuration_values = Table(
+    "configuration_values",
+    metadata,
+    Column("scope", Text, primary_key=True, comment="global, zone, cluster, storage, account or domain"),
+    Column("scope_id", BigInteger, primary_key=True, comment="0 for global"),
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)

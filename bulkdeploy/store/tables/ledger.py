@@ -1,0 +1,74 @@
+"""The capacity ledger: what each host and pool can hold, what is claimed, and by whom.
+
+One row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's
+``*_used`` columns are the sums of its claims, kept in the same transaction; ``bulkdeploy audit``
+recomputes them. See docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from bulkdeploy.store.tables.schema import metadata, reference
+
+host_capacity = Table(
+    "host_capacity",
+    metadata,
+    Column("host_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("cpu_mhz_limit", BigInteger, nullable=False, comment="cores x MHz x over-commit"),
+    Column("cpu_mhz_used", BigInteger, nullable=False, server_default=text("0")),
+    Column("memory_mib_limit", BigInteger, nullable=False, comment="memory x over-commit"),
+    Column("memory_mib_used", BigInteger, nullable=False, server_default=text("0")),
+    Column("vms_limit", Integer, nullable=False, comment="guest limit of the hypervisor"),
+    Column("vms_used", Integer, nullable=False, server_default=text("0")),
+    CheckConstraint("cpu_mhz_used >= 0 AND memory_mib_used >= 0 AND vms_used >= 0", name="not_negative"),
+    postgresql_with={"fillfactor": "50"},
+)
+
+host_claims = Table(
+    "host_claims",
+    metadata,
+    Column("consumer", Uuid, nullable=False, comment="a VM's or a migration's uuid"),
+    reference("host_id", "hosts.id", index=True),
+    Column("consumer_kind", SmallInteger, nullable=False, comment="0 VM, 1 migration"),
+    Column("cpu_mhz", BigInteger, nullable=False),
+    Column("memory_mib", BigInteger, nullable=False),
+    Index("uq_host_claims_consumer", "consumer", unique=True),
+)
+
+storage_claims = Table(
+    "storage_claims",
+    metadata,
+    Column("consumer", Uuid, nullable=False, comment="a volume's uuid"),
+    reference("pool_id", "storage_pools.id", index=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Index("uq_storage_claims_consumer", "consumer", unique=True),
+)
+
+resource_limits = Table(
+    "resource_limits",
+    metadata,
+    Column("owner_kind", Text, primary_key=True, comment="account or domain"),
+    Column("owner_id", BigInteger, primary_key=True),
+    Column("resource_type", SmallInteger, primary_key=True),
+    Column("max", BigInteger, nullable=False, comment="-1: unlimited; storage in bytes"),
+)
+
+resource_counts = Table(
+    "resource_counts",
+    metadata,
+    Column("owner_kind", Text, primary_key=True, comment="account or domain"),
+    Column("owner_id", BigInteger, primary_key=True),
+    Column("resource_type", SmallInteger, primary_key=True),
+    Column("amount", BigInteger, nullable=False, comment="storage in bytes, memory in MiB"),
+    postgresql_with={"fillfactor": "50"},
+)

@@ -1,0 +1,128 @@
+"""Networks, their address ranges, nics, and the addresses given back.
+
+Addresses are handed out in time that does not depend on how many are in use: each range has a
+cursor (``next_ip``) that only moves up, and a list of addresses that were released below it.
+``uq_nics_live_address`` is the last word: no address is ever given twice.
+"""
+
+from sqlalchemy import Boolean, Column, Index, Integer, Table, Text, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import INET, JSONB
+
+from bulkdeploy.store.tables.schema import (
+    created,
+    identity,
+    metadata,
+    name_column,
+    public_uuid,
+    reference,
+    removed,
+)
+
+network_offerings = Table(
+    "network_offerings",
+    metadata,
+    identity(),
+    public_uuid(),
+    name_column(),
+    Column("display_text", Text, nullable=False),
+    Column("guest_type", Text, nullable=False, comment="Isolated, Shared or L2"),
+    Column("traffic_type", Text, nullable=False, server_default="Guest"),
+    Column("specify_vlan", Boolean, nullable=False, server_default=text("false")),
+    Column("services", JSONB, nullable=False, server_default=text("'[]'"), comment="names of services"),
+    Column("is_default", Boolean, nullable=False, server_default=text("false")),
+    Column("availability", Text, nullable=False, server_default="Optional"),
+    Column("state", Text, nullable=False, server_default="Enabled"),
+    created(),
+    removed(),
+)
+
+physical_networks = Table(
+    "physical_networks",
+    metadata,
+    identity(),
+    public_uuid(),
+    name_column(),
+    reference("zone_id", "zones.id", index=True),
+    Column("state", Text, nullable=False, server_default="Enabled"),
+    Column("isolation_methods", Text, nullable=False, server_default="VLAN"),
+    Column("vlan_range", Text),
+    removed(),
+)
+
+networks = Table(
+    "networks",
+    metadata,
+    identity(),
+    public_uuid(),
+    name_column(),
+    Column("display_text", Text, nullable=False),
+    reference("zone_id", "zones.id", index=True),
+    reference("network_offering_id", "network_offerings.id"),
+    reference("physical_network_id", "physical_networks.id", nullable=True),
+    Column("guest_type", Text, nullable=False),
+    Column("acl_type", Text, nullable=False, comment="Account or Domain"),
+    reference("account_id", "accounts.id", nullable=False, index=True),
+    reference("domain_id", "domains.id"),
+    Column("subdomain_access", Boolean, nullable=False, server_default=text("true")),
+    Column("cidr", Text),
+    Column("gateway", Text),
+    Column("netmask", Text),
+    Column("vlan", Text),
+    Column("network_domain", Text),
+    Column("is_default", Boolean, nullable=False, server_default=text("false")),
+    Column("is_system", Boolean, nullable=False, server_default=text("false")),
+    Column("state", Text, nullable=False, server_default="Implemented"),
+    created(),
+    removed(),
+)
+
+ip_ranges = Table(
+    "ip_ranges",
+    metadata,
+    identity(),
+    public_uuid(),
+    reference("network_id", "networks.id", index=True),
+    reference("pod_id", "pods.id", nullable=True),
+    Column("start_ip", INET, nullable=False),
+    Column("end_ip", INET, nullable=False),
+    Column("next_ip", INET, nullable=False, comment="lowest address never handed out; past end_ip when spent"),
+    Column("gateway", Text, nullable=False),
+    Column("netmask", Text, nullable=False),
+    Column("vlan", Text),
+    removed(),
+)
+
+released_addresses = Table(
+    "released_addresses",
+    metadata,
+    reference("ip_range_id", "ip_ranges.id"),
+    Column("ip_address", INET, nullable=False),
+    UniqueConstraint("ip_range_id", "ip_address"),
+)
+
+nics = Table(
+    "nics",
+    metadata,
+    identity(),
+    public_uuid(),
+    reference("vm_id", "virtual_machines.id"),
+    reference("network_id", "networks.id"),
+    reference("ip_range_id", "ip_ranges.id", nullable=True),
+    Column("ip_address", INET),
+    Column("mac_address", Text, nullable=False),
+    Column("gateway", Text),
+    Column("netmask", Text),
+    Column("device_id", Integer, nullable=False),
+    Column("is_default", Boolean, nullable=False),
+    created(),
+    removed(),
+    Index("uq_nics_live_device", "vm_id", "device_id", unique=True, postgresql_where=text("removed IS NULL")),
+    Index(
+        "uq_nics_live_address",
+        "network_id",
+        "ip_address",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
+    Index("uq_nics_live_mac", "mac_address", unique=True, postgresql_where=text("removed IS NULL")),
+)

@@ -1,0 +1,64 @@
+"""The metadata all tables hang on, and the column shapes that many of them share.
+
+Every entity that clients see has an internal ``id`` (short joins, narrow indexes) and a
+``uuid`` (what goes over the wire). ``removed`` marks soft deletion, as CloudStack does: a
+removed row still resolves by uuid.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    MetaData,
+    SmallInteger,
+    Text,
+    Uuid,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def identity() -> Column[int]:
+    """The internal primary key."""
+    return Column("id", BigInteger, Identity(always=False), primary_key=True)
+
+
+def public_uuid() -> Column[object]:
+    """The id that clients see; unique, made by the database where the writer gives none."""
+    return Column("uuid", Uuid, nullable=False, unique=True, server_default=text("gen_random_uuid()"))
+
+
+def created() -> Column[object]:
+    """When the row was written (database clock, with time zone)."""
+    return Column("created", DateTime(timezone=True), nullable=False, server_default=text("now()"))
+
+
+def removed() -> Column[object]:
+    """When the entity was deleted; NULL while it lives."""
+    return Column("removed", DateTime(timezone=True))
+
+
+def reference(name: str, target: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
+    """A foreign key to ``target`` (``table.column``)."""
+    return Column(name, BigInteger, ForeignKey(target), nullable=nullable, index=index)
+
+
+def name_column(column: str = "name", *, nullable: bool = False) -> Column[str]:
+    """A name or another short text."""
+    return Column(column, Text, nullable=nullable)
+
+
+def small_number(column: str, *, default: int = 0) -> Column[int]:
+    """A small enum kept by its number."""
+    return Column(column, SmallInteger, nullable=False, server_default=text(str(default)))
