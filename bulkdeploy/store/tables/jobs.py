@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from bulkdeploy.store.tables.schema import created, identity, metadata, public_uuid, reference
+from bulkdeploy.store.tables.schema import created, identity, metadata, parent_id, public_uuid
 
 async_jobs = Table(
     "async_jobs",
@@ -71,7 +71,7 @@ events = Table(
     Column("level", Text, nullable=False, server_default="INFO"),
     Column("state", Text, nullable=False, server_default="Completed"),
     Column("description", Text, nullable=False),
-    reference("account_id", "accounts.id"),
+    parent_id("account_id"),
     Column("user_id", BigInteger),
     Column("resource_type", Text),
     Column("resource_id", BigInteger),

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from bulkdeploy.store.tables.schema import metadata, reference
+from bulkdeploy.store.tables.schema import metadata, parent_id
 
 host_capacity = Table(
     "host_capacity",
@@ -38,7 +38,7 @@ host_claims = Table(
     "host_claims",
     metadata,
     Column("consumer", Uuid, nullable=False, comment="a VM's or a migration's uuid"),
-    reference("host_id", "hosts.id", index=True),
+    parent_id("host_id", index=True),
     Column("consumer_kind", SmallInteger, nullable=False, comment="0 VM, 1 migration"),
     Column("cpu_mhz", BigInteger, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
@@ -49,7 +49,7 @@ storage_claims = Table(
     "storage_claims",
     metadata,
     Column("consumer", Uuid, nullable=False, comment="a volume's uuid"),
-    reference("pool_id", "storage_pools.id", index=True),
+    parent_id("pool_id", index=True),
     Column("size_bytes", BigInteger, nullable=False),
     Index("uq_storage_claims_consumer", "consumer", unique=True),
 )

@@ -5,7 +5,7 @@ cursor (``next_ip``) that only moves up, and a list of addresses that were relea
 ``uq_nics_live_address`` is the last word: no address is ever given twice.
 """
 
-from sqlalchemy import Boolean, Column, Index, Integer, Table, Text, UniqueConstraint, text
+from sqlalchemy import Boolean, Column, Index, Integer, Sequence, Table, Text, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import INET, JSONB
 
 from bulkdeploy.store.tables.schema import (
@@ -13,10 +13,14 @@ from bulkdeploy.store.tables.schema import (
     identity,
     metadata,
     name_column,
+    parent_id,
     public_uuid,
     reference,
     removed,
 )
+
+mac_address_numbers = Sequence("mac_address_numbers", metadata=metadata)
+"""Numbers that MAC addresses are made of: each is handed out once and never again."""
 
 network_offerings = Table(
     "network_offerings",
@@ -105,9 +109,9 @@ nics = Table(
     metadata,
     identity(),
     public_uuid(),
-    reference("vm_id", "virtual_machines.id"),
-    reference("network_id", "networks.id"),
-    reference("ip_range_id", "ip_ranges.id", nullable=True),
+    parent_id("vm_id"),
+    parent_id("network_id"),
+    parent_id("ip_range_id", nullable=True),
     Column("ip_address", INET),
     Column("mac_address", Text, nullable=False),
     Column("gateway", Text),

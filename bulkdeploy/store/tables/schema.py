@@ -54,6 +54,16 @@ def reference(name: str, target: str, *, nullable: bool = False, index: bool = F
     return Column(name, BigInteger, ForeignKey(target), nullable=nullable, index=index)
 
 
+def parent_id(name: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
+    """An id of another table's row, without a foreign key.
+
+    For tables that one bulk call writes tens of thousands of rows into: a foreign key costs a look-up
+    and a lock on the parent per row. The writer has read the parent in the same transaction, parents
+    are only ever marked removed, and ``bulkdeploy audit`` looks for orphans.
+    """
+    return Column(name, BigInteger, nullable=nullable, index=index)
+
+
 def name_column(column: str = "name", *, nullable: bool = False) -> Column[str]:
     """A name or another short text."""
     return Column(column, Text, nullable=nullable)
