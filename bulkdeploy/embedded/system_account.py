@@ -1,0 +1,70 @@
+"""Running a server that refuses root when we are root: its account, and the paths it must reach."""
+
+import os
+import pwd
+import stat
+import subprocess
+from pathlib import Path
+
+from bulkdeploy.embedded.processes import SystemAccount
+
+ACCOUNT_NAME = "pgserver"
+
+
+class AccountUnavailable(Exception):
+    """Root cannot get an unprivileged account to run PostgreSQL as."""
+
+
+def server_account() -> SystemAccount | None:
+    """The account PostgreSQL runs as when we are root, made if it is missing; None when we are not.
+
+    Raises:
+        AccountUnavailable: the account does not exist and could not be made.
+    """
+    if os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(ACCOUNT_NAME)
+    except KeyError:
+        entry = _make_account()
+    return SystemAccount(entry.pw_uid, entry.pw_gid)
+
+
+def _make_account() -> pwd.struct_passwd:
+    command = ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT_NAME]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - fixed words
+        return pwd.getpwnam(ACCOUNT_NAME)
+    except FileNotFoundError as error:
+        raise AccountUnavailable(
+            f"PostgreSQL does not run as root, and there is no useradd to make the account {ACCOUNT_NAME}; "
+            "run as an ordinary user, or set BULKDEPLOY_DATABASE_URL"
+        ) from error
+    except (subprocess.CalledProcessError, KeyError) as error:
+        if ACCOUNT_NAME in {entry.pw_name for entry in pwd.getpwall()}:  # a second starter was faster
+            return pwd.getpwnam(ACCOUNT_NAME)
+        raise AccountUnavailable(f"useradd could not make the account {ACCOUNT_NAME}: {error}") from error
+
+
+def make_traversable(path: Path) -> None:
+    """Let other accounts pass through every directory above ``path`` (pass, not list).
+
+    Root's home, or a temporary directory made with mode 700, would otherwise keep the server's
+    account from its own data and from its binaries.
+    """
+    for directory in path.resolve().parents:
+        mode = directory.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            directory.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
+
+
+def make_readable(folder: Path) -> None:
+    """Let other accounts read ``folder`` and all in it (installed under a strict umask)."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        executable = path.is_dir() or mode & stat.S_IXUSR
+        wanted = mode | stat.S_IROTH | (stat.S_IXOTH if executable else 0)
+        if wanted != mode:
+            path.chmod(wanted)

