@@ -1,0 +1,40 @@
+"""Which rows of a list a call wants: ``page`` and ``pagesize`` against the settings.
+
+Every list command's handler asks ``paging(call)`` and gives the answer to its store query.
+"""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.domain.errors import PagingError
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.listing import Paging
+
+EVERYTHING = -1
+
+
+def paging(call: Call) -> Paging:
+    """The rows asked for; without ``page`` and ``pagesize`` the first ``default.page.size`` ones.
+
+    Raises:
+        PagingError: one of the two without the other, a page below 1, ``pagesize`` neither
+            positive nor -1, -1 together with ``page``, or a page larger than
+            ``default.page.size`` (reference sections 1.7 and 1.8).
+    """
+    page, size = call.arguments.get("page"), call.arguments.get("pagesize")
+    if size == EVERYTHING:
+        if page is not None:
+            raise PagingError('"page" must not be given when "pagesize" is -1: there are no pages then')
+        return Paging(limit=None)
+    if page is not None and size is None:
+        raise PagingError('"pagesize" parameter is required when "page" is specified')
+    if size is not None and page is None:
+        raise PagingError('"page" parameter is required when "pagesize" is specified')
+    largest = read_configuration(call.connection).number("default.page.size")
+    if size is None or page is None:
+        return Paging(limit=largest)
+    if page < 1:
+        raise PagingError(f'"page" is {page}, pages are counted from 1')
+    if size < 1:
+        raise PagingError(f'"pagesize" is {size}, it must be 1 or more, or -1 for all rows')
+    if size > largest:
+        raise PagingError(f"Page size can't exceed max allowed page size value: {largest}")
+    return Paging(limit=size, offset=(page - 1) * size)

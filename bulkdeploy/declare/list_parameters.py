@@ -1,0 +1,25 @@
+"""Parameters that many list commands share, declared once (reference section 1.8).
+
+``PAGING`` belongs to every list command, ``OWNER`` to lists of things that accounts own and
+``PROJECT`` to those of them that projects may own too.
+"""
+
+from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid
+from bulkdeploy.domain.entities import Entity
+
+PAGING: tuple[Parameter, ...] = (
+    integer("page", "which page of pagesize rows to answer, counted from 1"),
+    integer("pagesize", "rows of one page; -1, without page, answers all rows"),
+    string("keyword", "answer only what has this text in its name or description"),
+)
+
+OWNER: tuple[Parameter, ...] = (
+    string("account", "answer only what this account owns; domainid says whose account it is"),
+    uuid("domainid", Entity.DOMAIN, "answer only what belongs to this domain"),
+    boolean("isrecursive", "with domainid: the domains below it, too"),
+    boolean("listall", "answer everything the caller may see, not only what the caller's account owns"),
+)
+
+PROJECT: tuple[Parameter, ...] = (
+    uuid("projectid", Entity.PROJECT, "answer only what this project owns; -1: all projects of the caller"),
+)
