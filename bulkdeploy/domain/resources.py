@@ -58,6 +58,16 @@ class ResourceAmounts:
         }
         return {kind: amount for kind, amount in amounts.items() if amount}
 
+    def plus(self, other: "ResourceAmounts") -> "ResourceAmounts":
+        """Both together."""
+        return ResourceAmounts(
+            user_vm=self.user_vm + other.user_vm,
+            volume=self.volume + other.volume,
+            cpu=self.cpu + other.cpu,
+            memory_mib=self.memory_mib + other.memory_mib,
+            primary_storage_bytes=self.primary_storage_bytes + other.primary_storage_bytes,
+        )
+
     def times(self, factor: int) -> "ResourceAmounts":
         """The amounts of ``factor`` alike VMs."""
         return ResourceAmounts(

@@ -84,6 +84,13 @@ virtual_machines = Table(
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("display_vm", Boolean, nullable=False, server_default=text("true")),
     Column("delete_protection", Boolean, nullable=False, server_default=text("false")),
+    Column(
+        "compute_released",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="its user_vm, cpu and memory counts were given back",
+    ),
     created(),
     Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     removed(),

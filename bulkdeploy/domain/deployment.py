@@ -1,0 +1,203 @@
+"""A deploy call on its way: what was asked, what the asked-for things are, and what will be made.
+
+``DeployAsk`` is the request with its ids resolved; ``DeploySpec`` is the same after every rule
+was checked, in the sizes and ids that are written. Units: MHz, MiB, bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, TemplateKind
+
+
+@dataclass(frozen=True, slots=True)
+class DeployAsk:
+    """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved."""
+
+    bulk: bool
+    count: int
+    zone_id: int
+    service_offering_id: int
+    template_id: int
+    method: str
+    minimum_count: int | None = None
+    disk_offering_id: int | None = None
+    disk_size_gib: int | None = None
+    root_disk_gib: int | None = None
+    hypervisor: str | None = None
+    pod_id: int | None = None
+    cluster_id: int | None = None
+    host_id: int | None = None
+    account: str | None = None
+    domain_id: int | None = None
+    project_id: int | None = None
+    network_ids: tuple[int, ...] = ()
+    ip_address: str | None = None
+    security_group_ids: tuple[int, ...] | None = None
+    security_group_names: tuple[str, ...] | None = None
+    affinity_group_ids: tuple[int, ...] | None = None
+    affinity_group_names: tuple[str, ...] | None = None
+    keypairs: tuple[str, ...] = ()
+    user_data: str | None = None
+    name: str | None = None
+    display_name: str | None = None
+    name_prefix: str | None = None
+    group: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    planner: str | None = None
+    start_vm: bool = True
+    dry_run: bool = False
+    request_token: str | None = None
+    fingerprint: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFacts:
+    """A zone as deploy rules see it."""
+
+    id: int
+    uuid: UUID
+    name: str
+    network_type: NetworkType
+    security_groups_enabled: bool
+    local_storage_enabled: bool
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OfferingFacts:
+    """A service offering; ``cpu_number``, ``cpu_mhz``, ``memory_mib`` None where custom."""
+
+    id: int
+    name: str
+    cpu_number: int | None
+    cpu_mhz: int | None
+    memory_mib: int | None
+    min_cpu_number: int | None
+    max_cpu_number: int | None
+    min_memory_mib: int | None
+    max_memory_mib: int | None
+    root_disk_gib: int | None
+    storage_type: StorageType
+    storage_tags: frozenset[str]
+    host_tags: frozenset[str]
+    planner: str | None
+    domain_ids: tuple[int, ...]
+    zone_ids: tuple[int, ...]
+    active: bool
+
+    @property
+    def is_custom(self) -> bool:
+        """True where the deploy call must bring CPU or memory along."""
+        return self.cpu_number is None or self.cpu_mhz is None or self.memory_mib is None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskOfferingFacts:
+    """A disk offering; ``disk_gib`` is 0 where customized."""
+
+    id: int
+    name: str
+    disk_gib: int
+    customized: bool
+    storage_type: StorageType
+    storage_tags: frozenset[str]
+    domain_ids: tuple[int, ...]
+    zone_ids: tuple[int, ...]
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFacts:
+    """A template or ISO, with its readiness in the zone asked for."""
+
+    id: int
+    uuid: UUID
+    name: str
+    kind: TemplateKind
+    hypervisor: str | None
+    size_bytes: int
+    bootable: bool
+    password_enabled: bool
+    ready: bool
+    tag: str | None
+    owner_id: int
+    is_public: bool
+    shared_with_owner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFacts:
+    """A guest network as deploy rules see it."""
+
+    id: int
+    uuid: UUID
+    name: str
+    zone_id: int
+    guest_type: str
+    acl_type: str
+    account_id: int
+    domain_lineage: str
+    subdomain_access: bool
+    is_default: bool
+    is_system: bool
+    has_security_groups: bool
+    has_user_data: bool
+    network_domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityFacts:
+    """An affinity group; ``account_id`` None: of the whole domain."""
+
+    id: int
+    name: str
+    kind: AffinityType
+    account_id: int | None
+    domain_lineage: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpec:
+    """One volume that each VM gets."""
+
+    volume_type: str
+    size_bytes: int
+    storage_type: StorageType
+    tags: frozenset[str]
+    template_id: int | None = None
+    disk_offering_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploySpec:
+    """A deploy call that broke no rule: what each of its VMs will be."""
+
+    ask: DeployAsk
+    owner: Owner
+    zone: ZoneFacts
+    offering: OfferingFacts
+    template: TemplateFacts
+    hypervisor: str
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    disks: tuple[DiskSpec, ...]
+    networks: tuple[NetworkFacts, ...]
+    security_group_ids: tuple[int, ...]
+    affinity_groups: tuple[AffinityFacts, ...]
+    user_data: str | None
+
+    @property
+    def per_vm(self) -> ResourceAmounts:
+        """What one VM takes of the limited resources (reference section 0.4, limits)."""
+        return ResourceAmounts(
+            user_vm=1,
+            volume=len(self.disks),
+            cpu=self.cpu_number,
+            memory_mib=self.memory_mib,
+            primary_storage_bytes=sum(disk.size_bytes for disk in self.disks),
+        )

@@ -1,0 +1,177 @@
+"""Guest addresses and MAC addresses: handed out in time that does not grow with those in use.
+
+Each range has a cursor that only moves up and a list of addresses released below it; a batch
+takes released ones first, then a block at the cursor. Addresses above the cursor may have been
+asked for by name: they are skipped. The row lock on the range serialises takers, and the unique
+index on live nics is the last word.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.errors import InsufficientAddresses
+
+MAC_PREFIX = 0x1E << 40
+"""Locally administered, unicast: the first octet of every generated MAC address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One guest address with the range it came from."""
+
+    range_id: int
+    ip: str
+    gateway: str
+    netmask: str
+
+
+def take_addresses(
+    connection: Connection, network_id: int, network_name: str, pod_ids: Sequence[int | None]
+) -> list[Address]:
+    """One free address per entry of ``pod_ids`` (the pod of that VM, None: not placed), in order.
+
+    Ranges that belong to a pod serve that pod's VMs only (Basic zones); others serve all.
+
+    Raises:
+        InsufficientAddresses: the network cannot serve all of them; nothing is kept.
+    """
+    ranges = connection.execute(
+        text(
+            "SELECT id, pod_id, host(next_ip) AS next_ip, host(end_ip) AS end_ip, gateway, netmask FROM ip_ranges"
+            " WHERE network_id = :network AND removed IS NULL ORDER BY id FOR UPDATE"
+        ),
+        {"network": network_id},
+    ).all()
+    with_pod = {row.pod_id for row in ranges if row.pod_id is not None}
+    wanted: dict[int | None, int] = {}
+    keys = [pod if pod in with_pod else None for pod in pod_ids]
+    for key in keys:
+        wanted[key] = wanted.get(key, 0) + 1
+    taken: dict[int | None, Iterator[Address]] = {}
+    for key, count in wanted.items():
+        usable = [row for row in ranges if row.pod_id == key]
+        found = _take(connection, network_id, usable, count)
+        if len(found) < count:
+            raise InsufficientAddresses(network_name, count, len(found))
+        taken[key] = iter(found)
+    return [next(taken[key]) for key in keys]
+
+
+def _take(
+    connection: Connection, network_id: int, ranges: Sequence[Row[tuple[object, ...]]], count: int
+) -> list[Address]:
+    found: list[Address] = []
+    for row in ranges:
+        if len(found) == count:
+            break
+        ips = _take_released(connection, row.id, count - len(found))
+        if len(found) + len(ips) < count:
+            ips += _take_from_cursor(connection, network_id, row, count - len(found) - len(ips))
+        found += [Address(row.id, ip, row.gateway, row.netmask) for ip in ips]
+    return found
+
+
+def _take_released(connection: Connection, range_id: int, count: int) -> list[str]:
+    """Up to ``count`` addresses that were given back, lowest first."""
+    rows = connection.execute(
+        text(
+            "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("
+            " SELECT ip_address FROM released_addresses WHERE ip_range_id = :range ORDER BY 1 LIMIT :count)"
+            " RETURNING host(ip_address)"
+        ),
+        {"range": range_id, "count": count},
+    )
+    return sorted(rows.scalars(), key=lambda ip: int(IPv4Address(ip)))
+
+
+def _take_from_cursor(
+    connection: Connection, network_id: int, row: Row[tuple[object, ...]], count: int
+) -> list[str]:
+    """Up to ``count`` addresses at the cursor, which moves past what was looked at."""
+    cursor, end = int(IPv4Address(row.next_ip)), int(IPv4Address(row.end_ip))
+    gateway = int(IPv4Address(row.gateway))
+    ips: list[str] = []
+    while len(ips) < count and cursor <= end:
+        last = min(end, cursor + count - len(ips) - 1)
+        used = set(
+            connection.execute(
+                text(
+                    "SELECT host(ip_address) FROM nics WHERE network_id = :network AND removed IS NULL"
+                    " AND ip_address BETWEEN CAST(:first AS inet) AND CAST(:last AS inet)"
+                ),
+                {"network": network_id, "first": str(IPv4Address(cursor)), "last": str(IPv4Address(last))},
+            ).scalars()
+        )
+        block = (str(IPv4Address(number)) for number in range(cursor, last + 1) if number != gateway)
+        ips += [ip for ip in block if ip not in used]
+        cursor = last + 1
+    connection.execute(
+        text("UPDATE ip_ranges SET next_ip = CAST(:next AS inet) WHERE id = :range"),
+        {"range": row.id, "next": str(IPv4Address(cursor))},
+    )
+    return ips
+
+
+def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:
+    """The asked-for address, if it lies in a range of the network and nobody has it; else None."""
+    row = connection.execute(
+        text(
+            "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
+            " AND CAST(:ip AS inet) BETWEEN start_ip AND end_ip AND gateway <> :ip ORDER BY id FOR UPDATE"
+        ),
+        {"network": network_id, "ip": ip},
+    ).first()
+    if row is None:
+        return None
+    taken = connection.execute(
+        text(
+            "SELECT 1 FROM nics WHERE network_id = :network AND removed IS NULL AND ip_address = CAST(:ip AS inet)"
+        ),
+        {"network": network_id, "ip": ip},
+    ).first()
+    if taken is not None:
+        return None
+    connection.execute(
+        text("DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address = CAST(:ip AS inet)"),
+        {"range": row.id, "ip": ip},
+    )
+    return Address(row.id, ip, row.gateway, row.netmask)
+
+
+def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """Remove these VMs' live nics and give their addresses back."""
+    connection.execute(
+        text(
+            "SELECT FROM ip_ranges WHERE id IN (SELECT ip_range_id FROM nics WHERE vm_id = ANY(:vms)"
+            " AND removed IS NULL) ORDER BY id FOR UPDATE"
+        ),
+        {"vms": list(vm_ids)},
+    )
+    connection.execute(
+        text(
+            "WITH gone AS (UPDATE nics SET removed = now() WHERE vm_id = ANY(:vms) AND removed IS NULL"
+            "   RETURNING ip_range_id, ip_address)"
+            " INSERT INTO released_addresses (ip_range_id, ip_address)"
+            " SELECT g.ip_range_id, g.ip_address FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id"
+            " WHERE g.ip_address IS NOT NULL AND g.ip_address < r.next_ip"
+            " ON CONFLICT DO NOTHING"
+        ),
+        {"vms": list(vm_ids)},
+    )
+
+
+def take_mac_addresses(connection: Connection, count: int) -> list[str]:
+    """``count`` MAC addresses that were never handed out before."""
+    numbers = connection.execute(
+        text("SELECT nextval('mac_address_numbers') FROM generate_series(1, :count)"), {"count": count}
+    ).scalars()
+    return [format_mac(number) for number in numbers]
+
+
+def format_mac(number: int) -> str:
+    """The MAC address made of a number of the sequence."""
+    digits = f"{MAC_PREFIX | number:012x}"
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))

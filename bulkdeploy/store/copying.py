@@ -1,0 +1,103 @@
+"""Writing many rows by COPY, and reading many numbers as numpy columns.
+
+Rows of a batch share most of their values, so a table is written from columns: a constant is
+escaped once, a sequence contributes one value per row. This is several times cheaper than a
+parameter per value (docs/performance.md has the measurement).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Table
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_NUMBERS_PER_CHUNK = 2000
+
+
+class PerRow:
+    """A column whose value differs from row to row; ``plain`` values hold no character to escape."""
+
+    def __init__(self, values: Sequence[object], *, plain: bool = True) -> None:
+        self.values: Sequence[object] = values if plain else [_text(value) for value in values]
+
+
+def _text(value: object) -> str:
+    """One value in COPY's text format."""
+    if value is None:
+        return "\\N"
+    if value is True:
+        return "t"
+    if value is False:
+        return "f"
+    return str(value).translate(_ESCAPES)
+
+
+def psycopg_connection(connection: Connection) -> psycopg.Connection[Any]:
+    """The psycopg connection below, inside the same transaction."""
+    raw = connection.connection.driver_connection
+    if not isinstance(raw, psycopg.Connection):
+        raise TypeError(f"not a psycopg connection: {raw!r}")
+    return raw
+
+
+def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping[str, object]) -> None:
+    """Insert ``count`` rows; each column is a constant or ``PerRow`` with ``count`` values.
+
+    Columns that are not named get their database default.
+    """
+    if count == 0:
+        return
+    cells: list[str] = []
+    varying: list[Sequence[object]] = []
+    for value in columns.values():
+        if isinstance(value, PerRow):
+            cells.append("%s")
+            varying.append(value.values)
+        else:
+            cells.append(_text(value).replace("%", "%%"))
+    line = "\t".join(cells) + "\n"
+    rows: Iterable[tuple[object, ...]] = zip(*varying, strict=True) if varying else ((),) * count
+    names = ", ".join(f'"{name}"' for name in columns)
+    with (
+        psycopg_connection(connection).cursor() as cursor,
+        cursor.copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy,
+    ):
+        chunk: list[str] = []
+        for row in rows:
+            chunk.append(line % row)
+            if len(chunk) == _NUMBERS_PER_CHUNK:
+                copy.write("".join(chunk))
+                chunk.clear()
+        copy.write("".join(chunk))
+
+
+def read_columns(
+    connection: Connection, query: str, parameters: Mapping[str, object], names: Sequence[str]
+) -> dict[str, NDArray[np.int64]]:
+    """Run a query whose columns are all NOT NULL bigints; one numpy array per name, in query order.
+
+    Uses binary COPY: fixed-width rows are read as one buffer, without an object per value.
+    """
+    with (
+        psycopg_connection(connection).cursor() as cursor,
+        cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)".encode(), parameters) as copy,
+    ):
+        data = b"".join(bytes(block) for block in copy)
+    layout: list[tuple[str, str]] = [("fields", ">i2")]
+    for name in names:
+        layout += [(f"{name}_length", ">i4"), (name, ">i8")]
+    header, trailer = 19, 2
+    rows = np.frombuffer(data[header : len(data) - trailer], dtype=np.dtype(layout))
+    return {name: rows[name].astype(np.int64) for name in names}
+
+
+def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
+    """``count`` fresh ids of a table's identity column, ascending."""
+    with psycopg_connection(connection).cursor() as cursor:
+        cursor.execute(
+            "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", (table.name, count)
+        )
+        return [row[0] for row in cursor.fetchall()]

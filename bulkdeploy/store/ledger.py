@@ -1,0 +1,165 @@
+"""Claims of hosts and pools: written where the room is checked, in one global lock order.
+
+Every function here runs inside the caller's transaction. Locks: hosts by id, then pools by id
+(DESIGN section 5; reference openstack.md section 3 shows what other orders lead to). A claim that
+finds less room than its plan saw raises ``TransactionConflict``: the whole transaction is repeated
+on a new snapshot.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection, text
+
+from bulkdeploy.placement.model import Ints
+from bulkdeploy.store.copying import PerRow, copy_rows
+from bulkdeploy.store.engine import TransactionConflict
+from bulkdeploy.store.tables.ledger import host_claims, storage_claims
+
+
+class ConsumerKind(IntEnum):
+    """Who holds a host claim."""
+
+    VM = 0
+    MIGRATION = 1
+
+
+ZONE_LOCK_SPACE = 4201
+"""First key of the advisory locks that serialise planning per zone; the second is the zone's id."""
+
+
+def lock_zone(connection: Connection, zone_id: int) -> None:
+    """Wait for, and hold until the end of the transaction, the right to plan a bulk call in this zone."""
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(:space, :zone)"), {"space": ZONE_LOCK_SPACE, "zone": zone_id}
+    )
+
+
+def claim_hosts(
+    connection: Connection, host_ids: Ints, consumers: Sequence[UUID | str], *, cpu_mhz: int, memory_mib: int
+) -> None:
+    """Claim one host per consumer, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+
+    Raises:
+        TransactionConflict: a host has less room than needed, or is no longer Up and Enabled.
+    """
+    hosts, vms = np.unique(host_ids, return_counts=True)
+    _lock_hosts(connection, hosts)
+    changed = connection.execute(
+        text(
+            "UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.vms * :cpu,"
+            " memory_mib_used = memory_mib_used + w.vms * :memory, vms_used = vms_used + w.vms"
+            " FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms) w"
+            " WHERE c.host_id = w.host_id AND cpu_mhz_used + w.vms * :cpu <= cpu_mhz_limit"
+            " AND memory_mib_used + w.vms * :memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
+            " AND EXISTS (SELECT FROM hosts h WHERE h.id = c.host_id AND h.state = 'Up'"
+            "   AND h.resource_state = 'Enabled' AND h.removed IS NULL)"
+        ),
+        {"hosts": hosts.tolist(), "vms": vms.tolist(), "cpu": cpu_mhz, "memory": memory_mib},
+    ).rowcount
+    if changed != len(hosts):
+        raise TransactionConflict
+    copy_rows(
+        connection,
+        host_claims,
+        len(consumers),
+        {
+            "consumer": PerRow(consumers),
+            "host_id": PerRow(host_ids.tolist()),
+            "consumer_kind": ConsumerKind.VM.value,
+            "cpu_mhz": cpu_mhz,
+            "memory_mib": memory_mib,
+        },
+    )
+
+
+def claim_pools(
+    connection: Connection,
+    limits: Mapping[int, int],
+    pool_ids: Sequence[int],
+    sizes: Sequence[int],
+    consumers: Sequence[UUID | str],
+) -> None:
+    """Claim room in one pool per volume; ``limits`` are the plan's bytes that each pool may promise.
+
+    Raises:
+        TransactionConflict: a pool has less room than the plan saw.
+    """
+    wanted: dict[int, int] = {}
+    for pool_id, size in zip(pool_ids, sizes, strict=True):
+        wanted[pool_id] = wanted.get(pool_id, 0) + size
+    pools = sorted(wanted)
+    connection.execute(
+        text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"), {"ids": pools}
+    )
+    changed = connection.execute(
+        text(
+            "UPDATE storage_pools p SET allocated_bytes = allocated_bytes + w.size FROM (SELECT"
+            " unnest(CAST(:pools AS bigint[])) AS pool_id, unnest(CAST(:sizes AS bigint[])) AS size,"
+            " unnest(CAST(:limits AS bigint[])) AS most) w"
+            " WHERE p.id = w.pool_id AND allocated_bytes + w.size <= w.most AND p.state = 'Up'"
+        ),
+        {
+            "pools": pools,
+            "sizes": [wanted[pool] for pool in pools],
+            "limits": [limits[pool] for pool in pools],
+        },
+    ).rowcount
+    if changed != len(pools):
+        raise TransactionConflict
+    copy_rows(
+        connection,
+        storage_claims,
+        len(consumers),
+        {"consumer": PerRow(consumers), "pool_id": PerRow(pool_ids), "size_bytes": PerRow(sizes)},
+    )
+
+
+def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
+    """Delete these consumers' host claims and give the room back; consumers without one are fine."""
+    hosts = connection.execute(
+        text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
+    ).scalars()
+    _lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
+    connection.execute(
+        text(
+            "WITH gone AS (DELETE FROM host_claims WHERE consumer = ANY(:who)"
+            "   RETURNING host_id, cpu_mhz, memory_mib),"
+            " sums AS (SELECT host_id, sum(cpu_mhz) AS cpu, sum(memory_mib) AS memory, count(*) AS vms"
+            "   FROM gone GROUP BY host_id)"
+            " UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used - s.cpu,"
+            " memory_mib_used = memory_mib_used - s.memory, vms_used = vms_used - s.vms"
+            " FROM sums s WHERE c.host_id = s.host_id"
+        ),
+        {"who": list(consumers)},
+    )
+
+
+def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
+    """Delete these volumes' storage claims and give the room back; volumes without one are fine."""
+    connection.execute(
+        text(
+            "SELECT FROM storage_pools WHERE id IN (SELECT pool_id FROM storage_claims WHERE consumer = ANY(:who))"
+            " ORDER BY id FOR UPDATE"
+        ),
+        {"who": list(volumes)},
+    )
+    connection.execute(
+        text(
+            "WITH gone AS (DELETE FROM storage_claims WHERE consumer = ANY(:who) RETURNING pool_id, size_bytes),"
+            " sums AS (SELECT pool_id, sum(size_bytes) AS size FROM gone GROUP BY pool_id)"
+            " UPDATE storage_pools p SET allocated_bytes = allocated_bytes - s.size"
+            " FROM sums s WHERE p.id = s.pool_id"
+        ),
+        {"who": list(volumes)},
+    )
+
+
+def _lock_hosts(connection: Connection, hosts: Ints) -> None:
+    """Take the rows' locks in id order, so that two transactions never wait for each other crosswise."""
+    connection.execute(
+        text("SELECT FROM host_capacity WHERE host_id = ANY(:ids) ORDER BY host_id FOR UPDATE"),
+        {"ids": hosts.tolist()},
+    )

@@ -1,0 +1,259 @@
+"""One zone as columns, as placement reads it: hosts, clusters, pools, dedication, owner's VMs.
+
+Read inside the transaction that claims. ``storage.overprovisioning.factor`` and the disable
+thresholds are applied here, so that placement knows limits and nothing of settings.
+"""
+
+import numpy as np
+from sqlalchemy import Connection, text
+
+from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.placement.model import (
+    ClusterColumns,
+    Flags,
+    Floats,
+    HostColumns,
+    Ints,
+    PoolColumns,
+    ZoneSnapshot,
+)
+from bulkdeploy.store.configuration import Configuration
+from bulkdeploy.store.copying import read_columns
+
+HOST_COLUMNS = [
+    *("id", "cluster_id", "pod_id", "up", "enabled", "cores", "mhz"),
+    *("cpu_limit", "cpu_used", "memory_limit", "memory_used", "vms_limit", "vms_used"),
+]
+HOST_QUERY = """
+    SELECT h.id, h.cluster_id, h.pod_id, (h.state = 'Up')::int::bigint,
+           (h.resource_state = 'Enabled')::int::bigint, h.cpu_cores::bigint, h.cpu_mhz::bigint,
+           c.cpu_mhz_limit, c.cpu_mhz_used, c.memory_mib_limit, c.memory_mib_used,
+           c.vms_limit::bigint, c.vms_used::bigint
+    FROM hosts h JOIN host_capacity c ON c.host_id = h.id
+    WHERE h.zone_id = %(zone)s AND h.removed IS NULL ORDER BY h.id
+"""
+POOL_COLUMNS = ["id", "cluster_id", "host_id", "up", "capacity", "allocated", "local"]
+POOL_QUERY = """
+    SELECT id, coalesce(cluster_id, -1), CASE scope WHEN 'HOST' THEN coalesce(host_id, -1) ELSE -1 END,
+           (state = 'Up')::int::bigint, capacity_bytes, allocated_bytes, (scope = 'HOST')::int::bigint
+    FROM storage_pools WHERE zone_id = %(zone)s AND removed IS NULL AND (scope <> 'HOST' OR %(local)s)
+    ORDER BY id
+"""
+
+
+def read_snapshot(
+    connection: Connection,
+    zone_id: int,
+    owner: Owner,
+    configuration: Configuration,
+    *,
+    with_tags: bool,
+    with_local_storage: bool,
+    with_owner_hosts: bool,
+) -> ZoneSnapshot:
+    """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
+    hosts = read_columns(connection, HOST_QUERY, {"zone": zone_id}, HOST_COLUMNS)
+    clusters = _read_clusters(connection, zone_id, owner, configuration, hosts)
+    position = np.searchsorted(clusters.id, hosts["cluster_id"])
+    host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
+    foreign, own = _read_dedication(connection, zone_id, owner, hosts)
+    pools, tag_sets = _read_pools(
+        connection, zone_id, configuration, clusters.id, hosts["id"], tag_sets, with_local=with_local_storage
+    )
+    return ZoneSnapshot(
+        clusters=clusters,
+        hosts=HostColumns(
+            id=hosts["id"],
+            cluster=position.astype(np.int64),
+            up=hosts["up"].astype(bool),
+            enabled=hosts["enabled"].astype(bool),
+            cores=hosts["cores"],
+            mhz=hosts["mhz"],
+            cpu_limit=hosts["cpu_limit"],
+            cpu_used=hosts["cpu_used"],
+            memory_limit=hosts["memory_limit"],
+            memory_used=hosts["memory_used"],
+            vms_limit=hosts["vms_limit"],
+            vms_used=hosts["vms_used"],
+            owner_vms=_owner_vms_by_host(connection, zone_id, owner, hosts["id"], enabled=with_owner_hosts),
+            tag_set=host_tags,
+            foreign=foreign,
+            own=own,
+        ),
+        pools=pools,
+        tag_sets=tag_sets,
+    )
+
+
+def _read_clusters(
+    connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: dict[str, Ints]
+) -> ClusterColumns:
+    rows = connection.execute(
+        text(
+            "SELECT c.id, c.pod_id, c.hypervisor, c.allocation_state = 'Enabled' AS enabled,"
+            " p.allocation_state = 'Enabled' AS pod_enabled,"
+            " coalesce(v.vms, 0) AS owner_vms"
+            " FROM clusters c JOIN pods p ON p.id = c.pod_id LEFT JOIN ("
+            "   SELECT cluster_id, count(*) AS vms FROM virtual_machines"
+            "   WHERE account_id = :account AND zone_id = :zone AND removed IS NULL AND host_id IS NOT NULL"
+            "   GROUP BY cluster_id) v ON v.cluster_id = c.id"
+            " WHERE c.zone_id = :zone AND c.removed IS NULL ORDER BY c.id"
+        ),
+        {"zone": zone_id, "account": owner.account_id},
+    ).all()
+    ids = np.array([row.id for row in rows], dtype=np.int64)
+    vms = np.zeros(len(ids), dtype=np.int64)
+    np.add.at(vms, np.searchsorted(ids, hosts["cluster_id"]), hosts["vms_used"])
+    return ClusterColumns(
+        id=ids,
+        pod_id=np.array([row.pod_id for row in rows], dtype=np.int64),
+        hypervisor=tuple(row.hypervisor for row in rows),
+        enabled=np.array([row.enabled for row in rows], dtype=bool),
+        pod_enabled=np.array([row.pod_enabled for row in rows], dtype=bool),
+        cpu_threshold=_thresholds(configuration, "cpu", ids),
+        memory_threshold=_thresholds(configuration, "memory", ids),
+        owner_vms=np.array([row.owner_vms for row in rows], dtype=np.int64),
+        all_vms=vms,
+    )
+
+
+def _thresholds(configuration: Configuration, resource: str, ids: Ints) -> Floats:
+    """Per cluster, the share above which it takes no new VM; infinite where thresholds are off."""
+    if not configuration.flag("cluster.threshold.enabled"):
+        return np.full(len(ids), np.inf)
+    name = f"cluster.{resource}.allocated.capacity.disablethreshold"
+    shares = np.full(len(ids), configuration.decimal(name))
+    for cluster_id, value in configuration.scoped(name, Scope.CLUSTER).items():
+        shares[ids == cluster_id] = float(value)
+    return shares
+
+
+def _read_tags(
+    connection: Connection,
+    table: str,
+    zone_id: int,
+    ids: Ints,
+    known: tuple[frozenset[str], ...],
+    *,
+    enabled: bool,
+) -> tuple[Ints, tuple[frozenset[str], ...]]:
+    """For each id the position of its tag set; position 0 is the empty set."""
+    tag_sets = list(known) or [frozenset[str]()]
+    result = np.zeros(len(ids), dtype=np.int64)
+    if not enabled:
+        return result, tuple(tag_sets)
+    rows = connection.execute(
+        text(
+            f"SELECT tags, array_agg(id) AS ids FROM {table} WHERE zone_id = :zone"  # noqa: S608 - our own names
+            " AND removed IS NULL AND tags <> '{}' GROUP BY tags ORDER BY tags"
+        ),
+        {"zone": zone_id},
+    )
+    for row in rows:
+        tag_sets.append(frozenset(row.tags))
+        members = np.array(row.ids, dtype=np.int64)
+        result[np.isin(ids, members)] = len(tag_sets) - 1
+    return result, tuple(tag_sets)
+
+
+def _read_dedication(
+    connection: Connection, zone_id: int, owner: Owner, hosts: dict[str, Ints]
+) -> tuple[Flags, Flags]:
+    """Which hosts are dedicated to somebody else, and which to the owner (its account or its domain)."""
+    foreign = np.zeros(len(hosts["id"]), dtype=bool)
+    own = np.zeros(len(hosts["id"]), dtype=bool)
+    rows = connection.execute(
+        text(
+            "SELECT r.zone_id, r.pod_id, r.cluster_id, r.host_id, r.account_id, d.lineage"
+            " FROM dedicated_resources r JOIN domains d ON d.id = r.domain_id"
+        )
+    )
+    for row in rows:
+        if row.host_id is not None:
+            mask = hosts["id"] == row.host_id
+        elif row.cluster_id is not None:
+            mask = hosts["cluster_id"] == row.cluster_id
+        elif row.pod_id is not None:
+            mask = hosts["pod_id"] == row.pod_id
+        else:
+            mask = np.full(len(own), row.zone_id == zone_id)
+        mine = row.account_id == owner.account_id or (
+            row.account_id is None and owner.lineage.startswith(row.lineage)
+        )
+        (own if mine else foreign)[mask] = True
+    return foreign, own
+
+
+def _owner_vms_by_host(
+    connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, *, enabled: bool
+) -> Ints:
+    """The owner's VMs on each host; zeros where the host algorithm does not ask for them."""
+    counts = np.zeros(len(host_ids), dtype=np.int64)
+    if not enabled:
+        return counts
+    query = """
+        SELECT host_id, count(*) FROM virtual_machines WHERE account_id = %(account)s AND zone_id = %(zone)s
+        AND removed IS NULL AND host_id IS NOT NULL GROUP BY host_id
+    """
+    rows = read_columns(connection, query, {"account": owner.account_id, "zone": zone_id}, ("host_id", "vms"))
+    present = np.isin(rows["host_id"], host_ids)
+    counts[np.searchsorted(host_ids, rows["host_id"][present])] = rows["vms"][present]
+    return counts
+
+
+def _read_pools(
+    connection: Connection,
+    zone_id: int,
+    configuration: Configuration,
+    cluster_ids: Ints,
+    host_ids: Ints,
+    tag_sets: tuple[frozenset[str], ...],
+    *,
+    with_local: bool,
+) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
+    """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
+    rows = read_columns(connection, POOL_QUERY, {"zone": zone_id, "local": with_local}, POOL_COLUMNS)
+    ids = rows["id"]
+    factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
+    share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
+    factor[rows["local"].astype(bool)] = 1.0
+    pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=True)
+    restricted = {
+        row.id: row.hypervisor
+        for row in connection.execute(
+            text(
+                "SELECT id, hypervisor FROM storage_pools"
+                " WHERE zone_id = :zone AND removed IS NULL AND hypervisor IS NOT NULL AND scope = 'ZONE'"
+            ),
+            {"zone": zone_id},
+        )
+    }
+    return (
+        PoolColumns(
+            id=ids,
+            cluster=_positions(cluster_ids, rows["cluster_id"]),
+            host=_positions(host_ids, rows["host_id"]),
+            up=rows["up"].astype(bool),
+            limit=np.floor(rows["capacity"] * factor * share).astype(np.int64),
+            allocated=rows["allocated"],
+            tag_set=pool_tags,
+            hypervisor=tuple(restricted.get(int(pool_id), "") for pool_id in ids),
+        ),
+        tag_sets,
+    )
+
+
+def _per_pool(configuration: Configuration, name: str, ids: Ints) -> Floats:
+    values = np.full(len(ids), configuration.decimal(name))
+    for pool_id, value in configuration.scoped(name, Scope.STORAGE_POOL).items():
+        values[ids == pool_id] = float(value)
+    return values
+
+
+def _positions(ids: Ints, wanted: Ints) -> Ints:
+    """Where each wanted id stands in the sorted ``ids``; -1 where it is -1 or not there."""
+    if len(ids) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[found] == wanted, found, -1).astype(np.int64)
