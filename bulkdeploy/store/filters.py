@@ -1,0 +1,140 @@
+"""Filters of list queries: which condition each wire parameter stands for.
+
+A list's store module holds a table of them, ``{"zoneid": by_id(hosts.c.zone_id), ...}``; ``filtered``
+adds the conditions of those parameters that a call gave. Values are bound arguments: entity
+references, tuples of them, texts, numbers, flags.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+)
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.store.tables.groups import resource_tags
+
+Condition: TypeAlias = ColumnElement[bool]
+Filter: TypeAlias = Callable[[Any], Condition]
+Filters: TypeAlias = Mapping[str, Filter]
+Arguments: TypeAlias = Mapping[str, Any]
+
+
+def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Select[Any]:
+    """The query, narrowed by every filter whose parameter was given."""
+    for name, condition in filters.items():
+        if name in arguments:
+            query = query.where(condition(arguments[name]))
+    return query
+
+
+def id_in(column: ColumnElement[Any], ids: Iterable[int]) -> Condition:
+    """``column`` is one of the ids; one array parameter, so any number of ids makes the same statement."""
+    values = bindparam(None, list(ids), ARRAY(BigInteger), unique=True)
+    return column == any_(values)
+
+
+def by_id(column: ColumnElement[Any]) -> Filter:
+    """A UUID parameter: the column holds the internal id of the entity named."""
+
+    def condition(ref: EntityRef) -> Condition:
+        return column == ref.id
+
+    return condition
+
+
+def by_ids(column: ColumnElement[Any]) -> Filter:
+    """A LIST of UUID parameter: the column holds one of the ids."""
+
+    def condition(refs: Iterable[EntityRef]) -> Condition:
+        return id_in(column, [ref.id for ref in refs])
+
+    return condition
+
+
+def equal(column: ColumnElement[Any]) -> Filter:
+    """A number or flag, or a text that must match to the letter."""
+
+    def condition(value: object) -> Condition:
+        return column == value
+
+    return condition
+
+
+def same_text(column: ColumnElement[Any]) -> Filter:
+    """A text, matched whole and in any case (as CloudStack's ``name`` filters do)."""
+
+    def condition(value: str) -> Condition:
+        return func.lower(column) == value.lower()
+
+    return condition
+
+
+def keyword(*columns: ColumnElement[Any]) -> Filter:
+    """A text that stands, in any case, somewhere in one of the columns; ``%`` and ``_`` are themselves."""
+
+    def condition(value: str) -> Condition:
+        return or_(*(column.icontains(value, autoescape=True) for column in columns))
+
+    return condition
+
+
+def ref_in_array(column: ColumnElement[Any]) -> Filter:
+    """A UUID parameter: an ARRAY column is empty (open to all) or holds the id."""
+
+    def condition(ref: EntityRef) -> Condition:
+        return or_(func.cardinality(column) == 0, any_(column) == ref.id)
+
+    return condition
+
+
+def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
+    """The ``tags`` map parameter: the resource carries every key given, with the value where one is given."""
+
+    def condition(pairs: Iterable[Mapping[str, str]]) -> Condition:
+        return and_(true(), *(_has_tag(resource_type, resource_id, pair) for pair in pairs))
+
+    return condition
+
+
+def linked(link: Table, resource: str, resource_id: ColumnElement[Any], other: str) -> Filter:
+    """A UUID parameter: a link table joins the resource to the entity named."""
+
+    def condition(ref: EntityRef) -> Condition:
+        return exists(select(1).where(link.c[resource] == resource_id, link.c[other] == ref.id))
+
+    return condition
+
+
+def has_all(column: ColumnElement[Any]) -> Filter:
+    """A LIST of STRING parameter: a JSONB array of texts holds them all."""
+
+    def condition(values: Iterable[str]) -> Condition:
+        return column.op("?&")(bindparam(None, list(values), ARRAY(Text), unique=True))
+
+    return condition
+
+
+def _has_tag(resource_type: str, resource_id: ColumnElement[Any], pair: Mapping[str, str]) -> Condition:
+    query = select(1).where(
+        resource_tags.c.resource_type == resource_type,
+        resource_tags.c.resource_id == resource_id,
+        resource_tags.c.key == pair.get("key", ""),
+    )
+    if "value" in pair:
+        query = query.where(resource_tags.c.value == pair["value"])
+    return exists(query)
