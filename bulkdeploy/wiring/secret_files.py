@@ -1,0 +1,39 @@
+"""Secrets that an installation makes for itself, in files that only its account may read."""
+
+import os
+import secrets
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+
+SECRET_KEY_FILE = "secret.key"  # noqa: S105 - a file's name
+ADMIN_PASSWORD_FILE = "admin.password"  # noqa: S105 - a file's name
+PASSWORD_BYTES = 18
+
+
+def read_or_make(path: Path, fresh: str) -> str:
+    """The secret in ``path``, or ``fresh`` written there; of two rivals both get the same one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    if not path.exists():
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(fresh + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text().strip()
+
+
+def secret_key(data_dir: Path) -> str:
+    """The generated Fernet key of this data directory."""
+    return read_or_make(data_dir / SECRET_KEY_FILE, Fernet.generate_key().decode())
+
+
+def admin_password(data_dir: Path) -> str:
+    """The generated first password of ``admin`` in this data directory."""
+    return read_or_make(data_dir / ADMIN_PASSWORD_FILE, secrets.token_urlsafe(PASSWORD_BYTES))

@@ -1,0 +1,172 @@
+"""Every setting of a process, in one place: a TOML file, then environment variables over it.
+
+Settings that operators change while everything runs are CloudStack's global settings instead
+(``domain.configuration``). ``config/default.toml`` is generated from this module.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+ENVIRONMENT_PREFIX = "BULKDEPLOY_"
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class Settings(BaseSettings):
+    """What a process needs to know before it can reach the database."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX,
+        extra="forbid",
+        frozen=True,
+        env_ignore_empty=True,
+    )
+
+    data_dir: Path = Field(
+        default=Path(".data"),
+        description="Directory of the embedded servers' data, logs, and generated secrets.",
+    )
+    database_url: str | None = Field(
+        default=None,
+        description="PostgreSQL, as postgresql://user:password@host/database. Unset: `up` embeds one in data_dir.",
+    )
+    redis_url: str | None = Field(
+        default=None,
+        description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
+    )
+    listen: str = Field(
+        default="127.0.0.1:8080",
+        pattern=r"^.+:\d{1,5}$",
+        description="Address and port of the HTTP API.",
+    )
+    secret_key: SecretStr | None = Field(
+        default=None,
+        description="Fernet key that encrypts API secret keys at rest; the same on every machine. "
+        "Unset: generated once, in data_dir/secret.key.",
+    )
+    admin_password: SecretStr | None = Field(
+        default=None,
+        description="First password of the user `admin`. Unset: generated once, in data_dir/admin.password.",
+    )
+    api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
+    api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
+    worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
+    database_pool_size: int = Field(
+        default=10, ge=1, le=500, description="Most database connections that one process holds."
+    )
+    lease_seconds: int = Field(
+        default=60, ge=5, le=3600, description="After this many seconds without renewal a job may be taken over."
+    )
+    sweep_interval_seconds: float = Field(
+        default=2.0, ge=0.1, le=300, description="Pause between two rounds of the sweeper, in seconds."
+    )
+    driver_timeout_seconds: float = Field(
+        default=600.0, gt=0, description="A hypervisor that takes longer for one call has failed, in seconds."
+    )
+    drivers: dict[str, str] = Field(
+        default_factory=lambda: {"default": "simulator"},
+        description="Driver by hypervisor type (KVM, VMware, XenServer, Simulator, ...); "
+        "`default` stands for the rest.",
+    )
+    simulator_database_url: str | None = Field(
+        default=None,
+        description="PostgreSQL database in which simulated hypervisors keep their guests. "
+        "Unset: the database of database_url.",
+    )
+    log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Log lines for people, or JSON objects."
+    )
+
+    @field_validator("database_url", "simulator_database_url")
+    @classmethod
+    def _check_database(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+            raise ValueError("must start with postgresql://")
+        return url
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_redis(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("redis://", "rediss://")):
+            raise ValueError("must start with redis:// or rediss://")
+        return url
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Explicit values, then the environment, then the TOML file that ``load_settings`` names."""
+        del dotenv_settings, file_secret_settings
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
+
+    def require_database_url(self) -> str:
+        """The database's URL.
+
+        Raises:
+            SettingMissing: it is not set, and this command embeds none.
+        """
+        if self.database_url is None:
+            raise SettingMissing("database_url")
+        return self.database_url
+
+    def require_redis_url(self) -> str:
+        """The courier's URL.
+
+        Raises:
+            SettingMissing: it is not set, and this command embeds none.
+        """
+        if self.redis_url is None:
+            raise SettingMissing("redis_url")
+        return self.redis_url
+
+    def environment(self) -> dict[str, str]:
+        """These settings as environment variables, for child processes."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        for name in ("secret_key", "admin_password"):
+            secret: SecretStr | None = getattr(self, name)
+            if secret is not None:
+                values[name] = secret.get_secret_value()
+        return {f"{ENVIRONMENT_PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
+
+
+class SettingMissing(Exception):
+    """A command needs a setting that is not there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"{name} is not set: put it in the file given with --config, or in {ENVIRONMENT_PREFIX}{name.upper()}"
+        )
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def load_settings(config_file: Path | None = None, **overrides: Any) -> Settings:
+    """Read the TOML file (if given) and the environment; ``overrides`` win over both.
+
+    Raises:
+        pydantic.ValidationError: a value breaks its rule, or a name is unknown.
+        FileNotFoundError: ``config_file`` does not exist.
+    """
+    if config_file is None:
+        return Settings(**overrides)
+    if not config_file.is_file():
+        raise FileNotFoundError(f"No such configuration file: {config_file}")
+
+    class SettingsFromFile(Settings):
+        model_config = SettingsConfigDict(toml_file=config_file)
+
+    return SettingsFromFile(**overrides)

@@ -1,0 +1,41 @@
+"""The composition root: from settings to everything a process works with."""
+
+from sqlalchemy import Engine
+
+from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.services.system import System
+from bulkdeploy.store.engine import create_engine
+from bulkdeploy.wiring import secret_files
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+
+
+def build_cipher(settings: Settings) -> FernetCipher:
+    """The cipher with the configured key, or with the one generated in data_dir."""
+    if settings.secret_key is not None:
+        return FernetCipher(settings.secret_key.get_secret_value())
+    return FernetCipher(secret_files.secret_key(settings.data_dir))
+
+
+def build_engine(settings: Settings, *, application_name: str = "bulkdeploy") -> Engine:
+    """Connections to the configured database."""
+    return create_engine(
+        settings.require_database_url(), pool_size=settings.database_pool_size, application_name=application_name
+    )
+
+
+def build_job_queue(settings: Settings) -> JobQueue:
+    """The courier to the workers."""
+    from bulkdeploy.queue.celery_queue import CeleryJobQueue
+
+    return CeleryJobQueue(settings.require_redis_url())
+
+
+def build_system(settings: Settings) -> System:
+    """Everything the synchronous half works with."""
+    return System(
+        engine=build_engine(settings, application_name="bulkdeploy api"),
+        job_queue=build_job_queue(settings),
+        cipher=build_cipher(settings),
+        data_dir=settings.data_dir,
+    )

@@ -1,0 +1,177 @@
+"""Fixtures of all tests: real services for the run, a clean database for each test.
+
+Under ``pytest -n`` the controlling process starts the services and tells the others where.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.services.system import System
+from bulkdeploy.store.bootstrap import admin_row, bootstrap
+from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.migrations.upgrade import upgrade
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.support.api_client import ApiClient
+from tests.support.api_server import serving
+from tests.support.services import REDIS_DATABASES, Services, database_clone, unique_name, with_database
+
+SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
+ADMIN_PASSWORD = "correct horse battery staple"
+
+SERVICES = pytest.StashKey[Services]()
+ADDRESSES = "service_addresses"
+
+
+def _services(config: pytest.Config) -> Services:
+    if SERVICES not in config.stash:
+        services = Services()
+        config.stash[SERVICES] = services
+        services.start()
+    return config.stash[SERVICES]
+
+
+def _addresses(config: pytest.Config) -> dict[str, object]:
+    services = _services(config)
+    return {
+        "postgres": services.postgres.url(),
+        "redis_port": services.valkey.port,
+        "redis_password": services.valkey.password,
+    }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:  # type: ignore[no-untyped-def]
+    """Tell a pytest-xdist worker where the services are."""
+    node.workerinput[ADDRESSES] = _addresses(node.config)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the services in the process that started them."""
+    if SERVICES in config.stash:
+        config.stash[SERVICES].stop()
+
+
+@pytest.fixture(scope="session")
+def service_addresses(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Where the services are, started on first use."""
+    worker_input = getattr(request.config, "workerinput", None)
+    if worker_input is not None:
+        return dict(worker_input[ADDRESSES])
+    return _addresses(request.config)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(service_addresses: dict[str, object]) -> str:
+    """The test server's maintenance database."""
+    return str(service_addresses["postgres"])
+
+
+@pytest.fixture(scope="session")
+def redis_url(service_addresses: dict[str, object]) -> str:
+    """The test courier's database 0; tests take ``redis_database_url``."""
+    return f"redis://:{service_addresses['redis_password']}@127.0.0.1:{service_addresses['redis_port']}/0"
+
+
+@pytest.fixture(scope="session")
+def cipher() -> FernetCipher:
+    """The cipher that the template database's secrets were encrypted with."""
+    return FernetCipher(SECRET_KEY)
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_url: str, cipher: FernetCipher) -> str:
+    """The name of a migrated and bootstrapped database that nobody is connected to."""
+    name = unique_name("template")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    engine = create_engine(with_database(postgres_url, name), pool_size=1)
+    try:
+        upgrade(engine)
+        bootstrap(engine, encrypt=cipher.encrypt, admin_password=ADMIN_PASSWORD)
+    finally:
+        engine.dispose()
+    return name
+
+
+@pytest.fixture
+def database_url(postgres_url: str, template_database: str) -> Iterator[str]:
+    """A fresh clone of the template database."""
+    with database_clone(postgres_url, template_database) as url:
+        yield url
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on the test's own database."""
+    engine = create_engine(database_url, pool_size=20)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def redis_database_url(redis_url: str, redis_database_number: int) -> str:
+    """The test's own database of the courier, empty."""
+    return redis_url.removesuffix("/0") + f"/{redis_database_number}"
+
+
+@pytest.fixture
+def redis_database_number(request: pytest.FixtureRequest) -> int:
+    """A database number that no other test of this run has."""
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "gw0")
+    return _next_number(request.config, int(worker.removeprefix("gw")))
+
+
+NUMBER = pytest.StashKey[int]()
+MOST_WORKERS = 8
+
+
+def _next_number(config: pytest.Config, worker: int) -> int:
+    config.stash[NUMBER] = config.stash.get(NUMBER, 0) + 1
+    number = config.stash[NUMBER] * MOST_WORKERS + worker
+    if worker >= MOST_WORKERS or number >= REDIS_DATABASES:
+        raise ValueError("The test run needs more databases of the courier than it has")
+    return number
+
+
+@pytest.fixture
+def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Settings:
+    """Settings of a process that works on the test's own services."""
+    return Settings(
+        database_url=database_url,
+        redis_url=redis_database_url,
+        data_dir=tmp_path / "data",
+        secret_key=SECRET_KEY,
+        admin_password=ADMIN_PASSWORD,
+    )
+
+
+@pytest.fixture
+def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> System:
+    """What use cases work with, on the test's own services."""
+    from bulkdeploy.wiring.system import build_job_queue
+
+    return System(engine, build_job_queue(settings), cipher, settings.data_dir)
+
+
+@pytest.fixture
+def api_url(system: System) -> Iterator[str]:
+    """A running API server's URL."""
+    from bulkdeploy.api.app import create_app
+
+    with serving(create_app(system)) as url:
+        yield url
+
+
+@pytest.fixture
+def client(api_url: str, engine: Engine, cipher: FernetCipher) -> ApiClient:
+    """A client that signs as the default admin."""
+    with engine.connect() as connection:
+        admin = admin_row(connection)
+    if admin is None:
+        raise AssertionError("The template database has no admin")
+    return ApiClient(api_url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))

@@ -1,0 +1,64 @@
+"""The servers that tests run against: one PostgreSQL and one Valkey for a whole test run."""
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+from bulkdeploy.embedded.postgres import UNSAFE_FOR_TESTS, PostgresServer
+from bulkdeploy.embedded.valkey import ValkeyServer
+
+REDIS_DATABASES = 4096
+_numbers = itertools.count()
+
+
+class Services:
+    """Both servers on a throwaway directory."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="bulkdeploy-tests-"))
+        settings = {**UNSAFE_FOR_TESTS, "max_connections": "300"}
+        self.postgres = PostgresServer(
+            self.directory / "postgres", self.directory / "postgres.log", settings, sync=False
+        )
+        self.valkey = ValkeyServer(self.directory / "valkey.log", databases=REDIS_DATABASES)
+
+    def start(self) -> None:
+        """Start both, at the same time."""
+        self.postgres.launch()
+        self.valkey.start()
+        self.postgres.wait_until_ready()
+
+    def stop(self) -> None:
+        """Stop both and remove their data."""
+        self.valkey.stop()
+        self.postgres.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def unique_name(prefix: str) -> str:
+    """A database name that no other process or call of this run uses."""
+    return f"{prefix}_{os.getpid()}_{next(_numbers)}"
+
+
+def with_database(url: str, database: str) -> str:
+    """``url`` pointing at another database of the same server."""
+    return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+@contextmanager
+def database_clone(admin_url: str, template: str) -> Iterator[str]:
+    """The URL of a fresh copy of ``template``, dropped afterwards whoever is still connected."""
+    name = unique_name("test")
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+        try:
+            yield with_database(admin_url, name)
+        finally:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
