@@ -1,4 +1,4 @@
-"""One authenticated, bound API call: all that a handler receives."""
+"""One bound API call: all that a handler receives."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,3 +55,18 @@ class Call:
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A BOOLEAN parameter."""
         return bool(self.arguments.get(name, default))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call of a command that needs no credentials: login and logout.
+
+    Attributes:
+        session_token: the JSESSIONID cookie that came with the call, if any; not verified.
+    """
+
+    command: Command
+    arguments: Mapping[str, Any]
+    system: System
+    connection: Connection
+    session_token: str | None = None

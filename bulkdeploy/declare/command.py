@@ -27,7 +27,8 @@ class Command:
         response: the objects it answers (for JOB: the object in the job's result).
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
-        open: callable without credentials (login).
+        open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
+        post_only: refused by GET: it carries a password.
         changes_state: False for reads; such calls may be made by GET in hardened mode.
     """
 
@@ -43,6 +44,7 @@ class Command:
     errors: tuple[type[BulkDeployError], ...] = field(default=())
     envelope: str | None = None
     open: bool = False
+    post_only: bool = False
     changes_state: bool = False
 
     @property

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
+from bulkdeploy.domain.permissions import RoleRule, verdict
+
 
 class RoleType(StrEnum):
     """Role types as CloudStack writes them (``roletype`` on the wire)."""
@@ -64,7 +66,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated user of one request, with the account and the role it acts in."""
+    """The authenticated user of one request, with the account and the role it acts in.
+
+    ``rules`` are the role's own, in their order.
+    """
 
     user_id: int
     user_uuid: UUID
@@ -72,8 +77,14 @@ class Caller:
     owner: Owner
     role_id: int
     role_type: RoleType
+    rules: tuple[RoleRule, ...] = ()
 
     @property
     def is_root_admin(self) -> bool:
         """True when the caller's role is of type Admin: nothing is hidden from it."""
         return self.role_type is RoleType.ADMIN
+
+    def may_call(self, api: str, roles: frozenset[RoleType]) -> bool:
+        """Whether the caller may use an API that is meant for ``roles`` where no rule of its role decides."""
+        decided = verdict(self.rules, api)
+        return self.role_type in roles if decided is None else decided

@@ -98,6 +98,13 @@ class CredentialsRefused(BulkDeployError):
         super().__init__("unable to verify user credentials and/or request signature")
 
 
+class SessionRefused(BulkDeployError):
+    """A session that is over, or a session key that is not its own; the session ends (401)."""
+
+    def __init__(self) -> None:
+        super().__init__("unable to verify user credentials")
+
+
 class LoginFailed(BulkDeployError):
     """A user name, password or domain that do not belong together (531)."""
 
@@ -117,11 +124,35 @@ class CommandNotAvailable(BulkDeployError):
         super().__init__(f"The API [{command}] does not exist or is not available for the account [{account}].")
 
 
+class UnknownCommand(BulkDeployError):
+    """An API that does not exist, told to a caller who may know that (432 under ``errorresponse``)."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        super().__init__(f"Unknown API command: {command}")
+
+
 class NoCommand(BulkDeployError):
     """A request without ``command`` (400)."""
 
     def __init__(self) -> None:
         super().__init__("no command specified")
+
+
+class RequestTooLarge(BulkDeployError):
+    """A request with more text or more parameters than one call may have (413)."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self.what, self.most = what, most
+        super().__init__(f"The request is too large: at most {most} {what} are accepted")
+
+
+class MethodNotAllowed(BulkDeployError):
+    """The API is called by GET or POST and by nothing else (405)."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        super().__init__(f"The API is called by GET or POST, not by {method}")
 
 
 class PermissionDenied(BulkDeployError):
@@ -226,6 +257,20 @@ class UnknownApi(OperationFailed):
 
 class ConflictRetriesExhausted(BulkDeployError):
     """A transaction lost its race too often; nothing was changed and the call may be repeated (530)."""
+
+
+class DatabaseUnreachable(BulkDeployError):
+    """The database does not answer, or gives no connection in time (530 / 4250)."""
+
+    def __init__(self) -> None:
+        super().__init__("The database cannot be reached at the moment; try again later")
+
+
+class UnexpectedFailure(BulkDeployError):
+    """Something that should not happen did; its details are in the server's log and nowhere else (530)."""
+
+    def __init__(self) -> None:
+        super().__init__("Internal error executing command, please contact your system administrator")
 
 
 class InvalidInventory(BulkDeployError):
