@@ -1,6 +1,7 @@
 """Accounts as owners: looked up by id, by name in a domain, or as the account behind a project."""
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from sqlalchemy import Connection, Select, func, select
 
@@ -50,9 +51,10 @@ def is_project_member(connection: Connection, project_account_id: int, account_i
     return connection.execute(query.limit(1)).first() is not None
 
 
-def domain_lineage(connection: Connection, domain_id: int) -> str:
-    """The lineage of an existing domain: internal ids from ROOT, ``/1/4/9/``."""
-    return str(connection.execute(select(domains.c.lineage).where(domains.c.id == domain_id)).scalar_one())
+def domain_place(connection: Connection, domain_id: int) -> tuple[UUID, str]:
+    """The uuid and the lineage (internal ids from ROOT, ``/1/4/9/``) of an existing domain."""
+    row = connection.execute(select(domains.c.uuid, domains.c.lineage).where(domains.c.id == domain_id)).one()
+    return row.uuid, row.lineage
 
 
 def _owners() -> Select[tuple[object, ...]]:

@@ -1,0 +1,93 @@
+"""Short ways to declare response fields, and the groups of fields that many answers share."""
+
+from bulkdeploy.declare.responses import Field, FieldType
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+
+Roles = frozenset[RoleType]
+
+
+def text(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A JSON string; ids are strings, too."""
+    return Field(name, FieldType.STRING, description, roles=roles)
+
+
+def number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A JSON number that fits 32 bits."""
+    return Field(name, FieldType.INTEGER, description, roles=roles)
+
+
+def large_number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A JSON number that may need 64 bits."""
+    return Field(name, FieldType.LONG, description, roles=roles)
+
+
+def fraction(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A JSON number with a fraction."""
+    return Field(name, FieldType.FLOAT, description, roles=roles)
+
+
+def flag(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A JSON boolean."""
+    return Field(name, FieldType.BOOLEAN, description, roles=roles)
+
+
+def moment(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A date and time, as a JSON string."""
+    return Field(name, FieldType.DATE, description, roles=roles)
+
+
+def texts(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """A list of JSON strings."""
+    return Field(name, FieldType.LIST, description, roles=roles)
+
+
+def text_map(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
+    """An object whose values are strings."""
+    return Field(name, FieldType.MAP, description, roles=roles)
+
+
+def objects(name: str, description: str, fields: tuple[Field, ...], roles: Roles = EVERY_ROLE) -> Field:
+    """A list of objects."""
+    return Field(name, FieldType.LIST, description, fields, roles)
+
+
+ACCOUNT_FIELDS: tuple[Field, ...] = (
+    text("account", "the account that owns it"),
+    text("domainid", "the domain of the owner"),
+    text("domain", "the name of the owner's domain"),
+    text("domainpath", "the names of the owner's domain and of those above it, from ROOT down"),
+)
+
+OWNER_FIELDS: tuple[Field, ...] = (
+    *ACCOUNT_FIELDS,
+    text("projectid", "the project that owns it"),
+    text("project", "the name of the project that owns it"),
+)
+
+TAG_FIELDS: tuple[Field, ...] = (
+    text("key", "the tag's key"),
+    text("value", "the tag's value"),
+    text("resourcetype", "the kind of thing that is tagged"),
+    text("resourceid", "the thing that is tagged"),
+    text("customer", "the customer that the tag was set for"),
+    *OWNER_FIELDS,
+)
+
+TAGS: Field = objects("tags", "its tags", TAG_FIELDS)
+
+CAPACITY_FIELDS: tuple[Field, ...] = (
+    number("type", "0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
+    text("name", "the type's name"),
+    large_number("capacitytotal", "all there is, after over-commit: bytes, MHz, addresses or cores"),
+    large_number("capacityused", "what is taken, in the same unit"),
+    large_number("capacityallocated", "what is promised, in the same unit"),
+    text("percentused", "the share that is taken, in percent"),
+    text("zoneid", "the zone"),
+    text("zonename", "the zone's name"),
+    text("podid", "the pod"),
+    text("podname", "the pod's name"),
+    text("clusterid", "the cluster"),
+    text("clustername", "the cluster's name"),
+)
+
+CAPACITY: Field = objects("capacity", "what it holds, with showcapacities", CAPACITY_FIELDS)

@@ -1,0 +1,195 @@
+"""Who may see, and act on, whose things (reference sections 1.8, 5.3).
+
+Root admins may everything; domain and resource admins what belongs to their domain and the
+domains below; everybody what belongs to their own account and to projects they are members of.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.store import owners
+from bulkdeploy.store.visibility import ProjectScope, Visibility
+
+ALL_PROJECTS = -1
+"""``projectid=-1``: all projects of the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerParameters:
+    """The owner parameters of a list call as given; ``by_id``: the call names the things it wants by id."""
+
+    account: str | None = None
+    domain: EntityRef | None = None
+    project: EntityRef | None = None
+    is_recursive: bool = False
+    list_all: bool = False
+    by_id: bool = False
+
+
+def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -> Visibility:
+    """Whose things a list call shows.
+
+    Without owner parameters: the caller's own account's; with ``list_all``, or where things are named by
+    id, all that an admin may see. Things of projects are shown only by ``project`` or by id.
+
+    Raises:
+        InvalidCombination: ``account`` and ``project`` together.
+        InvalidParameter: no such account or project.
+        PermissionDenied: the domain, account or project is outside the caller's reach.
+    """
+    lineage = None if asked.domain is None else require_domain(connection, caller, asked.domain)
+    if asked.account is not None:
+        if asked.project is not None:
+            raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
+        return _of_owner(_named_account(connection, caller, asked.account, asked.domain))
+    if asked.project is not None:
+        return _of_projects(connection, caller, asked.project, lineage)
+    projects = ProjectScope.SHOWN if asked.by_id else ProjectScope.HIDDEN
+    if caller.role_type is RoleType.USER:
+        return Visibility(
+            caller.owner.account_id,
+            caller.owner.lineage,
+            member=caller.owner.account_id if asked.by_id else None,
+        )
+    if lineage is not None:
+        return Visibility(lineage=lineage, recursive=asked.is_recursive, projects=projects)
+    if asked.list_all or asked.by_id:
+        return Visibility(lineage=_reach(caller), recursive=True, projects=projects)
+    return _of_owner(caller.owner)
+
+
+def resolve_owner(
+    connection: Connection,
+    caller: Caller,
+    account_name: str | None,
+    domain_id: int | None,
+    project_id: int | None,
+) -> Owner:
+    """The account that a call creates things for: the one named, the project's, or the caller's own.
+
+    Whether that account is enabled is for the service to check.
+
+    Raises:
+        InvalidCombination: account without domain or the reverse, or either together with a project.
+        InvalidParameter: no such account or project.
+        PermissionDenied: the caller may not create for it.
+    """
+    if project_id is not None:
+        if account_name is not None or domain_id is not None:
+            raise InvalidCombination(
+                ("projectid", "account", "domainid"), "Specify either projectid, or account and domainid; not both"
+            )
+        return _project_owner(connection, caller, project_id)
+    if account_name is None and domain_id is None:
+        return caller.owner
+    if domain_id is None or account_name is None:
+        raise InvalidCombination(
+            ("account", "domainid"),
+            "Account must be specified with domainId parameter: one says nothing without the other",
+        )
+    domain_uuid, lineage = owners.domain_place(connection, domain_id)
+    _require_lineage(caller, lineage, domain_uuid)
+    return _account_in(connection, caller, account_name, domain_id, domain_uuid)
+
+
+def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
+    """Whether the caller may see and act on what ``owner`` owns."""
+    if caller.is_root_admin or owner.account_id == caller.owner.account_id:
+        return True
+    if caller.role_type is not RoleType.USER and owner.lineage.startswith(caller.owner.lineage):
+        return True
+    return owners.is_project_member(connection, owner.account_id, caller.owner.account_id)
+
+
+def require_access(connection: Connection, caller: Caller, account_id: int, what: str) -> Owner:
+    """The owner behind an internal account id, once it is known that the caller may act on its things.
+
+    Raises:
+        PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.
+    """
+    owner = owners.owners_by_id(connection, [account_id])[account_id]
+    if not may_access(connection, caller, owner):
+        raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
+    return owner
+
+
+def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:
+    """The lineage of a domain that the caller may name: its own, and for admins those below.
+
+    Raises:
+        PermissionDenied: any other domain.
+    """
+    uuid, lineage = owners.domain_place(connection, domain.id)
+    _require_lineage(caller, lineage, uuid)
+    return lineage
+
+
+def _reach(caller: Caller) -> str | None:
+    """The lineage that bounds what an admin sees; None: nothing does."""
+    return None if caller.is_root_admin else caller.owner.lineage
+
+
+def _of_owner(owner: Owner) -> Visibility:
+    return Visibility(owner.account_id, owner.lineage)
+
+
+def _of_projects(connection: Connection, caller: Caller, project: EntityRef, lineage: str | None) -> Visibility:
+    if project.id != ALL_PROJECTS:
+        return _of_owner(_project_owner(connection, caller, project.id))
+    if caller.role_type is RoleType.USER:
+        return Visibility(
+            caller.owner.account_id,
+            caller.owner.lineage,
+            projects=ProjectScope.ONLY,
+            member=caller.owner.account_id,
+        )
+    return Visibility(
+        lineage=lineage or _reach(caller),
+        recursive=True,
+        projects=ProjectScope.ONLY,
+        member=None if lineage or caller.is_root_admin else caller.owner.account_id,
+    )
+
+
+def _project_owner(connection: Connection, caller: Caller, project_id: int) -> Owner:
+    owner = owners.project_owner(connection, project_id)
+    if owner is None:
+        raise InvalidParameter("projectid", project_id, "there is no project with this id")
+    if not may_access(connection, caller, owner):
+        raise PermissionDenied(f"Account {caller.owner.account_name} is not a member of this project")
+    return owner
+
+
+def _named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:
+    """The account of a list's ``account`` parameter; without a domain the caller's is meant."""
+    if domain is None:
+        return _account_in(connection, caller, name, caller.owner.domain_id, caller.owner.domain_uuid)
+    return _account_in(connection, caller, name, domain.id, domain.uuid)
+
+
+def _account_in(connection: Connection, caller: Caller, name: str, domain_id: int, domain_uuid: UUID) -> Owner:
+    """An account of a domain that the caller may name; users may name only their own."""
+    own = name.lower() == caller.owner.account_name.lower() and domain_id == caller.owner.domain_id
+    if caller.role_type is RoleType.USER and not own:
+        raise PermissionDenied(
+            f"Account {caller.owner.account_name} does not have permission to operate for account {name}"
+        )
+    owner = owners.owner_by_name(connection, name, domain_id)
+    if owner is None:
+        raise InvalidParameter("account", name, f"Unable to find account by name {name} in domain id={domain_uuid}")
+    return owner
+
+
+def _require_lineage(caller: Caller, lineage: str, domain_uuid: UUID) -> None:
+    if caller.is_root_admin or lineage == caller.owner.lineage:
+        return
+    if caller.role_type is not RoleType.USER and lineage.startswith(caller.owner.lineage):
+        return
+    raise PermissionDenied(
+        f"Account {caller.owner.account_name} does not have permission to operate within domain id={domain_uuid}"
+    )
