@@ -17,13 +17,16 @@ from bulkdeploy.embedded.valkey import ValkeyServer
 REDIS_DATABASES = 4096
 _numbers = itertools.count()
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - a place, not a file; mkdtemp makes the name
+ENOUGH_BYTES = 4 * 1024**3
+
 
 class Services:
     """Both servers on a throwaway directory."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="bulkdeploy-tests-"))
-        settings = {**UNSAFE_FOR_TESTS, "max_connections": "300"}
+        self.directory = Path(tempfile.mkdtemp(prefix="bulkdeploy-tests-", dir=_fast_folder()))
+        settings = {**UNSAFE_FOR_TESTS, "max_connections": "300", "max_wal_size": "256MB"}
         self.postgres = PostgresServer(
             self.directory / "postgres", self.directory / "postgres.log", settings, sync=False
         )
@@ -40,6 +43,13 @@ class Services:
         self.valkey.stop()
         self.postgres.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _fast_folder() -> Path | None:
+    """Memory where there is plenty (a clone is then made in 10 ms instead of 400), else the default."""
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
+        return MEMORY
+    return None
 
 
 def unique_name(prefix: str) -> str:
