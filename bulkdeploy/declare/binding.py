@@ -1,0 +1,114 @@
+"""Binding: from the parameters of a request to the arguments of its command, by the declaration.
+
+Two stages. First everything that can be said without the database: presence, type, length,
+bounds and words of every parameter in declared order, then the command's rules. Only then are
+ids looked up, all of them at once, by a function that is passed in. The first broken rule is the
+answer. Whose entities the caller may use is for the command's handler to check.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from marshmallow import EXCLUDE, Schema
+from marshmallow.fields import Field
+
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.fields import ALL_PROJECTS, FIELDS
+from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, UnknownEntity
+
+Kinds: TypeAlias = tuple[Entity, ...]
+Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Mapping[Kinds, Mapping[str, EntityRef]]]
+"""Ids as texts, by the kinds of entity they may name -> what was found, by kinds and by text."""
+
+EVERY_PROJECT = EntityRef(Entity.PROJECT, int(ALL_PROJECTS), UUID(int=0), "")
+"""What ``projectid=-1`` is bound to."""
+
+
+class Binder:
+    """Binds requests to one command; made once per command, used by many threads."""
+
+    def __init__(self, command: Command) -> None:
+        fields: dict[str, Field[Any]] = {
+            parameter.name: FIELDS[parameter.type](command.name, parameter) for parameter in command.parameters
+        }
+        self._command = command
+        self._schema: Schema = Schema.from_dict(fields, name=command.name)(unknown=EXCLUDE)
+        self._by_name = {parameter.name.lower(): parameter for parameter in command.parameters}
+        self._ids = tuple(parameter for parameter in command.parameters if _holds_ids(parameter))
+        self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
+
+    def bind(self, given: Mapping[str, str], role: RoleType | None, lookup: Lookup) -> dict[str, Any]:
+        """The arguments of a call, by parameter name; what was not given, or counts as not given, is left out.
+
+        Names match in any case and the first of two spellings counts. Undeclared parameters are
+        ignored, and so are those that ``role`` may not set (None: a caller without credentials).
+
+        Raises:
+            ParameterError: the first rule that is broken.
+        """
+        arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
+        for rule in self._command.rules:
+            _check(rule, arguments)
+        return self._with_entities(arguments, lookup)
+
+    def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:
+        """The texts of declared parameters; the entries of a map parameter gathered in one dict."""
+        texts: dict[str, Any] = {}
+        for sent, text in given.items():
+            bare, bracket, _ = sent.partition("[")
+            parameter = self._by_name.get(bare.lower())
+            if parameter is None or (self._restricted and role not in parameter.roles):
+                continue
+            if parameter.type is WireType.MAP:
+                texts.setdefault(parameter.name, {}).setdefault(sent, text)
+            elif not bracket:
+                texts.setdefault(parameter.name, text)
+        return texts
+
+    def _with_entities(self, arguments: dict[str, Any], lookup: Lookup) -> dict[str, Any]:
+        """The arguments with every id replaced by what it names."""
+        given = [parameter for parameter in self._ids if parameter.name in arguments]
+        if not given:
+            return arguments
+        wanted: dict[Kinds, dict[str, None]] = {}
+        for parameter in given:
+            texts = _texts(arguments[parameter.name])
+            wanted.setdefault(parameter.entity, {}).update(dict.fromkeys(texts))
+        found = lookup({kinds: tuple(texts) for kinds, texts in wanted.items()})
+        for parameter in given:
+            refs = [self._ref(parameter, text, found) for text in _texts(arguments[parameter.name])]
+            # Two texts may name one thing: its uuid and its internal id.
+            arguments[parameter.name] = tuple(dict.fromkeys(refs)) if parameter.type is WireType.LIST else refs[0]
+        return arguments
+
+    def _ref(self, parameter: Parameter, text: str, found: Mapping[Kinds, Mapping[str, EntityRef]]) -> EntityRef:
+        ref = EVERY_PROJECT if text == ALL_PROJECTS else found[parameter.entity].get(text)
+        if ref is None:
+            raise UnknownEntity(self._command.name, parameter.name, text)
+        return ref
+
+
+def _holds_ids(parameter: Parameter) -> bool:
+    return WireType.UUID in (parameter.type, parameter.element)
+
+
+def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _check(rule: Rule, arguments: Mapping[str, Any]) -> None:
+    if isinstance(rule, Needs):
+        if rule.name in arguments and rule.other not in arguments:
+            raise InvalidCombination(
+                (rule.name, rule.other), f"'{rule.name}' parameter needs '{rule.other}' beside it"
+            )
+        return
+    given = [name for name in rule.names if name in arguments]
+    if len(given) > 1:
+        raise InvalidCombination(given, f"'{given[0]}' parameter is mutually exclusive with '{given[1]}' parameter")
+    if not given and not isinstance(rule, Exclusive):
+        raise InvalidCombination(rule.names, f"One of these parameters should be given: {', '.join(rule.names)}")

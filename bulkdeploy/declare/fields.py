@@ -1,0 +1,242 @@
+"""Marshmallow fields of the wire types: how the text of one parameter becomes a value.
+
+The rules are those of reference section 1.2, strictly: numbers are ASCII digits and nothing else
+(marshmallow's own fields take ``1_000``, `` 1``, ``1.9`` and digits of other scripts). A field
+raises the product's own error for the first rule that is broken, with the parameter's name;
+``marshmallow.missing`` stands for a parameter that counts as not given.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, time
+from typing import Any
+
+from marshmallow import fields, missing
+
+from bulkdeploy.declare.parameters import Parameter, WireType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import (
+    EmptyParameter,
+    InvalidParameter,
+    MalformedMap,
+    MalformedValue,
+    MissingParameter,
+    UnknownEntity,
+)
+
+ALL_PROJECTS = "-1"
+"""The one id that names nothing and yet is accepted: ``projectid=-1``."""
+
+BITS = {WireType.SHORT: 16, WireType.INTEGER: 32, WireType.LONG: 64}
+WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+DECIMAL_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+UUID_SHAPE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+MAP_ENTRY = re.compile(r"[^\[\]]*\[([0-9]{1,6})\]\.([^\[\]]+)")
+DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DAY_AND_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
+WITH_ZONE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:?[0-9]{2})"
+)
+LONGEST_KEY = 255
+END_OF_DAY = time(23, 59, 59, tzinfo=UTC)
+
+
+class WireField(fields.Field[Any]):
+    """One declared parameter; subclasses say how its text is read."""
+
+    def __init__(self, command: str, parameter: Parameter) -> None:
+        super().__init__(required=False)
+        self.command, self.parameter = command, parameter
+
+    def deserialize(
+        self, value: Any, attr: str | None = None, data: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """The value, or ``missing``.
+
+        Raises:
+            MissingParameter, EmptyParameter: a required parameter is absent, or given without a value.
+        """
+        if value is missing:
+            if self.parameter.required:
+                raise MissingParameter(self.command, self.parameter.name)
+            return missing
+        if value == "" and self.parameter.required:
+            raise EmptyParameter(self.parameter.name)
+        return self._deserialize(value, attr, data, **kwargs)
+
+    def _malformed(self, value: str, rule: str) -> MalformedValue:
+        return MalformedValue(self.command, self.parameter.name, value, rule)
+
+    def _printable(self, value: str) -> str:
+        if UNPRINTABLE.search(value):
+            raise self._malformed(UNPRINTABLE.sub("?", value), "it holds control characters (shown as ?)")
+        return value
+
+
+class StringField(WireField):
+    """A text of bounded length, one of the declared words where there are any."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        if self.parameter.choices and value == "":
+            return missing
+        return self.read(value)
+
+    def read(self, value: str) -> str:
+        """The text, with a declared word spelled as declared."""
+        if len(value) > self.parameter.length:
+            raise self._malformed(
+                value,
+                f"Value greater than max allowed length {self.parameter.length} for param: {self.parameter.name}",
+            )
+        self._printable(value)
+        if not self.parameter.choices:
+            return value
+        for word in self.parameter.choices:
+            if word.lower() == value.lower():
+                return word
+        raise InvalidParameter(
+            self.parameter.name, value, f"it should be one of: {', '.join(self.parameter.choices)}"
+        )
+
+
+class WholeNumberField(WireField):
+    """SHORT, INTEGER and LONG: decimal digits; a blank INTEGER counts as not given, as in CloudStack."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        if value == "" and self.parameter.type is WireType.INTEGER:
+            return missing
+        return self.read(value)
+
+    def read(self, value: str) -> int:
+        """The number, within its type and its declared bounds."""
+        limit = 2 ** (BITS[self.parameter.element or self.parameter.type] - 1)
+        if not WHOLE_NUMBER.fullmatch(value) or not -limit <= int(value) < limit:
+            raise self._malformed(value, f"it should be a whole number from {-limit} to {limit - 1}")
+        return int(_within_bounds(self.parameter, int(value)))
+
+
+class DecimalField(WireField):
+    """FLOAT: digits with or without a fraction; blank counts as not given."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        if value == "":
+            return missing
+        if not DECIMAL_NUMBER.fullmatch(value):
+            raise self._malformed(value, "it should be a number such as 2 or 1.5")
+        return _within_bounds(self.parameter, float(value))
+
+
+class BooleanField(WireField):
+    """``true`` in any case; everything else is false and never an error, as in CloudStack."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> bool:
+        return value.lower() == "true"
+
+
+class DateField(WireField):
+    """DATE and TZDATE, in UTC where the text names no zone; ``enddate`` ends with its day."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> datetime:
+        try:
+            if self.parameter.type is WireType.DATE:
+                if DAY.fullmatch(value):
+                    of_day = END_OF_DAY if self.parameter.name == "enddate" else time(tzinfo=UTC)
+                    return datetime.combine(datetime.fromisoformat(value), of_day)
+                if DAY_AND_TIME.fullmatch(value):
+                    return datetime.fromisoformat(value).replace(tzinfo=UTC)
+            if WITH_ZONE.fullmatch(value):
+                return datetime.fromisoformat(value).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass  # the shape is right and the day, hour or zone is not; refused below
+        days = "yyyy-MM-dd, yyyy-MM-dd HH:mm:ss or " if self.parameter.type is WireType.DATE else ""
+        raise self._malformed(value, f"Unable to parse date: it should look like {days}yyyy-MM-ddTHH:mm:ss+0000")
+
+
+class IdField(WireField):
+    """UUID, checked for its shape only: the text of the id, which ``declare.binding`` then looks up."""
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        if value == "" or self._is_old_style(value):
+            return missing
+        return self.read(value)
+
+    def _is_old_style(self, value: str) -> bool:
+        """CloudStack takes only uuids for parameters added later, and ignores what is none."""
+        optional_later = self.parameter.since is not None and not self.parameter.required
+        return optional_later and not UUID_SHAPE.fullmatch(value) and value != ALL_PROJECTS
+
+    def read(self, value: str) -> str:
+        """The id's text: shaped like a uuid, or a positive internal id."""
+        if UUID_SHAPE.fullmatch(value):
+            return value
+        if WHOLE_NUMBER.fullmatch(value) and 0 < int(value) < 2**63:
+            return value
+        if value == ALL_PROJECTS and Entity.PROJECT in self.parameter.entity:
+            return value
+        raise UnknownEntity(self.command, self.parameter.name, value)
+
+
+ELEMENTS: Mapping[WireType, type[StringField | WholeNumberField | IdField]] = {
+    WireType.STRING: StringField,
+    WireType.SHORT: WholeNumberField,
+    WireType.INTEGER: WholeNumberField,
+    WireType.LONG: WholeNumberField,
+    WireType.UUID: IdField,
+}
+
+
+class ListField(WireField):
+    """A comma-separated list: elements are not trimmed, empty ones are dropped, repeated ones count once."""
+
+    def __init__(self, command: str, parameter: Parameter) -> None:
+        super().__init__(command, parameter)
+        self._element = ELEMENTS[parameter.element or WireType.STRING](command, parameter)
+
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        elements = dict.fromkeys(self._element.read(part) for part in value.split(",") if part)
+        if not elements and self.parameter.required:
+            raise EmptyParameter(self.parameter.name)
+        return tuple(elements) if elements else missing
+
+
+class MapField(WireField):
+    """``name[0].field=value`` pairs, handed over as a dict of those; read as one dict per index."""
+
+    def _deserialize(self, value: Mapping[str, str], *_: Any, **__: Any) -> Any:
+        by_index: dict[int, dict[str, str]] = {}
+        for key, text in value.items():
+            match = MAP_ENTRY.fullmatch(self._printable(key))
+            if match is None or len(match[2]) > LONGEST_KEY:
+                raise MalformedMap(
+                    self.parameter.name,
+                    f"{key[:80]} should be written as {self.parameter.name}[0].field: an index from 0 to 999999, "
+                    f"a field of 1 to {LONGEST_KEY} characters",
+                )
+            by_index.setdefault(int(match[1]), {})[match[2]] = self._printable(text)
+        return tuple(by_index[index] for index in sorted(by_index))
+
+
+FIELDS: Mapping[WireType, type[WireField]] = {
+    WireType.STRING: StringField,
+    WireType.SHORT: WholeNumberField,
+    WireType.INTEGER: WholeNumberField,
+    WireType.LONG: WholeNumberField,
+    WireType.FLOAT: DecimalField,
+    WireType.BOOLEAN: BooleanField,
+    WireType.UUID: IdField,
+    WireType.LIST: ListField,
+    WireType.MAP: MapField,
+    WireType.DATE: DateField,
+    WireType.TZDATE: DateField,
+}
+
+
+def _within_bounds(parameter: Parameter, number: float) -> float:
+    low, high = parameter.minimum, parameter.maximum
+    if low is not None and number < low:
+        upper = "" if high is None else f" and not more than {high}"
+        raise InvalidParameter(parameter.name, number, f"it should be {low} or more{upper}")
+    if high is not None and number > high:
+        raise InvalidParameter(parameter.name, number, f"it should be {high} or less")
+    return number
