@@ -4,8 +4,13 @@ Operators change them at run time through ``updateConfiguration``; ``store.confi
 them. A setting that nothing reads does not belong here.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+LONGEST_VALUE = 4096
+WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 class Scope(StrEnum):
@@ -41,6 +46,23 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+
+    def broken_rule(self, value: str) -> str | None:
+        """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
+        if self.choices:
+            return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
+        if self.type is ValueType.BOOLEAN:
+            return None if value in ("true", "false") else "must be true or false"
+        if self.type is ValueType.STRING:
+            return None if len(value) <= LONGEST_VALUE else f"must be at most {LONGEST_VALUE} characters"
+        pattern = WHOLE if self.type is ValueType.NUMBER else DECIMAL
+        low, high = self.minimum, self.maximum
+        bounds = ("" if low is None else f" from {low:g}") + ("" if high is None else f" to {high:g}")
+        if pattern.fullmatch(value) is None or not (
+            (low is None or float(value) >= low) and (high is None or float(value) <= high)
+        ):
+            return f"must be a {'whole number' if self.type is ValueType.NUMBER else 'number'}{bounds}"
+        return None
 
 
 B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING
