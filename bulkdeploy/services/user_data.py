@@ -1,0 +1,51 @@
+"""User data: what a deploy call may send, and how it is kept (reference section 5.5)."""
+
+import base64
+import binascii
+import re
+from urllib.parse import unquote_plus
+
+from bulkdeploy.domain.errors import InvalidParameter
+
+MOST_BY_GET = 4096
+MOST_BY_POST = 1048576
+BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+
+
+def check_user_data(given: str, *, method: str, most: int) -> str:
+    """The user data as stored: base64, padded.
+
+    Text that still holds ``%`` is URL-decoded once more, as CloudStack does for clients that encode
+    twice. ``most`` is ``vm.userdata.max.length``, in base64 characters.
+
+    Raises:
+        InvalidParameter: not base64, longer than the method or the setting allows, or empty.
+    """
+    encoded = unquote_plus(given) if "%" in given else given
+    encoded = encoded.rstrip()
+    if not BASE64.fullmatch(encoded):
+        raise _refused(encoded, "User data is not base64 encoded")
+    if method == "GET" and len(encoded) >= MOST_BY_GET:
+        raise _refused(
+            encoded, f"User data is too long for an http GET request: fewer than {MOST_BY_GET} characters fit"
+        )
+    if len(encoded) >= MOST_BY_POST:
+        raise _refused(
+            encoded, f"User data is too long for an http POST request: fewer than {MOST_BY_POST} characters fit"
+        )
+    if len(encoded) > most:
+        raise _refused(encoded, f"User data has exceeded configurable max length : {most}")
+    padded = encoded.rstrip("=")
+    padded += "=" * (-len(padded) % 4)
+    try:
+        decoded = base64.b64decode(padded, validate=True)
+    except binascii.Error:
+        raise _refused(encoded, "User data is not base64 encoded") from None
+    if not decoded:
+        raise _refused(encoded, "User data is too short")
+    return padded
+
+
+def _refused(value: str, rule: str) -> InvalidParameter:
+    shown = value if len(value) <= 40 else f"{value[:37]}... ({len(value)} characters)"
+    return InvalidParameter("userdata", shown, rule)
