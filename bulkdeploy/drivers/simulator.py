@@ -1,0 +1,216 @@
+"""The embedded hypervisor: simulated hosts with a memory, a capacity and a temper of their own.
+
+State lies in a database apart from the product's (``simulator_database``) and every call is one
+round trip and one durable transaction there (``simulator_calls.sql``). Time that steps take is
+slept afterwards, without a connection, so that hundreds of calls in flight need few of them. That
+is also how a real hypervisor behaves towards a caller that dies while it waits: what it was asked
+to do gets done.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg import Connection
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from bulkdeploy.drivers import simulator_inventory
+from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, HostAddress, PowerState, StaleFence
+from bulkdeploy.drivers.simulator_database import conninfo
+from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost
+
+PAGE_ROWS = 5000
+"""Rows that the lists fetch at a time; between pages no connection is held."""
+
+STATEMENT_TIMEOUT_MS = 30_000
+"""After this long in the database a call has failed; it is rolled back."""
+
+DEADLOCK = "40P01"
+
+
+class SimulatorDriver:
+    """A HypervisorDriver over the simulator's database, which ``ensure_database`` has made.
+
+    An answered call survives a power cut. Flushes of calls that end together are one flush
+    (PostgreSQL's group commit), so throughput grows with the calls in flight. ``durable=False``
+    does not wait for the flush: a crash of the database server may then take back the last half
+    second of answered calls, which is a failure worth trying, and faster.
+
+    Args:
+        url: ``postgresql://`` URL of the simulator's database.
+        pool_size: most connections held; a call needs one for about a millisecond.
+        durable: see above.
+        seed: makes faults and latencies repeatable for a single-threaded caller.
+        sleep: what passes the time, in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        durable: bool = True,
+        seed: int | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - dice, not secrets
+        self._sleep = sleep
+        options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c synchronous_commit={'on' if durable else 'off'}"
+        self._pool = ConnectionPool(
+            conninfo(url),
+            min_size=1,
+            max_size=pool_size,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 0,
+                "application_name": "bulkdeploy-simulator",
+                "options": options,
+            },
+            name="simulator",
+            open=True,
+        )
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
+        volumes = guest.volumes
+        sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
+        volume_columns = [
+            [volume.uuid for volume in volumes],
+            [volume.pool_uuid for volume in volumes],
+            [volume.size_bytes for volume in volumes],
+        ]
+        self._call(
+            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s)",
+            [host.uuid, guest.uuid, *sizes, *volume_columns],
+            _Call("boot", host, fence, timeout_s),
+        )
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. ``forced`` takes no time and ends a guest that hangs in its shutdown."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_stopped(%s, %s, %s, %s, %s, %s)",
+            [host.uuid, guest_uuid, forced],
+            _Call("stop", host, fence, timeout_s),
+        )
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver. Refuses where the guest is on another host, or another uses a volume."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_absent(%s, %s, %s, %s, %s, %s)",
+            [None if host is None else host.uuid, guest_uuid, list(volume_uuids)],
+            _Call("delete", host, fence, timeout_s),
+        )
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver. One that is there all the while is listed once."""
+        for row in self._pages(
+            "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids FROM simulator.guests"
+            " WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
+        ):
+            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]))
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver."""
+        for row in self._pages(
+            "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
+        ):
+            yield row[0], row[1], row[2]
+
+    def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
+        """Make hosts known; see ``simulator_inventory.sync_hosts``."""
+        with self._for_long_work() as connection:
+            simulator_inventory.sync_hosts(connection, hosts)
+
+    def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
+        """Take guests as running; see ``simulator_inventory.adopt_guests``."""
+        with self._for_long_work() as connection:
+            return simulator_inventory.adopt_guests(connection, guests)
+
+    def close(self) -> None:
+        """See HypervisorDriver."""
+        self._pool.close()
+
+    def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> None:
+        draw = self._random.random()
+        row = self._ask(query, [*parameters, call.fence, call.timeout_s * 1000, draw], call)
+        verdict, step, reason, transient, wait_ms, host_name = row
+        host = call.host.name if call.host is not None else host_name or "any host"
+        wait_s = min(wait_ms / 1000, call.timeout_s)
+        if wait_s > 0:
+            self._sleep(wait_s)
+        if verdict == "silent":
+            raise DriverError(step, host, f"no answer within {call.timeout_s:g} s", transient=True)
+        if verdict == "stale":
+            raise StaleFence(step, host, reason, transient=False)
+        if verdict == "failed":
+            raise DriverError(step, host, reason, transient=transient)
+
+    def _ask(self, query: LiteralString, parameters: list[object], call: "_Call") -> TupleRow:
+        """The one row of ``query``; repeated when it lost its connection or a deadlock.
+
+        Repeating is harmless: calls are of the make-it-so kind.
+        """
+        host = call.host.name if call.host is not None else "any host"
+        for is_last in (False, False, True):
+            try:
+                with self._pool.connection(timeout=call.timeout_s) as connection:
+                    return _one(connection.execute(query, parameters).fetchone())
+            except PoolTimeout as error:
+                reason = f"no answer within {call.timeout_s:g} s"
+                raise DriverError("connect", host, reason, transient=True) from error
+            except psycopg.OperationalError as error:
+                if is_last or self._pool.closed:
+                    raise DriverError("connect", host, str(error), transient=True) from error
+                if error.sqlstate != DEADLOCK:
+                    self._pool.check()  # a restarted server leaves dead connections behind
+            except psycopg.Error as error:
+                raise DriverError(call.step, host, str(error), transient=False) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _pages(self, query: LiteralString) -> Iterator[TupleRow]:
+        last = UUID(int=0)
+        while True:
+            with self._pool.connection() as connection:
+                page = connection.execute(query, [last, PAGE_ROWS]).fetchall()
+            yield from page
+            if len(page) < PAGE_ROWS:
+                return
+            last = page[-1][0]
+
+    @contextmanager
+    def _for_long_work(self) -> Iterator[Connection]:
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            yield connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What every call has: the step to name when the reason is elsewhere, host, fence, patience."""
+
+    step: str
+    host: HostAddress | None
+    fence: int
+    timeout_s: float
+
+
+def _one(row: TupleRow | None) -> TupleRow:
+    if row is None:
+        raise AssertionError("a function call gave no row")
+    return row

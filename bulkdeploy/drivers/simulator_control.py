@@ -1,0 +1,174 @@
+"""How simulated hypervisors misbehave: fault rules and latencies, changed at run time.
+
+Whoever holds a connection to the simulator's database may change them; the next call of any
+process sees it. Without rules nothing fails and nothing takes time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from psycopg import Connection
+from psycopg.rows import class_row
+
+
+class Step(StrEnum):
+    """What a hypervisor does: the first three in ``ensure_running``; ANY: one of a call, by chance."""
+
+    VOLUME = "volume"
+    NETWORK = "network"
+    BOOT = "boot"
+    STOP = "stop"
+    DELETE = "delete"
+    ANY = "any"
+
+
+class FaultKind(StrEnum):
+    """How a call fails: with an error that may pass, with one that stays, or by not answering."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    HANG = "hang"
+
+
+class HangEffect(StrEnum):
+    """Whether a call that nobody got an answer to has had its effect."""
+
+    DONE = "done"
+    UNDONE = "undone"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRule:
+    """When calls fail, and how.
+
+    Attributes:
+        step: the step that fails; ANY: one step of the call by chance, and also calls that find
+            everything as asked (a host that does not answer at all).
+        kind: TRANSIENT and PERMANENT fail with ``reason``, leaving what was made before the step.
+        host: the host's name or uuid; None: every host.
+        rate: the share of matching calls that it strikes, 0 to 1.
+        remaining: times that it will still strike; None: for ever.
+        hang_ms: a HANG shorter than the caller's timeout only delays; None: until the timeout.
+        effect: of a HANG that outlasts the caller; None: either, by chance.
+        id: given by ``add_fault``.
+    """
+
+    step: Step
+    kind: FaultKind
+    host: str | None = None
+    rate: float = 1.0
+    remaining: int | None = None
+    reason: str = "simulated failure"
+    hang_ms: float | None = None
+    effect: HangEffect | None = None
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        """Read the words back as what they are."""
+        object.__setattr__(self, "step", Step(self.step))
+        object.__setattr__(self, "kind", FaultKind(self.kind))
+        object.__setattr__(self, "effect", None if self.effect is None else HangEffect(self.effect))
+
+
+class Distribution(StrEnum):
+    """How long a step takes: see ``Latency``."""
+
+    FIXED = "fixed"
+    UNIFORM = "uniform"
+    EXPONENTIAL = "exponential"
+    NORMAL = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long a step takes, in ms, never below 0 and times the latency scale.
+
+    FIXED: the mean. UNIFORM: mean - spread to mean + spread. EXPONENTIAL: of that mean. NORMAL: of
+    that mean, with the spread as standard deviation.
+    """
+
+    step: Step
+    distribution: Distribution
+    mean_ms: float
+    spread_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Read the words back as what they are."""
+        object.__setattr__(self, "step", Step(self.step))
+        object.__setattr__(self, "distribution", Distribution(self.distribution))
+
+
+def add_fault(connection: Connection, rule: FaultRule) -> int:
+    """Let ``rule`` hold from the next call on; returns its id.
+
+    Raises:
+        psycopg.errors.CheckViolation: the rate is not in 0..1, or a number is negative.
+    """
+    row = connection.execute(
+        "INSERT INTO simulator.fault_rules (host, step, kind, rate, remaining, reason, hang_ms, effect)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
+        [rule.host, rule.step, rule.kind, rule.rate, rule.remaining, rule.reason, rule.hang_ms, rule.effect],
+    ).fetchone()
+    if row is None:
+        raise AssertionError("INSERT ... RETURNING gave no row")
+    return int(row[0])
+
+
+def list_faults(connection: Connection) -> list[FaultRule]:
+    """Every rule, the oldest first, also those that have no strikes left."""
+    with connection.cursor(row_factory=class_row(FaultRule)) as cursor:
+        return cursor.execute(
+            "SELECT id, host, step, kind, rate, remaining, reason, hang_ms, effect"
+            " FROM simulator.fault_rules ORDER BY id"
+        ).fetchall()
+
+
+def clear_faults(connection: Connection, ids: Sequence[int] | None = None) -> int:
+    """Remove these rules, or all; returns how many there were."""
+    if ids is None:
+        return connection.execute("DELETE FROM simulator.fault_rules").rowcount
+    return connection.execute("DELETE FROM simulator.fault_rules WHERE id = ANY (%s)", [list(ids)]).rowcount
+
+
+def set_latency(connection: Connection, latency: Latency) -> None:
+    """Let the step take this long from the next call on.
+
+    Raises:
+        psycopg.errors.CheckViolation: the step is ANY, or a number is negative.
+    """
+    connection.execute(
+        "INSERT INTO simulator.latencies (step, distribution, mean_ms, spread_ms) VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (step) DO UPDATE SET distribution = excluded.distribution, mean_ms = excluded.mean_ms,"
+        " spread_ms = excluded.spread_ms",
+        [latency.step, latency.distribution, latency.mean_ms, latency.spread_ms],
+    )
+
+
+def list_latencies(connection: Connection) -> list[Latency]:
+    """Every step that takes time."""
+    with connection.cursor(row_factory=class_row(Latency)) as cursor:
+        return cursor.execute(
+            "SELECT step, distribution, mean_ms, spread_ms FROM simulator.latencies ORDER BY step"
+        ).fetchall()
+
+
+def clear_latencies(connection: Connection) -> None:
+    """Let no step take time, and forget the scale."""
+    connection.execute("DELETE FROM simulator.latencies")
+    set_latency_scale(connection, 1.0)
+
+
+def set_latency_scale(connection: Connection, scale: float) -> None:
+    """Multiply every latency: 0 switches them off, 0.1 is ten times faster than life.
+
+    Raises:
+        psycopg.errors.CheckViolation: it is negative.
+    """
+    connection.execute("UPDATE simulator.settings SET latency_scale = %s", [scale])
+
+
+def latency_scale(connection: Connection) -> float:
+    """What every latency is multiplied with."""
+    row = connection.execute("SELECT latency_scale FROM simulator.settings").fetchone()
+    return 1.0 if row is None else float(row[0])

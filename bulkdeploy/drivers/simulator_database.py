@@ -1,0 +1,127 @@
+"""The database that the simulated hypervisors keep their state in: where it is, and how it is made.
+
+It lies on the given server, apart from the product's own database, so that what is really running
+can be compared with what the product believes.
+"""
+
+import hashlib
+from contextlib import suppress
+from importlib import resources
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from psycopg import Connection, sql
+
+SUFFIX = "_simulator"
+LONGEST_NAME = 63
+"""Bytes of a PostgreSQL identifier."""
+
+TABLES_FILE = "simulator_tables.sql"
+CODE_FILES = ("simulator_chance.sql", "simulator_faults.sql", "simulator_parts.sql", "simulator_calls.sql")
+"""In the order in which they must be run."""
+
+ADVISORY_LOCK = 0x51B0_1A70
+"""Held while the database or its schema is made; any number that nothing else on the server uses."""
+
+
+def derived_url(database_url: str) -> str:
+    """The URL of the simulator's database beside the product's: the same, with SUFFIX on its name.
+
+    Raises:
+        ValueError: the URL names no database, or the new name is longer than PostgreSQL allows
+            (it would be cut, and two databases could become one).
+    """
+    name = database_name(database_url) + SUFFIX
+    if len(name.encode()) > LONGEST_NAME:
+        raise ValueError(f"Database name {name!r} is longer than {LONGEST_NAME} bytes; set the simulator's URL")
+    return _with_database(database_url, urlsplit(database_url).path.removeprefix("/") + SUFFIX)
+
+
+def database_name(url: str) -> str:
+    """The database that a ``postgresql://`` URL names.
+
+    Raises:
+        ValueError: it names none.
+    """
+    name = unquote(urlsplit(url).path.removeprefix("/"))
+    if not name:
+        raise ValueError("The URL of the simulator's database names no database: postgresql://HOST/NAME is needed")
+    return name
+
+
+def connect(url: str, *, autocommit: bool = True) -> Connection:
+    """A connection to a ``postgresql://`` URL; SQLAlchemy's ``postgresql+psycopg://`` is taken too."""
+    return psycopg.connect(conninfo(url), autocommit=autocommit, application_name="bulkdeploy-simulator")
+
+
+def conninfo(url: str) -> str:
+    """``url`` as libpq reads it."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme.partition('+')[0]}{separator}{rest}"
+
+
+def ensure_database(url: str) -> None:
+    """Make the database and everything in it, if missing; any number of processes may do so at once.
+
+    State that is there stays. Functions of another release are replaced, which makes calls that run
+    at that moment fail once (transiently).
+
+    Raises:
+        psycopg.Error: the server does not answer, or does not let us make the database.
+        ValueError: the URL names no database.
+    """
+    _create_database(url)
+    with connect(url, autocommit=False) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        tables, code = _script(TABLES_FILE), "".join(_script(name) for name in CODE_FILES)
+        digest = hashlib.sha256((tables + code).encode()).hexdigest()
+        if _installed_digest(connection) == digest:
+            return
+        connection.execute("DROP SCHEMA IF EXISTS simulator_code CASCADE")
+        connection.execute(tables)
+        connection.execute(code)
+        connection.execute("UPDATE simulator.settings SET code_digest = %s", [digest])
+
+
+def drop_database(url: str) -> None:
+    """Remove the database with all simulated hosts and guests, disconnecting who uses it."""
+    with connect(_with_database(url, "postgres")) as connection:
+        name = sql.Identifier(database_name(url))
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+
+
+def clear_state(connection: Connection) -> None:
+    """Forget every host, guest, volume, fault rule and latency, as if just made."""
+    connection.execute(
+        "TRUNCATE simulator.hosts, simulator.guests, simulator.volumes, simulator.fault_rules, simulator.latencies"
+    )
+    connection.execute("UPDATE simulator.settings SET latency_scale = 1")
+
+
+def _create_database(url: str) -> None:
+    name = database_name(url)
+    with suppress(psycopg.OperationalError), connect(url):
+        return  # it is there, and an account that may not see "postgres" is good enough
+    with connect(_with_database(url, "postgres")) as connection:
+        connection.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
+        if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
+            # template0: nobody can be connected to it, and a busy template cannot be copied.
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
+            connection.execute(statement.format(sql.Identifier(name)))
+
+
+def _installed_digest(connection: Connection) -> str | None:
+    if connection.execute("SELECT to_regclass('simulator.settings')").fetchone() == (None,):
+        return None
+    row = connection.execute("SELECT code_digest FROM simulator.settings").fetchone()
+    return None if row is None else str(row[0])
+
+
+def _script(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _with_database(url: str, quoted_name: str) -> str:
+    parts = urlsplit(url)  # put together by hand: urlunsplit drops the // of postgresql:///name
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme}://{parts.netloc}/{quoted_name}{query}"

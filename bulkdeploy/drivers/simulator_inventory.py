@@ -1,0 +1,166 @@
+"""What the simulated hypervisors are told: which hosts there are, and which guests run already.
+
+Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,000 guests are a
+matter of seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from psycopg import Connection
+
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedHost:
+    """A host: what it has (cores, MHz of one core, MiB) and what running guests may take of it.
+
+    The limits include over-commit, as in the ledger: MHz of all cores, MiB, and number of guests.
+    """
+
+    uuid: UUID
+    name: str
+    cpu_cores: int
+    cpu_mhz: int
+    memory_mib: int
+    cpu_mhz_limit: int
+    memory_mib_limit: int
+    guests_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """A host with what its running guests take: MHz, MiB, guests."""
+
+    host: SimulatedHost
+    cpu_mhz_used: int
+    memory_mib_used: int
+    guests_used: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedGuest:
+    """A guest that runs on a host already, with its volumes. Nics are not looked at."""
+
+    host_uuid: UUID
+    spec: GuestSpec
+
+
+ONE_AT_A_TIME = "LOCK TABLE simulator.hosts IN SHARE UPDATE EXCLUSIVE MODE"
+"""Both loaders lock many host rows; calls, which lock one, go on."""
+
+
+def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
+    """Make these hosts known, or known with these sizes and limits; other hosts stay as they are.
+
+    A limit below what runs is accepted: it only keeps new guests out.
+    """
+    with connection.transaction():
+        connection.execute(ONE_AT_A_TIME)
+        connection.execute("CREATE TEMPORARY TABLE given_hosts (LIKE simulator.hosts INCLUDING DEFAULTS)")
+        with connection.cursor().copy(
+            "COPY given_hosts (uuid, name, cpu_cores, cpu_mhz, memory_mib, cpu_mhz_limit, memory_mib_limit,"
+            " guests_limit) FROM STDIN"
+        ) as copy:
+            for host in hosts:
+                copy.write_row((
+                    host.uuid, host.name, host.cpu_cores, host.cpu_mhz, host.memory_mib,
+                    host.cpu_mhz_limit, host.memory_mib_limit, host.guests_limit,
+                ))  # fmt: skip
+        connection.execute(
+            "INSERT INTO simulator.hosts AS h SELECT * FROM given_hosts ORDER BY uuid"
+            " ON CONFLICT (uuid) DO UPDATE SET name = excluded.name, cpu_cores = excluded.cpu_cores,"
+            " cpu_mhz = excluded.cpu_mhz, memory_mib = excluded.memory_mib,"
+            " cpu_mhz_limit = excluded.cpu_mhz_limit, memory_mib_limit = excluded.memory_mib_limit,"
+            " guests_limit = excluded.guests_limit"
+            " WHERE (h.name, h.cpu_cores, h.cpu_mhz, h.memory_mib, h.cpu_mhz_limit, h.memory_mib_limit,"
+            "  h.guests_limit) <> (excluded.name, excluded.cpu_cores, excluded.cpu_mhz, excluded.memory_mib,"
+            "  excluded.cpu_mhz_limit, excluded.memory_mib_limit, excluded.guests_limit)"
+        )
+        connection.execute("DROP TABLE given_hosts")
+
+
+def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:
+    """Take these guests as running, with their volumes; returns how many were not there before.
+
+    Repeating it is harmless. They are facts, so they are taken even above a host's limits; calls
+    wait while it runs. All or none.
+
+    Raises:
+        DriverError: a host is not known, or a guest is there in another way than told.
+    """
+    with connection.transaction():
+        connection.execute(ONE_AT_A_TIME)
+        # Against calls that have looked and not yet written: see simulator_parts.sql.
+        connection.execute("LOCK TABLE simulator.guests IN SHARE ROW EXCLUSIVE MODE")
+        _copy_adopted(connection, guests)
+        _refuse_contradictions(connection)
+        connection.execute(
+            "INSERT INTO simulator.volumes SELECT * FROM given_volumes ORDER BY uuid ON CONFLICT DO NOTHING"
+        )
+        row = connection.execute(
+            "WITH adopted AS ("
+            " INSERT INTO simulator.guests AS g SELECT * FROM given_guests ORDER BY uuid"
+            " ON CONFLICT (uuid) DO UPDATE SET power = 'Running', host_uuid = excluded.host_uuid,"
+            "  name = excluded.name, cpu_number = excluded.cpu_number, cpu_mhz = excluded.cpu_mhz,"
+            "  memory_mib = excluded.memory_mib, volume_uuids = excluded.volume_uuids, changed = now()"
+            "  WHERE g.power <> 'Running'"
+            " RETURNING g.host_uuid, g.cpu_number::bigint * g.cpu_mhz AS cpu_mhz, g.memory_mib"
+            "), sums AS ("
+            " SELECT host_uuid, sum(cpu_mhz) AS cpu_mhz, sum(memory_mib) AS memory_mib, count(*) AS guests"
+            " FROM adopted GROUP BY host_uuid"
+            "), counted AS ("
+            " UPDATE simulator.hosts h SET cpu_mhz_used = cpu_mhz_used + s.cpu_mhz,"
+            "  memory_mib_used = memory_mib_used + s.memory_mib, guests_used = guests_used + s.guests"
+            " FROM sums s WHERE h.uuid = s.host_uuid"
+            ") SELECT count(*) FROM adopted"
+        ).fetchone()
+        connection.execute("DROP TABLE given_guests, given_volumes")
+        return 0 if row is None else int(row[0])
+
+
+def list_hosts(connection: Connection) -> list[HostUse]:
+    """Every host with what is used of it, by name."""
+    rows = connection.execute(
+        "SELECT uuid, name, cpu_cores, cpu_mhz, memory_mib, cpu_mhz_limit, memory_mib_limit, guests_limit,"
+        " cpu_mhz_used, memory_mib_used, guests_used FROM simulator.hosts ORDER BY name, uuid"
+    )
+    return [HostUse(SimulatedHost(*row[:8]), *row[8:]) for row in rows]
+
+
+def _copy_adopted(connection: Connection, guests: Sequence[AdoptedGuest]) -> None:
+    connection.execute(
+        "CREATE TEMPORARY TABLE given_guests (LIKE simulator.guests INCLUDING DEFAULTS);"
+        "CREATE TEMPORARY TABLE given_volumes (LIKE simulator.volumes)"
+    )
+    with connection.cursor().copy(
+        "COPY given_guests (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids)"
+        " FROM STDIN"
+    ) as copy:
+        for guest in guests:
+            spec = guest.spec
+            copy.write_row((
+                spec.uuid, 0, "Running", guest.host_uuid, spec.name, spec.cpu_number, spec.cpu_mhz,
+                spec.memory_mib, [volume.uuid for volume in spec.volumes],
+            ))  # fmt: skip
+    with connection.cursor().copy(
+        "COPY given_volumes (uuid, pool_uuid, size_bytes, guest_uuid) FROM STDIN"
+    ) as copy:
+        for guest in guests:
+            for volume in guest.spec.volumes:
+                copy.write_row((volume.uuid, volume.pool_uuid, volume.size_bytes, guest.spec.uuid))
+
+
+def _refuse_contradictions(connection: Connection) -> None:
+    row = connection.execute(
+        "SELECT coalesce(h.name, n.host_uuid::text), CASE"
+        " WHEN h.uuid IS NULL THEN format('no host with uuid %s is known here', n.host_uuid)"
+        " ELSE format('guest %s is there already, %s on host %s', n.uuid, g.power, g.host_uuid) END"
+        " FROM given_guests n LEFT JOIN simulator.hosts h ON h.uuid = n.host_uuid"
+        " LEFT JOIN simulator.guests g ON g.uuid = n.uuid AND g.power <> 'Absent'"
+        " WHERE h.uuid IS NULL OR (g.power, g.host_uuid) <> ('Running', n.host_uuid) LIMIT 1"
+    ).fetchone()
+    if row is not None:
+        raise DriverError("adopt", row[0], row[1], transient=False)

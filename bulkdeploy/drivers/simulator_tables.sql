@@ -1,0 +1,70 @@
+-- The simulated hypervisors' own memory. Safe to run again; later columns join by
+-- ALTER TABLE ... ADD COLUMN IF NOT EXISTS, below the table that they belong to.
+
+CREATE SCHEMA IF NOT EXISTS simulator;
+
+CREATE TABLE IF NOT EXISTS simulator.hosts (
+    uuid uuid PRIMARY KEY,
+    name text NOT NULL,
+    cpu_cores integer NOT NULL CHECK (cpu_cores > 0),      -- physical
+    cpu_mhz integer NOT NULL CHECK (cpu_mhz > 0),          -- of one core
+    memory_mib bigint NOT NULL CHECK (memory_mib > 0),     -- physical
+    cpu_mhz_limit bigint NOT NULL,                         -- what running guests may take, over-commit included
+    memory_mib_limit bigint NOT NULL,
+    guests_limit integer NOT NULL,
+    cpu_mhz_used bigint NOT NULL DEFAULT 0,                -- what running guests take
+    memory_mib_used bigint NOT NULL DEFAULT 0,
+    guests_used integer NOT NULL DEFAULT 0,
+    -- No "used <= limit": limits may be lowered below what runs, which then only blocks new guests.
+    CHECK (cpu_mhz_used >= 0 AND memory_mib_used >= 0 AND guests_used >= 0)
+) WITH (fillfactor = 50);
+
+-- A guest that is gone stays as a row with power 'Absent': it remembers the highest fence that was
+-- seen, so that a paused caller which wakes up cannot make the guest anew.
+CREATE TABLE IF NOT EXISTS simulator.guests (
+    uuid uuid PRIMARY KEY,
+    fence bigint NOT NULL,
+    power text NOT NULL CHECK (power IN ('Running', 'Stopped', 'Absent')),
+    host_uuid uuid,                                        -- no foreign key: its check would lock the host row
+    name text NOT NULL DEFAULT '',
+    cpu_number integer NOT NULL DEFAULT 0,
+    cpu_mhz integer NOT NULL DEFAULT 0,
+    memory_mib bigint NOT NULL DEFAULT 0,
+    volume_uuids uuid[] NOT NULL DEFAULT '{}',
+    changed timestamptz NOT NULL DEFAULT now(),
+    CHECK ((power = 'Absent') = (host_uuid IS NULL))
+) WITH (fillfactor = 80);
+
+CREATE TABLE IF NOT EXISTS simulator.volumes (
+    uuid uuid PRIMARY KEY,
+    pool_uuid uuid NOT NULL,
+    size_bytes bigint NOT NULL CHECK (size_bytes > 0),
+    guest_uuid uuid NOT NULL                               -- the guest that had it last
+) WITH (fillfactor = 90);
+
+CREATE TABLE IF NOT EXISTS simulator.fault_rules (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    host text,                                             -- name or uuid; NULL: every host
+    step text NOT NULL CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'any')),
+    kind text NOT NULL CHECK (kind IN ('transient', 'permanent', 'hang')),
+    rate double precision NOT NULL DEFAULT 1 CHECK (rate BETWEEN 0 AND 1),
+    remaining integer CHECK (remaining >= 0),              -- times that it still happens; NULL: for ever
+    reason text NOT NULL DEFAULT 'simulated failure',
+    hang_ms double precision CHECK (hang_ms >= 0),         -- NULL: until the caller gives up
+    effect text CHECK (effect IN ('done', 'undone')),      -- of a hang without an answer; NULL: either
+    created timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE IF NOT EXISTS simulator.latencies (
+    step text PRIMARY KEY CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete')),
+    distribution text NOT NULL CHECK (distribution IN ('fixed', 'uniform', 'exponential', 'normal')),
+    mean_ms double precision NOT NULL CHECK (mean_ms >= 0),
+    spread_ms double precision NOT NULL DEFAULT 0 CHECK (spread_ms >= 0)
+);
+
+CREATE TABLE IF NOT EXISTS simulator.settings (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    latency_scale double precision NOT NULL DEFAULT 1 CHECK (latency_scale >= 0),
+    code_digest text NOT NULL DEFAULT ''                   -- of the functions that are installed
+);
+INSERT INTO simulator.settings DEFAULT VALUES ON CONFLICT DO NOTHING;
