@@ -57,7 +57,7 @@ class Setting:
             return None if len(value) <= LONGEST_VALUE else f"must be at most {LONGEST_VALUE} characters"
         pattern = WHOLE if self.type is ValueType.NUMBER else DECIMAL
         low, high = self.minimum, self.maximum
-        bounds = ("" if low is None else f" from {low:g}") + ("" if high is None else f" to {high:g}")
+        bounds = ("" if low is None else f" from {low:.15g}") + ("" if high is None else f" to {high:.15g}")
         if pattern.fullmatch(value) is None or not (
             (low is None or float(value) >= low) and (high is None or float(value) <= high)
         ):
