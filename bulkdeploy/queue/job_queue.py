@@ -4,7 +4,7 @@ A message carries a job's id and nothing else; what is true is in the database. 
 delays its job until the sweeper sends it again; a message that arrives twice finds the lease taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,13 @@ class JobQueue(Protocol):
 
         Raises:
             QueueUnavailable: some may not have been sent; sending them again is harmless.
+        """
+
+    def waiting(self) -> Mapping[str, int]:
+        """How many messages wait in each queue of ALL_QUEUES.
+
+        Raises:
+            QueueUnavailable: the courier does not answer.
         """
 
 

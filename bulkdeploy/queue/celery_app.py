@@ -1,0 +1,42 @@
+"""The Celery application that workers run, without its tasks."""
+
+from celery import Celery
+
+from bulkdeploy.queue.celery_queue import CONNECT_TIMEOUT_S
+from bulkdeploy.queue.job_queue import ALL_QUEUES
+
+
+def make_celery(redis_url: str) -> Celery:
+    """A Celery application that consumes and can publish; it has no tasks yet.
+
+    Acknowledgements are not emulated: the emulation costs two thirds of Celery's CPU per task on Redis, and
+    buys redelivery that a worker killed between BRPOP and the note of it escapes anyway. What was asked is
+    remembered in the database, and the sweeper sends again what got lost. Results, events, gossip and remote
+    control have no reader: job rows say what became of a job.
+    """
+    app = Celery("bulkdeploy", broker=redis_url, set_as_current=False)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "ack_emulation": False,
+            "queue_order_strategy": "round_robin",
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "socket_keepalive": True,
+        },
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        worker_send_task_events=False,
+        task_send_sent_event=False,
+        worker_enable_remote_control=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_prefetch_multiplier=1,
+        task_create_missing_queues=True,
+        task_default_queue=ALL_QUEUES[0],
+        timezone="UTC",
+    )
+    return app
