@@ -16,6 +16,7 @@ from bulkdeploy.store.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.services import REDIS_DATABASES, Services, database_clone, unique_name, with_database
@@ -92,7 +93,7 @@ def template_database(postgres_url: str, cipher: FernetCipher) -> str:
     engine = create_engine(with_database(postgres_url, name), pool_size=1)
     try:
         upgrade(engine)
-        bootstrap(engine, encrypt=cipher.encrypt, admin_password=ADMIN_PASSWORD)
+        bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
     finally:
         engine.dispose()
     return name
@@ -153,8 +154,6 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
 @pytest.fixture
 def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> System:
     """What use cases work with, on the test's own services."""
-    from bulkdeploy.wiring.system import build_job_queue
-
     return System(engine, build_job_queue(settings), cipher, settings.data_dir)
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import psutil
 
-from bulkdeploy.embedded.processes import SystemAccount, spawn, stop
+from bulkdeploy.embedded.processes import ServerFailed, SystemAccount, spawn, stop
 from bulkdeploy.embedded.system_account import make_readable, make_traversable, server_account
 
 SUPERUSER = "bulkdeploy"
@@ -49,10 +49,6 @@ UNSAFE_FOR_TESTS: Mapping[str, str] = {
     "shared_buffers": "128MB",
 }
 """Settings of a server whose data nobody needs after a power cut."""
-
-
-class ServerFailed(Exception):
-    """A server did not start; carries the end of its log."""
 
 
 def binaries() -> Path:

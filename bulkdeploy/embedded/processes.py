@@ -14,6 +14,10 @@ from typing import IO
 PR_SET_PDEATHSIG = 1
 
 
+class ServerFailed(Exception):
+    """A server did not start; carries the end of its log."""
+
+
 @dataclass(frozen=True, slots=True)
 class SystemAccount:
     """The operating system's account that a child runs as, by number."""

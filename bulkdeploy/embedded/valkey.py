@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bulkdeploy.embedded.postgres import POLL_SECONDS, ServerFailed
-from bulkdeploy.embedded.processes import spawn, stop
+from bulkdeploy.embedded.processes import ServerFailed, spawn, stop
 
+POLL_SECONDS = 0.02
 START_SECONDS = 20.0
 STOP_SECONDS = 3.0
 

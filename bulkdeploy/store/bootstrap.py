@@ -44,11 +44,11 @@ class AdminRow:
     secret_key_encrypted: bytes
 
 
-def bootstrap(engine: Engine, *, encrypt: Callable[[str], bytes], admin_password: str) -> None:
+def bootstrap(engine: Engine, *, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]) -> None:
     """Write what is missing, in one transaction.
 
-    ``admin_password`` (hashed with argon2id) and fresh API keys are given to the admin only when
-    there is no admin yet.
+    ``admin_password`` (its answer is kept as an argon2id hash) is asked for, and fresh API keys are
+    made, only when there is no admin yet.
     """
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
@@ -98,7 +98,9 @@ def _write_roles(connection: Connection) -> None:
     )
 
 
-def _write_accounts(connection: Connection, encrypt: Callable[[str], bytes], admin_password: str) -> None:
+def _write_accounts(
+    connection: Connection, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]
+) -> None:
     root = {"id": ROOT_DOMAIN_ID, "name": "ROOT", "path": "ROOT", "lineage": f"/{ROOT_DOMAIN_ID}/", "level": 0}
     _insert(connection, domains, [root])
     if connection.execute(select(users.c.id).where(users.c.id == ADMIN_USER_ID)).one_or_none() is not None:
@@ -118,7 +120,7 @@ def _write_accounts(connection: Connection, encrypt: Callable[[str], bytes], adm
     )
     system = {"id": SYSTEM_USER_ID, "username": "system", "account_id": SYSTEM_ACCOUNT_ID, "firstname": "system"}
     admin = {"id": ADMIN_USER_ID, "username": ADMIN_USERNAME, "account_id": ADMIN_ACCOUNT_ID, "firstname": "Admin"}
-    password_hash = PasswordHasher().hash(admin_password)
+    password_hash = PasswordHasher().hash(admin_password())
     _insert(
         connection,
         users,

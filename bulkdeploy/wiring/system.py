@@ -2,6 +2,7 @@
 
 from sqlalchemy import Engine
 
+from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import System
 from bulkdeploy.store.engine import create_engine
@@ -17,6 +18,13 @@ def build_cipher(settings: Settings) -> FernetCipher:
     return FernetCipher(secret_files.secret_key(settings.data_dir))
 
 
+def first_admin_password(settings: Settings) -> str:
+    """The configured first password of ``admin``, or the one generated in data_dir."""
+    if settings.admin_password is not None:
+        return settings.admin_password.get_secret_value()
+    return secret_files.admin_password(settings.data_dir)
+
+
 def build_engine(settings: Settings, *, application_name: str = "bulkdeploy") -> Engine:
     """Connections to the configured database."""
     return create_engine(
@@ -26,8 +34,6 @@ def build_engine(settings: Settings, *, application_name: str = "bulkdeploy") ->
 
 def build_job_queue(settings: Settings) -> JobQueue:
     """The courier to the workers."""
-    from bulkdeploy.queue.celery_queue import CeleryJobQueue
-
     return CeleryJobQueue(settings.require_redis_url())
 
 

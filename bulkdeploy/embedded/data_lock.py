@@ -1,0 +1,35 @@
+"""One starter per data directory."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class DataDirectoryInUse(Exception):
+    """Another process works on this data directory."""
+
+    def __init__(self, data_dir: Path, holder: str) -> None:
+        self.data_dir, self.holder = data_dir, holder
+        super().__init__(f"{data_dir} is in use by another `bulkdeploy up` (process {holder or 'unknown'})")
+
+
+@contextmanager
+def exclusive(data_dir: Path) -> Iterator[None]:
+    """Hold the directory (made when missing); the kernel lets go when the process ends, however it ends.
+
+    Raises:
+        DataDirectoryInUse: somebody else holds it.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise DataDirectoryInUse(data_dir, lock.read().strip()) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

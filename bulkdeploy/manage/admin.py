@@ -1,0 +1,80 @@
+"""``bulkdeploy admin``: how to reach the service as its administrator."""
+
+import json
+
+import click
+
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.wiring.settings import Settings
+
+
+@click.group()
+def admin() -> None:
+    """The default administrator."""
+
+
+@admin.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.pass_context
+def credentials(ctx: click.Context, as_json: bool) -> None:
+    """Print the API's URL and the admin's keys; the password too, while it is the generated one.
+
+    Without a configured database the one that `up` runs in data_dir is asked.
+    """
+    found = read_credentials(settings_of(ctx))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def read_credentials(settings: Settings) -> dict[str, str]:
+    """``url``, ``username``, ``apikey``, ``secretkey`` and, while it is the generated one, ``password``.
+
+    Raises:
+        click.ClickException: no database, or no admin yet.
+        SecretKeyWrong: its secrets were encrypted with another key.
+    """
+    from bulkdeploy.manage.running import with_running_services
+    from bulkdeploy.store.bootstrap import admin_row
+    from bulkdeploy.wiring.system import build_cipher, build_engine
+
+    settings = with_running_services(settings)
+    require(settings, "database_url")
+    engine = build_engine(settings)
+    try:
+        with engine.connect() as connection:
+            row = admin_row(connection)
+        if row is None:
+            raise click.ClickException("There is no admin yet: run `bulkdeploy db upgrade`")
+        secret = build_cipher(settings).decrypt(row.secret_key_encrypted)
+    finally:
+        engine.dispose()
+    found = {
+        "url": f"http://{settings.listen}/client/api",
+        "username": row.username,
+        "apikey": row.api_key,
+        "secretkey": secret,
+    }
+    password = _generated_password(settings, row.password_hash)
+    return found if password is None else {**found, "password": password}
+
+
+def _generated_password(settings: Settings, password_hash: str | None) -> str | None:
+    """The generated first password, if it is still the one that opens the door."""
+    from argon2 import PasswordHasher
+    from argon2.exceptions import Argon2Error, InvalidHashError
+
+    from bulkdeploy.wiring.secret_files import ADMIN_PASSWORD_FILE
+
+    file = settings.data_dir / ADMIN_PASSWORD_FILE
+    if password_hash is None or not file.is_file():
+        return None
+    password = file.read_text().strip()
+    try:
+        PasswordHasher().verify(password_hash, password)
+    except (Argon2Error, InvalidHashError):
+        return None
+    return password

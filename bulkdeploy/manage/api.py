@@ -1,0 +1,80 @@
+"""``bulkdeploy api``: the HTTP API under gunicorn."""
+
+import signal
+from typing import Any
+
+import click
+import gunicorn.http.message
+from gunicorn.app.base import BaseApplication
+
+from bulkdeploy.embedded.processes import end_with_parent
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.wiring.settings import Settings
+
+LONGEST_REQUEST_LINE = 128 * 1024
+"""Bytes. cmk and others send user data, all parameters and the signature in the URL of a GET; gunicorn
+would cut at 8,190 bytes, or (with its 0) read without an end."""
+
+KEEPALIVE_SECONDS = 75
+GRACEFUL_SECONDS = 4
+STUCK_AFTER_SECONDS = 120
+MOST_CONNECTIONS = 1000
+
+
+class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
+    """Gunicorn with our application and our settings, loaded once and then forked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Set what differs from gunicorn's defaults."""
+        values: dict[str, Any] = {
+            "bind": self.settings.listen,
+            "worker_class": "gthread",
+            "workers": self.settings.api_processes,
+            "threads": self.settings.api_threads,
+            "worker_connections": MOST_CONNECTIONS,
+            "keepalive": KEEPALIVE_SECONDS,
+            "graceful_timeout": GRACEFUL_SECONDS,
+            "timeout": STUCK_AFTER_SECONDS,
+            "preload_app": True,
+            "limit_request_line": LONGEST_REQUEST_LINE,
+            "limit_request_fields": 100,
+            "loglevel": "warning",
+            "proc_name": "bulkdeploy-api",
+            "post_fork": end_after_fork,
+            "control_socket_disable": True,
+        }
+        for name, value in values.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Build the application; connections are made on first use, in the forked processes."""
+        from bulkdeploy.api.app import create_app
+        from bulkdeploy.wiring.system import build_system
+
+        return create_app(build_system(self.settings))
+
+
+def end_after_fork(server: object, worker: object) -> None:
+    """Let no forked process outlive its parent."""
+    del server, worker
+    end_with_parent(signal.SIGKILL)
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM; does not return."""
+    gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
+    ApiServer(settings).run()
+
+
+@click.command()
+@click.option("--listen", help="Address and port, instead of the setting.")
+@click.pass_context
+def api(ctx: click.Context, listen: str | None) -> None:
+    """Serve the HTTP API. Run as many as you like behind any proxy."""
+    settings = settings_of(ctx, listen=listen)
+    require(settings, "database_url", "redis_url")
+    serve(settings)

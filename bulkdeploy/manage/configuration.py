@@ -1,0 +1,40 @@
+"""How subcommands get their settings, and how they fail: one line and exit code 1, no traceback."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, SettingMissing, Settings, load_settings
+
+
+def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
+    """The settings of this invocation; options given on the command line (not None) win.
+
+    Raises:
+        click.ClickException: a value is not allowed, or the file cannot be read.
+    """
+    config_file: Path | None = ctx.find_root().obj
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return load_settings(config_file, **given)
+    except ValidationError as error:
+        lines = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        text = "\n  ".join(lines)
+        raise click.ClickException(
+            f"Settings are wrong (file given with --config, or {ENVIRONMENT_PREFIX}... variables):\n  {text}"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def require(settings: Settings, *names: str) -> None:
+    """Refuse to go on where one of ``names`` is not set.
+
+    Raises:
+        click.ClickException: names the setting and its variable.
+    """
+    for name in names:
+        if getattr(settings, name) is None:
+            raise click.ClickException(str(SettingMissing(name)))

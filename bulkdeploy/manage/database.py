@@ -1,0 +1,66 @@
+"""``bulkdeploy db``: the schema and the first rows."""
+
+import click
+
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.wiring.settings import Settings
+
+
+@click.group("db")
+def database() -> None:
+    """Look after the database's schema."""
+
+
+@database.command("upgrade")
+@click.option(
+    "--half",
+    type=click.Choice(["pre", "all"]),
+    default="all",
+    show_default=True,
+    help="pre: only what the running release can live with, before the new one starts; all: everything.",
+)
+@click.pass_context
+def upgrade_command(ctx: click.Context, half: str) -> None:
+    """Bring the schema to this release's and write the first rows. Safe to repeat, and at once from many."""
+    settings = settings_of(ctx)
+    require(settings, "database_url")
+    prepare(settings, half=half)
+    click.echo("The database is ready.")
+
+
+@database.command("revision")
+@click.pass_context
+def revision_command(ctx: click.Context) -> None:
+    """Show the database's revision and the newest one."""
+    from bulkdeploy.store.migrations.upgrade import current_revision, newest_revision
+    from bulkdeploy.wiring.system import build_engine
+
+    settings = settings_of(ctx)
+    require(settings, "database_url")
+    engine = build_engine(settings)
+    with engine.connect() as connection:
+        click.echo(f"database: {current_revision(connection) or 'empty'}\nnewest:   {newest_revision()}")
+    engine.dispose()
+
+
+def prepare(settings: Settings, *, half: str = "all") -> None:
+    """Migrate and bootstrap the configured database.
+
+    Raises:
+        SchemaTooNew: the database is ahead of this release.
+        SecretKeyWrong: its secrets were encrypted with another key.
+    """
+    from bulkdeploy.store.bootstrap import admin_row, bootstrap
+    from bulkdeploy.store.migrations.upgrade import Half, upgrade
+    from bulkdeploy.wiring.system import build_cipher, build_engine, first_admin_password
+
+    engine = build_engine(settings, application_name="bulkdeploy upgrade")
+    try:
+        cipher = build_cipher(settings)
+        upgrade(engine, Half(half))
+        bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: first_admin_password(settings))
+        with engine.connect() as connection:
+            if (admin := admin_row(connection)) is not None:
+                cipher.decrypt(admin.secret_key_encrypted)
+    finally:
+        engine.dispose()

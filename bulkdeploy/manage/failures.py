@@ -1,0 +1,28 @@
+"""Which failures are the operator's to mend: a wrong setting, a service that does not answer."""
+
+import psycopg
+from sqlalchemy.exc import OperationalError
+
+from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.embedded.data_lock import DataDirectoryInUse
+from bulkdeploy.embedded.processes import ServerFailed
+from bulkdeploy.embedded.system_account import AccountUnavailable
+from bulkdeploy.wiring.cipher import SecretKeyWrong
+from bulkdeploy.wiring.settings import SettingMissing
+
+EXPECTED = (
+    AccountUnavailable,
+    BulkDeployError,
+    DataDirectoryInUse,
+    OperationalError,
+    OSError,
+    SecretKeyWrong,
+    ServerFailed,
+    SettingMissing,
+    psycopg.OperationalError,
+)
+
+
+def is_for_the_operator(error: Exception) -> bool:
+    """True where the error's own text says all there is to know."""
+    return isinstance(error, EXPECTED)

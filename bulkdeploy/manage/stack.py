@@ -1,0 +1,164 @@
+"""The whole service on one machine: embedded servers where none are configured, and all programs.
+
+``up`` and ``demo`` run it. Start order: servers, schema and first rows, programs; stop order the
+other way round.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bulkdeploy.embedded.postgres import PostgresServer
+from bulkdeploy.embedded.processes import ServerFailed, spawn
+from bulkdeploy.embedded.supervisor import ChildSpec, Supervisor
+from bulkdeploy.embedded.valkey import ValkeyServer
+from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
+from bulkdeploy.wiring.settings import Settings
+
+DATABASE = "bulkdeploy"
+SERVERS, PROGRAMS = 0, 1
+"""Stages of the supervisor."""
+
+SERVER_SECONDS = 60.0
+READY_SECONDS = 90.0
+PORT_SECONDS = 5.0
+
+
+class NotReady(ServerFailed):
+    """The API did not become ready in time."""
+
+
+class Stack:
+    """Starts and supervises everything; ``settings`` has all addresses once ``start`` returned."""
+
+    def __init__(self, settings: Settings, emit: Callable[[str, str], None]) -> None:
+        self.settings = settings.model_copy(
+            update={"data_dir": settings.data_dir.absolute(), "listen": _free_address(settings.listen)}
+        )
+        self.supervisor = Supervisor(emit)
+
+    @property
+    def url(self) -> str:
+        """Where the API answers, for somebody on this machine."""
+        host, _, port = self.settings.listen.rpartition(":")
+        return f"http://{'127.0.0.1' if host in ('0.0.0.0', '[::]', '*') else host}:{port}"  # noqa: S104 - comparing
+
+    def start(self, prepare: Callable[[Settings], None]) -> None:
+        """Start all; ``prepare`` migrates and fills the database before the programs start.
+
+        Raises:
+            ServerFailed: a server did not start; nothing is left running once ``stop`` is called.
+        """
+        self._start_servers()
+        if not self.supervisor.stop_requested:
+            prepare(self.settings)
+            self._start_programs()
+
+    def wait_until_ready(self) -> None:
+        """Supervise until /health/ready answers 200, or somebody requests a stop.
+
+        Raises:
+            NotReady: not within READY_SECONDS.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        ready = f"{self.url}/health/ready"
+
+        def done() -> bool:
+            if time.monotonic() > deadline:
+                raise NotReady(f"{ready} did not answer within {READY_SECONDS:.0f} s")
+            return _answers(ready)
+
+        self.supervisor.run(until=done)
+
+    def stop(self) -> None:
+        """Stop all children."""
+        self.supervisor.stop()
+
+    def _start_servers(self) -> None:
+        """Start what no URL is configured for, and wait until it answers.
+
+        Raises:
+            ServerFailed: not within SERVER_SECONDS.
+        """
+        logs = self.settings.data_dir / "logs"
+        servers: list[PostgresServer | ValkeyServer] = []
+        wanted: dict[str, str] = {}
+        if self.settings.database_url is None:
+            postgres = PostgresServer(self.settings.data_dir / "postgres", logs / "postgres.log")
+            self.supervisor.start(ChildSpec("postgres", postgres.launch, signal.SIGINT, 3.0, SERVERS))
+            servers.append(postgres)
+            wanted["database_url"] = postgres.url(DATABASE)
+        if self.settings.redis_url is None:
+            valkey = ValkeyServer(logs / "valkey.log")
+            self.supervisor.start(ChildSpec("valkey", valkey.launch, signal.SIGTERM, 2.0, SERVERS))
+            servers.append(valkey)
+            wanted["redis_url"] = valkey.url()
+        from bulkdeploy.store.database import ensure_database  # takes as long as the servers do
+
+        self._wait_for(servers, logs)
+        if "database_url" in wanted:
+            ensure_database(postgres.url(), DATABASE)
+        self.settings = self.settings.model_copy(update=wanted)
+
+    def _wait_for(self, servers: Sequence[PostgresServer | ValkeyServer], logs: Path) -> None:
+        deadline = time.monotonic() + SERVER_SECONDS
+        waiting = list(servers)
+
+        def done() -> bool:
+            waiting[:] = [server for server in waiting if not server.is_ready()]
+            if waiting and time.monotonic() > deadline:
+                raise ServerFailed(f"The embedded servers were not ready in {SERVER_SECONDS:.0f} s; see {logs}")
+            return not waiting
+
+        self.supervisor.run(until=done)
+
+    def _start_programs(self) -> None:
+        self._start_program("api", API)
+        for number in range(1, self.settings.worker_processes + 1):
+            self._start_program(f"worker-{number}", WORKER)
+        self._start_program("sweeper", SWEEPER)
+
+    def _start_program(self, name: str, program: tuple[str, ...]) -> None:
+        variables = environment(self.settings, dict(os.environ))
+
+        def launch() -> subprocess.Popen[bytes]:
+            return spawn(
+                command_line(program),
+                death_signal=signal.SIGKILL,
+                output=subprocess.PIPE,
+                environment=variables,
+            )
+
+        self.supervisor.start(ChildSpec(name, launch, stage=PROGRAMS))
+
+
+def _free_address(listen: str) -> str:
+    """``listen``, with a free port where it asks for 0, once nobody else listens there.
+
+    Raises:
+        ServerFailed: the address is in use, or not ours.
+    """
+    host, _, port = listen.rpartition(":")
+    deadline = time.monotonic() + PORT_SECONDS
+    while True:
+        try:
+            with socket.create_server((host.strip("[]"), int(port))) as probe:
+                return f"{host}:{probe.getsockname()[1]}"
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"Cannot listen on {listen}: {error.strerror or error}") from error
+            time.sleep(0.1)  # the API of a killed `up` may still be going
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:  # noqa: S310 - our own http URL
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

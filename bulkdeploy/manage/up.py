@@ -1,0 +1,96 @@
+"""``bulkdeploy up``: everything on this machine, in one terminal."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from bulkdeploy.embedded.data_lock import exclusive
+from bulkdeploy.manage import running
+from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.stack import Stack
+from bulkdeploy.wiring.settings import Settings
+
+NAME_WIDTH = 9
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Where data lives.")
+@click.option("--listen", help="Address and port of the API; port 0 takes a free one.")
+@click.option("--workers", "worker_processes", type=click.IntRange(0, 64), help="Worker processes.")
+@click.option(
+    "--zone",
+    "zone_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Inventory to load on the first start (see `bulkdeploy inventory`).",
+)
+@click.option(
+    "--demo-zone", is_flag=True, help="Load the sample zone that comes with bulkdeploy on the first start."
+)
+@click.pass_context
+def up(
+    ctx: click.Context,
+    data_dir: Path | None,
+    listen: str | None,
+    worker_processes: int | None,
+    zone_file: Path | None,
+    demo_zone: bool,
+) -> None:
+    """Run the whole service until Ctrl-C: PostgreSQL and Valkey (unless their URLs are set), API, workers, sweeper.
+
+    Data survives; killing it at any moment does no harm.
+    """
+    settings = settings_of(ctx, data_dir=data_dir, listen=listen, worker_processes=worker_processes)
+    if demo_zone and zone_file is None:
+        from bulkdeploy.manage.inventory import demo_zone_file
+
+        zone_file = demo_zone_file()
+    with exclusive(settings.data_dir):
+        run(settings, zone_file)
+
+
+def run(settings: Settings, zone_file: Path | None) -> None:
+    """Start, announce, supervise until told to stop, stop."""
+    stack = Stack(settings, emit)
+    stack.supervisor.catch_signals()
+    try:
+        stack.start(lambda settings: prepare(settings, zone_file))
+        running.announce(stack.settings)
+        stack.wait_until_ready()
+        if not stack.supervisor.stop_requested:
+            welcome(stack)
+        stack.supervisor.run()
+        emit("up", "stopping")
+    finally:
+        stack.stop()
+        running.withdraw(stack.settings.data_dir)
+
+
+def prepare(settings: Settings, zone_file: Path | None) -> None:
+    """Migrate, write the first rows, and load the inventory where there is no zone yet."""
+    from bulkdeploy.manage import database
+
+    database.prepare(settings)
+    if zone_file is not None:
+        from bulkdeploy.manage.inventory import load_first_zone
+
+        load_first_zone(settings, zone_file)
+
+
+def emit(name: str, line: str) -> None:
+    """Write one line of a child's output, with its name before it."""
+    sys.stdout.write(f"{name:<{NAME_WIDTH}}| {line}\n")
+    sys.stdout.flush()
+
+
+def welcome(stack: Stack) -> None:
+    """Say where the service is and what to try."""
+    data_dir = stack.settings.data_dir
+    for line in (
+        f"ready: {stack.url}/client/api",
+        f"data:  {data_dir}",
+        f"keys:  bulkdeploy admin credentials   (with BULKDEPLOY_DATA_DIR={data_dir})",
+        "try:   bulkmonkey list zones",
+        "stop:  Ctrl-C",
+    ):
+        emit("up", line)
