@@ -76,7 +76,7 @@ class Binder:
             return arguments
         wanted: dict[Kinds, dict[str, None]] = {}
         for parameter in given:
-            texts = _texts(arguments[parameter.name])
+            texts = [text for text in _texts(arguments[parameter.name]) if text != ALL_PROJECTS]
             wanted.setdefault(parameter.entity, {}).update(dict.fromkeys(texts))
         found = lookup({kinds: tuple(texts) for kinds, texts in wanted.items()})
         for parameter in given:

@@ -75,9 +75,11 @@ def test_lists_of_ids() -> None:
 
 def test_every_project() -> None:
     """``-1`` passes where a project may be named, and is not looked up."""
-    assert bind([uuid("projectid", Entity.PROJECT, "the project")], {"projectid": "-1"}) == {
-        "projectid": EVERY_PROJECT
-    }
+    catalogue = Catalogue()
+    parameters = (uuid("projectid", Entity.PROJECT, "the project"),)
+    command = Command("makeThing", "", lambda _: None, Shape.SUCCESS, parameters=parameters)
+    assert Binder(command).bind({"projectid": "-1"}, RoleType.USER, catalogue) == {"projectid": EVERY_PROJECT}
+    assert catalogue.asked == [{}]
 
 
 def test_static_checks_come_before_any_look_up() -> None:

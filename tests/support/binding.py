@@ -24,7 +24,7 @@ class Catalogue:
 
     def __call__(self, wanted: Mapping[Kinds, Sequence[str]]) -> dict[Kinds, dict[str, EntityRef]]:
         """What is known of the ids wanted."""
-        self.asked.append(wanted)
+        self.asked.append({kinds: texts for kinds, texts in wanted.items() if texts})
         return {
             kinds: {text: KNOWN[text.lower()] for text in texts if text.lower() in KNOWN}
             for kinds, texts in wanted.items()

@@ -1,0 +1,27 @@
+"""Whether the database is there, and which errors say that it is not."""
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionInTime
+
+REFUSING = ("08", "57P", "53300")
+"""SQLSTATEs of a lost connection, a server that stops or starts, and too many connections."""
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether an error means that the database can not be reached, rather than that it refused a statement."""
+    if isinstance(error, NoConnectionInTime):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:
+        return isinstance(error, OperationalError | InterfaceError)
+    return str(state).startswith(REFUSING)
+
+
+def ping(connection: Connection) -> None:
+    """A round trip to the database."""
+    connection.execute(select(1))
