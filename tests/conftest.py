@@ -26,6 +26,7 @@ ADMIN_PASSWORD = "correct horse battery staple"
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"
+NUMBER = pytest.StashKey[int]()
 
 
 def _services(config: pytest.Config) -> Services:
@@ -123,18 +124,11 @@ def redis_database_url(redis_url: str, redis_database_number: int) -> str:
 @pytest.fixture
 def redis_database_number(request: pytest.FixtureRequest) -> int:
     """A database number that no other test of this run has."""
-    worker = getattr(request.config, "workerinput", {}).get("workerid", "gw0")
-    return _next_number(request.config, int(worker.removeprefix("gw")))
-
-
-NUMBER = pytest.StashKey[int]()
-MOST_WORKERS = 8
-
-
-def _next_number(config: pytest.Config, worker: int) -> int:
-    config.stash[NUMBER] = config.stash.get(NUMBER, 0) + 1
-    number = config.stash[NUMBER] * MOST_WORKERS + worker
-    if worker >= MOST_WORKERS or number >= REDIS_DATABASES:
+    worker_input = getattr(request.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    stash = request.config.stash
+    stash[NUMBER] = stash.get(NUMBER, 0) + 1
+    number = stash[NUMBER] * int(worker_input["workercount"]) + int(worker_input["workerid"].removeprefix("gw"))
+    if number >= REDIS_DATABASES:
         raise ValueError("The test run needs more databases of the courier than it has")
     return number
 

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     simulator_database_url: str | None = Field(
         default=None,
         description="PostgreSQL database in which simulated hypervisors keep their guests. "
-        "Unset: the database of database_url.",
+        "Unset: the one beside database_url, with _simulator after its name.",
     )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
