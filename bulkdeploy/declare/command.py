@@ -4,7 +4,7 @@ The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the referen
 tests that walk all commands read this one declaration.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ class Command:
         response: the objects it answers (for JOB: the object in the job's result).
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
+        instead: another object that it may answer, as an ``Instead``.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.
         changes_state: False for reads; such calls may be made by GET in hardened mode.
@@ -43,6 +44,7 @@ class Command:
     since: str | None = None
     errors: tuple[type[BulkDeployError], ...] = field(default=())
     envelope: str | None = None
+    instead: Response | None = None
     open: bool = False
     post_only: bool = False
     changes_state: bool = False
@@ -71,3 +73,11 @@ class SuccessText:
     """A success with a sentence beside it."""
 
     displaytext: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """One object of another kind than the command declares: ``{"<key>": {...}}`` (a dry run's plan)."""
+
+    response: Response
+    row: Mapping[str, Any]

@@ -212,15 +212,23 @@ class ResourceLimitExceeded(BulkDeployError):
         super().__init__(text)
 
 
+AFFINITY_HINT = (
+    " Please check the affinity groups provided, there may not be sufficient capacity to follow them."
+)
+
+
 class InsufficientCapacity(BulkDeployError):
     """There is no room for what was asked (533); says how much fits and what ruled places out."""
 
-    def __init__(self, *, asked: int, fits: int, scope: str, reasons: Mapping[str, int]) -> None:
+    def __init__(
+        self, *, asked: int, fits: int, scope: str, reasons: Mapping[str, int], with_affinity: bool = False
+    ) -> None:
         self.asked, self.fits, self.scope, self.reasons = asked, fits, scope, dict(reasons)
         why = ", ".join(f"{count} by {reason}" for reason, count in self.reasons.items())
         super().__init__(
             f"Unable to create a deployment for {asked} VM instance(s) in {scope}: {fits} would fit."
-            + (f" Places ruled out: {why}." if why else "")
+            + (f" Hosts ruled out: {why}." if why else "")
+            + (AFFINITY_HINT if with_affinity else "")
         )
 
 

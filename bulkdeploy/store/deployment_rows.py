@@ -7,20 +7,21 @@ outbox and the Scheduled events. Ids are reserved first, so that rows can refer 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, Row, insert, select
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeploySpec
 from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Plan
 from bulkdeploy.store.addresses import Address, take_mac_addresses
 from bulkdeploy.store.copying import PerRow, copy_rows, reserve_ids
-from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.groups import instance_groups, vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
 from bulkdeploy.store.tables.networks import nics
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
@@ -78,9 +79,9 @@ def write_deployment_row(
     pinned: bool,
     config: Mapping[str, Any],
     plan: Mapping[str, Any],
-) -> tuple[int, UUID]:
-    """The row of the call itself; its internal id and its uuid."""
-    row = connection.execute(
+) -> Row[tuple[int, UUID, datetime]]:
+    """The row of the call itself: its ``id``, ``uuid`` and ``created``."""
+    return connection.execute(
         insert(deployments)
         .values(
             bulk=spec.ask.bulk,
@@ -95,9 +96,27 @@ def write_deployment_row(
             request_token=spec.ask.request_token,
             request_fingerprint=spec.ask.fingerprint if spec.ask.request_token is not None else None,
         )
-        .returning(deployments.c.id, deployments.c.uuid)
+        .returning(deployments.c.id, deployments.c.uuid, deployments.c.created)
     ).one()
-    return row.id, row.uuid
+
+
+def ensure_instance_group(connection: Connection, owner: Owner, name: str | None) -> int | None:
+    """The id of the owner's instance group of this name, made when it is missing; None without a name."""
+    if name is None:
+        return None
+    found = connection.execute(
+        select(instance_groups.c.id)
+        .where(
+            instance_groups.c.account_id == owner.account_id,
+            instance_groups.c.name == name,
+            instance_groups.c.removed.is_(None),
+        )
+        .order_by(instance_groups.c.id)
+    ).scalar()
+    if found is not None:
+        return int(found)
+    made = insert(instance_groups).values(account_id=owner.account_id, name=name)
+    return int(connection.execute(made.returning(instance_groups.c.id)).scalar_one())
 
 
 def write_vms(
@@ -172,11 +191,19 @@ def write_vms(
 
 
 def write_nics(
-    connection: Connection, *, spec: DeploySpec, new: NewVms, addresses: Sequence[Sequence[Address]]
+    connection: Connection, *, spec: DeploySpec, new: NewVms, addresses: Sequence[Sequence[Address] | None]
 ) -> None:
     """One nic per VM and network; the first network is the default one."""
     for position, network in enumerate(spec.networks):
         taken = addresses[position]
+        addressed: dict[str, object] = {}
+        if taken is not None:
+            addressed = {
+                "ip_range_id": PerRow([address.range_id for address in taken]),
+                "ip_address": PerRow([address.ip for address in taken]),
+                "gateway": PerRow([address.gateway for address in taken]),
+                "netmask": PerRow([address.netmask for address in taken]),
+            }
         copy_rows(
             connection,
             nics,
@@ -184,10 +211,7 @@ def write_nics(
             {
                 "vm_id": PerRow(new.ids),
                 "network_id": network.id,
-                "ip_range_id": PerRow([address.range_id for address in taken]),
-                "ip_address": PerRow([address.ip for address in taken]),
-                "gateway": PerRow([address.gateway for address in taken]),
-                "netmask": PerRow([address.netmask for address in taken]),
+                **addressed,
                 "mac_address": PerRow(take_mac_addresses(connection, new.count)),
                 "device_id": position,
                 "is_default": position == 0,

@@ -1,0 +1,119 @@
+"""deployVirtualMachine: one VM, by the same service as the bulk call (reference section 5)."""
+
+from collections.abc import Mapping
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deploy_parameters import SHARED, SHARED_RULES, deploy_ask
+from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import (
+    Parameter,
+    WireType,
+    boolean,
+    long,
+    mapping,
+    string,
+    strings,
+    uuid,
+)
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.configuration import PLANNERS
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import (
+    InsufficientAddresses,
+    InsufficientCapacity,
+    OwnerDisabled,
+    PermissionDenied,
+    ResourceLimitExceeded,
+    ResourceUnavailable,
+)
+from bulkdeploy.services.deploy import DryRun, deploy
+
+PINS = ("hostid", "clusterid", "podid")
+
+
+def deploy_virtual_machine(call: Call) -> JobTicket:
+    """Make one VM; answers its id and the job that starts it."""
+    _require_root_for_pins(call)
+    keypairs = call.arguments.get("keypairs", ())
+    if call.text("keypair") is not None:
+        keypairs = (*keypairs, call.arguments["keypair"])
+    result = deploy(
+        call.system,
+        call.caller,
+        deploy_ask(
+            call,
+            bulk=False,
+            count=1,
+            keypairs=tuple(dict.fromkeys(keypairs)),
+            host_id=call.ref_id("hostid"),
+            name=call.text("name"),
+            display_name=call.text("displayname"),
+            group=call.text("group"),
+            disk_size_gib=call.arguments.get("size"),
+            root_disk_gib=call.arguments.get("rootdisksize"),
+            ip_address=call.text("ipaddress"),
+            details=_details(call),
+            planner=call.text("deploymentplanner"),
+        ),
+    )
+    if isinstance(result, DryRun):
+        raise TypeError("a single deployment has no dry run")
+    return JobTicket(result.job_uuids[0], result.vm_uuids[0])
+
+
+def _require_root_for_pins(call: Call) -> None:
+    """Reference section 5.1: only root admins say where a VM goes."""
+    for name in PINS:
+        if name in call.arguments and not call.caller.is_root_admin:
+            raise PermissionDenied(f"Parameter {name} can only be specified by a Root Admin, permission denied")
+
+
+def _details(call: Call) -> Mapping[str, str]:
+    """All sub-maps of ``details`` as one, as CloudStack reads them."""
+    return {key: value for part in call.arguments.get("details", ()) for key, value in part.items()}
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="deployVirtualMachine",
+        description="Creates and automatically starts a virtual machine",
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        changes_state=True,
+        parameters=(
+            *SHARED,
+            string("name", "the host name; generated where it is not given"),
+            string("displayname", "the name shown; the host name where it is not given"),
+            string("group", "the instance group to put the VM in; made when it is missing"),
+            string("userdata", "data for the guest, base64", length=1048576),
+            strings("keypairs", "the owner's SSH key pairs to log in with"),
+            string("ipaddress", "the address in the default network"),
+            long("size", "size of the data disk in GiB, for custom disk offerings", minimum=1),
+            long("rootdisksize", "size of the root disk in GiB", minimum=1),
+            mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
+            boolean("startvm", "false: make the VM and do not start it; default true"),
+            uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
+            uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
+            uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
+            Parameter(
+                "deploymentplanner",
+                WireType.STRING,
+                "the planner to place the VM with, instead of the offering's",
+                choices=PLANNERS,
+                roles=ROOT_ADMIN_ONLY,
+            ),
+        ),
+        rules=SHARED_RULES,
+        errors=(
+            PermissionDenied,
+            OwnerDisabled,
+            ResourceLimitExceeded,
+            InsufficientCapacity,
+            InsufficientAddresses,
+            ResourceUnavailable,
+        ),
+        handler=deploy_virtual_machine,
+    ),
+)

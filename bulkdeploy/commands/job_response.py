@@ -1,0 +1,26 @@
+"""The async job object, as bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult answer it."""
+
+from bulkdeploy.declare.response_fields import moment, number, text
+from bulkdeploy.declare.responses import Field, FieldType, Response
+
+JOB_FIELDS: tuple[Field, ...] = (
+    text("jobid", "the job"),
+    text("accountid", "the account that made the call"),
+    text("account", "the name of that account"),
+    text("domainid", "the domain of that account"),
+    text("domainpath", "the names of that domain and of those above it, from ROOT down"),
+    text("userid", "the user who made the call"),
+    text("cmd", "the command that the job runs"),
+    number("jobstatus", "0 in progress, 1 succeeded, 2 failed"),
+    number("jobprocstatus", "always 0"),
+    number("jobresultcode", "0 while in progress or succeeded, 530 when failed"),
+    text("jobresulttype", "object, once there is a result"),
+    Field("jobresult", FieldType.OBJECT, "the result, or errorcode and errortext"),
+    text("jobinstancetype", "the kind of thing that the job works on"),
+    text("jobinstanceid", "the thing that the job works on"),
+    text("deploymentid", "the deploy call that the job belongs to"),
+    moment("created", "when the job was made"),
+    moment("completed", "when it was finished"),
+)
+
+ASYNC_JOB = Response("asyncjobs", JOB_FIELDS)

@@ -1,0 +1,312 @@
+"""The deploy calls, bulk and single: check, plan, claim and write in ONE transaction, then send.
+
+The synchronous half of DESIGN section 4. A call that answers an error has changed nothing; a call
+that dies before its commit has changed nothing; one that dies after it leaves outbox rows, which
+the sweeper sends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
+from bulkdeploy.domain.errors import (
+    InsufficientAddresses,
+    InsufficientCapacity,
+    InvalidParameter,
+    ResourceUnavailable,
+)
+from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.placement.model import Disk, Plan
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, QueueUnavailable, bulk_queue
+from bulkdeploy.scheduling.need import PlacementNeed
+from bulkdeploy.scheduling.place import Planned, claim_plan, plan_in_zone
+from bulkdeploy.services.deployment_checks import check_deployment
+from bulkdeploy.services.deployment_names import virtual_machine_names
+from bulkdeploy.services.system import System
+from bulkdeploy.store import deployment_rows as rows
+from bulkdeploy.store.addresses import Address, take_addresses, take_named_address
+from bulkdeploy.store.configuration import Configuration, Scope, read_configuration
+from bulkdeploy.store.deployments import DeployedVms, find_by_token
+from bulkdeploy.store.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.ledger import lock_zone
+from bulkdeploy.store.outbox import forget_sent
+from bulkdeploy.store.resource_counts import add_amounts, check_limits
+
+log = structlog.get_logger(__name__)
+
+TOKEN_CONSTRAINT = "uq_deployments_request_token"
+L2 = "L2"
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a deploy call would do: its plan, and the names of what it mentions by id."""
+
+    plan: Mapping[str, Any]
+    asked: int
+    fits: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What the transaction hands on: the answer, and what is to be sent."""
+
+    deployed: DeployedVms
+    messages: tuple[JobMessage, ...] = ()
+
+
+class _DryRunDone(Exception):
+    """Carries a dry run's result out of its transaction, which is rolled back."""
+
+    def __init__(self, result: DryRun) -> None:
+        self.result = result
+        super().__init__("dry run")
+
+
+def deploy(system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryRun:
+    """Deploy ``ask.count`` alike VMs, or say why not; answers before any of them runs.
+
+    With ``minimum_count`` fewer are accepted: as many as fit. With ``request_token`` the same call made
+    again answers the same jobs. With ``dry_run`` nothing is kept.
+
+    Raises:
+        ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``services.deployment_checks``).
+        ResourceLimitExceeded: the batch would pass a limit of the owner or of a domain above it.
+        InsufficientCapacity, InsufficientAddresses: not all of them fit.
+    """
+    most = ask.count
+    while True:
+        try:
+            written = run_transaction(system.engine, partial(_deploy, caller=caller, ask=ask, most=most))
+            break
+        except _DryRunDone as done:
+            return done.result
+        except InsufficientAddresses as error:
+            if ask.minimum_count is None or not ask.minimum_count <= error.free < most:
+                raise
+            most = error.free
+    _send(system, written)
+    return written.deployed
+
+
+def _deploy(connection: Connection, *, caller: Caller, ask: DeployAsk, most: int) -> _Written:
+    """The whole transaction, for at most ``most`` VMs.
+
+    Lock order: zone, groups, hosts, pools, ranges, counts, rows.
+    """
+    if ask.request_token is not None:
+        repeated = _repeated(connection, caller, ask)
+        if repeated is not None:
+            return _Written(repeated)
+    configuration = read_configuration(connection)
+    spec = check_deployment(connection, configuration, caller, ask)
+    if ask.bulk:
+        lock_zone(connection, spec.zone.id)
+    check_limits(connection, spec.owner, spec.per_vm.times(ask.count))
+    need = _need(configuration, spec)
+    planned = _plan(connection, configuration, spec, need, most) if ask.start_vm else None
+    count = most if planned is None else planned.plan.placed
+    new = rows.reserve_identities(connection, count, len(spec.disks))
+    if planned is not None:
+        claim_plan(connection, planned, need, new.uuids, new.volume_uuids)
+    addresses = _addresses(connection, spec, None if planned is None else planned.plan, count)
+    if ask.dry_run:
+        raise _DryRunDone(DryRun(_plan_record(planned), ask.count, count))
+    new = replace(new, names=virtual_machine_names(connection, configuration, spec, new))
+    add_amounts(connection, spec.owner, spec.per_vm.times(count))
+    return _write(connection, configuration, caller, spec, planned, new, addresses)
+
+
+def _repeated(connection: Connection, caller: Caller, ask: DeployAsk) -> DeployedVms | None:
+    """The jobs of the earlier call with this token; another call under the same token is refused."""
+    found = find_by_token(connection, caller.user_id, ask.request_token or "")
+    if found is None:
+        return None
+    fingerprint, deployed = found
+    if fingerprint != ask.fingerprint:
+        raise InvalidParameter(
+            "requesttoken", ask.request_token, "the token was used before with other parameters: take a new one"
+        )
+    return deployed
+
+
+def _need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
+    """What placement must find for each VM; the planner by call, offering, setting (reference section 6.1)."""
+    planner = spec.ask.planner or spec.offering.planner
+    if planner is None and not spec.ask.bulk:
+        planner = configuration.text("vm.deployment.planner")
+    tag = {spec.template.tag} if spec.template.tag else set()
+    return PlacementNeed(
+        owner=spec.owner,
+        zone_id=spec.zone.id,
+        hypervisor=spec.hypervisor,
+        cpu_number=spec.cpu_number,
+        cpu_mhz=spec.cpu_mhz,
+        memory_mib=spec.memory_mib,
+        disks=tuple(Disk(disk.size_bytes, disk.storage_type, disk.tags) for disk in spec.disks),
+        host_tags=spec.offering.host_tags | tag,
+        affinity_group_ids=tuple(group.id for group in spec.affinity_groups),
+        pod_id=spec.ask.pod_id if spec.ask.cluster_id is None and spec.ask.host_id is None else None,
+        cluster_id=spec.ask.cluster_id if spec.ask.host_id is None else None,
+        host_id=spec.ask.host_id,
+        planner=planner,
+    )
+
+
+def _plan(
+    connection: Connection, configuration: Configuration, spec: DeploySpec, need: PlacementNeed, most: int
+) -> Planned:
+    """The plan for at most ``most`` VMs, or the refusal that says how many would fit and what ruled hosts out."""
+    seed = int.from_bytes(bytes.fromhex(rows.random_uuids(1)[0][:8]))
+    planned = plan_in_zone(connection, configuration, need, count=most, seed=seed)
+    least = spec.ask.minimum_count or spec.ask.count
+    if planned.plan.placed >= least:
+        return planned
+    if not planned.pool_limits:
+        raise ResourceUnavailable(f"No primary storage pool is available in zone {spec.zone.name}")
+    if spec.ask.host_id is not None:
+        scope = "the pinned host"
+    elif spec.ask.cluster_id is not None:
+        scope = "the pinned cluster"
+    elif spec.ask.pod_id is not None:
+        scope = "the pinned pod"
+    else:
+        scope = f"zone {spec.zone.name}"
+    raise InsufficientCapacity(
+        asked=spec.ask.count,
+        fits=planned.plan.placed,
+        scope=scope,
+        reasons={reason.value: hosts for reason, hosts in planned.plan.excluded.items()},
+        with_affinity=bool(spec.affinity_groups),
+    )
+
+
+def _addresses(
+    connection: Connection, spec: DeploySpec, placed: Plan | None, count: int
+) -> list[list[Address] | None]:
+    """Per network one address per VM; None for L2 networks, which have none."""
+    pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
+    taken: list[list[Address] | None] = []
+    for position, network in enumerate(spec.networks):
+        if network.guest_type == L2:
+            taken.append(None)
+        elif position == 0 and spec.ask.ip_address is not None:
+            named = take_named_address(connection, network.id, spec.ask.ip_address)
+            if named is None:
+                raise InvalidParameter(
+                    "ipaddress", spec.ask.ip_address, f"it is in use, or outside network {network.name}"
+                )
+            taken.append([named])
+        else:
+            taken.append(take_addresses(connection, network.id, network.name, pods))
+    return taken
+
+
+def _plan_record(planned: Planned | None) -> dict[str, Any]:
+    """What the deployment's row keeps of a plan: columns by cluster id, and why hosts were ruled out."""
+    if planned is None:
+        return {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []}
+    spread = planned.plan.spread
+    return {
+        "seed": planned.seed,
+        "capacity": planned.plan.capacity,
+        "excluded": {reason.value: hosts for reason, hosts in planned.plan.excluded.items()},
+        "clusters": [cluster.cluster_id for cluster in spread],
+        "before": [cluster.before for cluster in spread],
+        "room": [cluster.room for cluster in spread],
+        "added": [cluster.added for cluster in spread],
+    }
+
+
+def _write(
+    connection: Connection,
+    configuration: Configuration,
+    caller: Caller,
+    spec: DeploySpec,
+    planned: Planned | None,
+    new: rows.NewVms,
+    addresses: list[list[Address] | None],
+) -> _Written:
+    """All rows of the call."""
+    try:
+        deployment = rows.write_deployment_row(
+            connection,
+            spec=spec,
+            caller=caller,
+            count=new.count,
+            pinned=_is_pinned(configuration, spec),
+            config=_shared_config(spec),
+            plan=_plan_record(planned),
+        )
+    except IntegrityError as error:
+        if TOKEN_CONSTRAINT in str(error.orig):
+            raise TransactionConflict from error
+        raise
+    display = [spec.ask.display_name] * new.count if spec.ask.display_name is not None else new.names
+    rows.write_vms(
+        connection,
+        spec=spec,
+        caller=caller,
+        deployment_id=deployment.id,
+        new=new,
+        placed=None if planned is None else planned.plan,
+        display_names=display,
+        instance_suffix=configuration.text("instance.name"),
+        group_id=rows.ensure_instance_group(connection, spec.owner, spec.ask.group),
+    )
+    rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
+    rows.write_groups(connection, spec=spec, new=new)
+    queue = bulk_queue(deployment.id) if spec.ask.bulk else INTERACTIVE
+    rows.write_jobs(connection, spec=spec, caller=caller, deployment_id=deployment.id, new=new, queue=queue)
+    deployed = DeployedVms(deployment.uuid, deployment.created, new.job_uuids, new.uuids)
+    messages = tuple(JobMessage(job_id, JobKind.DEPLOY, queue) for job_id in new.job_ids)
+    return _Written(deployed, messages)
+
+
+def _is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
+    """Pinned deployments are not tried elsewhere; a single one only if the setting says so."""
+    if spec.ask.pod_id is None and spec.ask.cluster_id is None and spec.ask.host_id is None:
+        return False
+    return spec.ask.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails", Scope.GLOBAL)
+
+
+def _shared_config(spec: DeploySpec) -> dict[str, Any]:
+    """What all VMs of the call share, by internal ids; what was not given is left out."""
+    config: dict[str, Any] = {
+        "hypervisor": spec.hypervisor,
+        "account_id": spec.owner.account_id,
+        "startvm": spec.ask.start_vm,
+        "network_ids": [network.id for network in spec.networks],
+        "security_group_ids": list(spec.security_group_ids),
+        "affinity_group_ids": [group.id for group in spec.affinity_groups],
+        "keypairs": list(spec.ask.keypairs),
+        "user_data": spec.user_data,
+        "pod_id": spec.ask.pod_id,
+        "cluster_id": spec.ask.cluster_id,
+        "host_id": spec.ask.host_id,
+        "planner": spec.ask.planner,
+        "disk_offering_id": spec.ask.disk_offering_id,
+    }
+    return {key: value for key, value in config.items() if value not in (None, [])}
+
+
+def _send(system: System, written: _Written) -> None:
+    """Send after the commit; what cannot be sent stays in the outbox for the sweeper."""
+    if not written.messages:
+        return
+    try:
+        system.job_queue.send(written.messages)
+    except QueueUnavailable as error:
+        log.warning(
+            "jobs_not_sent", jobs=len(written.messages), deployment=str(written.deployed.uuid), why=str(error)
+        )
+        return
+    with system.engine.begin() as connection:
+        forget_sent(connection, [message.job_id for message in written.messages])
