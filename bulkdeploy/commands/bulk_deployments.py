@@ -150,7 +150,7 @@ def _list(call: Call) -> Page:
     return list_bulk_deployments(call.connection, visible(call), call.arguments, paging(call))
 
 
-def _cancel(call: Call) -> dict[str, Any]:
+def _cancel(call: Call) -> Mapping[str, Any]:
     return cancel_bulk_deployment(call.system, call.caller, call.arguments["id"])
 
 

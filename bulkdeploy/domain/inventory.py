@@ -164,7 +164,6 @@ class Zone:
     domain: str | None = None
     sort_key: int = 0
     dedicated_to: Dedication | None = None
-    configuration: Mapping[str, str] = field(default_factory=dict)
     physical_networks: tuple[PhysicalNetwork, ...] = ()
     where: Where = field(default=NOWHERE, compare=False, repr=False)
 

@@ -152,7 +152,13 @@ class PlacementRequest:
 
 
 class Reason(StrEnum):
-    """Why a cluster or host was ruled out; the first rule that removed it counts."""
+    """Why a host was ruled out; rules apply in this order and the first that removed it counts.
+
+    ``NOT_DEDICATED``: the batch may only use hosts dedicated to the owner, and this one is not.
+    ``DEDICATION_NOT_ASKED``: the host is dedicated to the owner, and the batch is in no
+    ExplicitDedication group. ``OCCUPIED_BY_OTHERS``: implicit dedication, and another account has VMs
+    there. ``STORAGE`` and ``CLUSTER_THRESHOLD`` remove the hosts of a cluster that cannot take one VM.
+    """
 
     OUT_OF_SCOPE = "out_of_scope"
     HYPERVISOR = "hypervisor"
@@ -163,6 +169,8 @@ class Reason(StrEnum):
     AVOIDED = "avoided"
     DEDICATED_TO_OTHERS = "dedicated_to_others"
     NOT_DEDICATED = "not_dedicated"
+    DEDICATION_NOT_ASKED = "dedication_not_asked"
+    OCCUPIED_BY_OTHERS = "occupied_by_others"
     HOST_TAGS = "host_tags"
     CPU_CORES = "cpu_cores"
     CPU_SPEED = "cpu_speed"

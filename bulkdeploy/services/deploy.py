@@ -32,7 +32,7 @@ from bulkdeploy.services.deployment_names import virtual_machine_names
 from bulkdeploy.services.system import System
 from bulkdeploy.store import deployment_rows as rows
 from bulkdeploy.store.addresses import Address, take_addresses, take_named_address
-from bulkdeploy.store.configuration import Configuration, Scope, read_configuration
+from bulkdeploy.store.configuration import Configuration, read_configuration
 from bulkdeploy.store.deployments import DeployedVms, find_by_token
 from bulkdeploy.store.engine import TransactionConflict, run_transaction
 from bulkdeploy.store.ledger import lock_zone
@@ -41,7 +41,7 @@ from bulkdeploy.store.resource_counts import add_amounts, check_limits
 
 log = structlog.get_logger(__name__)
 
-TOKEN_CONSTRAINT = "uq_deployments_request_token"
+TOKEN_INDEX = "uq_deployments_request_token"  # noqa: S105 - the name of an index
 L2 = "L2"
 
 
@@ -246,7 +246,7 @@ def _write(
             plan=_plan_record(planned),
         )
     except IntegrityError as error:
-        if TOKEN_CONSTRAINT in str(error.orig):
+        if TOKEN_INDEX in str(error.orig):
             raise TransactionConflict from error
         raise
     display = [spec.ask.display_name] * new.count if spec.ask.display_name is not None else new.names
@@ -274,7 +274,7 @@ def _is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
     """Pinned deployments are not tried elsewhere; a single one only if the setting says so."""
     if spec.ask.pod_id is None and spec.ask.cluster_id is None and spec.ask.host_id is None:
         return False
-    return spec.ask.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails", Scope.GLOBAL)
+    return spec.ask.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails")
 
 
 def _shared_config(spec: DeploySpec) -> dict[str, Any]:

@@ -201,7 +201,8 @@ def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
     return int(
         connection.execute(
             text(
-                "SELECT id FROM security_groups WHERE account_id = :account AND name = 'default' AND removed IS NULL"
+                "SELECT id FROM security_groups"
+                " WHERE account_id = :account AND name = 'default' AND removed IS NULL"
             ),
             {"account": owner.account_id},
         ).scalar_one()

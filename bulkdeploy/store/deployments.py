@@ -1,6 +1,6 @@
 """Deployments as a whole: found by token, listed with the state of their jobs, cancelled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -116,7 +116,7 @@ def deployment_owner(connection: Connection, deployment_id: int) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-def plan_clusters(connection: Connection, plans: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
     """Names and uuids of the clusters and pods that these stored plans mention, by cluster id."""
     ids = sorted({cluster_id for plan in plans for cluster_id in plan["clusters"]})
     rows = connection.execute(
