@@ -1,0 +1,265 @@
+"""Jobs as the engine sees them: taking a lease, keeping it, giving it up, finishing. All set-based.
+
+Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
+somebody else holds a newer one, or where the job is done. A job is only leased while no earlier job of
+the same VM is unfinished; writers of jobs for an existing VM hold its row's lock, so that ids of a VM's
+jobs grow in commit order and the check cannot miss one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, TextClause, bindparam, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobKind, JobStatus
+
+BLOCKED_RETRY_S = 2
+"""A job that waits for an earlier one of its VM is woken when that ends; this is the net below."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    """A job this process may work on, until its lease ends; ``fence`` proves it.
+
+    ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began.
+    """
+
+    id: int
+    uuid: UUID
+    kind: JobKind
+    fence: int
+    attempts: int
+    user_id: int
+    vm_id: int
+    deployment_id: int | None
+    params: Mapping[str, Any]
+    progress: Mapping[str, Any]
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a leased job ends; ``result`` is a JSON object's text."""
+
+    job_id: int
+    fence: int
+    status: JobStatus
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPause:
+    """A leased job that is to be tried again in ``after_s`` seconds, with what the next attempt must know."""
+
+    job_id: int
+    fence: int
+    after_s: float
+    progress: Mapping[str, Any]
+
+
+_FIRST = (
+    "NOT EXISTS (SELECT FROM async_jobs e WHERE e.instance_id = j.instance_id"
+    " AND e.instance_type = j.instance_type AND e.id < j.id AND e.status = 0)"
+)
+
+
+def _sql(statement: str) -> TextClause:
+    """The statement, with ``$first`` meaning: job ``j`` is the first of its VM's unfinished jobs."""
+    return text(statement.replace("$first", _FIRST))
+
+
+_TAKE_LEASES = _sql(
+    "UPDATE async_jobs j SET phase = 'running', lease_owner = :worker, lease_fence = lease_fence + 1,"
+    " lease_until = now() + make_interval(secs => :seconds), attempts = attempts + 1,"
+    " started = coalesce(started, now()), retry_at = NULL"
+    " WHERE j.id = ANY(:ids) AND j.status = 0 AND (phase = 'queued'"
+    "   OR (phase = 'waiting' AND retry_at <= now()) OR (phase = 'running' AND lease_until < now()))"
+    " AND $first"
+    " RETURNING id, uuid, kind, lease_fence, attempts, user_id, instance_id, deployment_id, params, progress,"
+    " (kind = 'deploy_virtual_machine' AND attempts = 1 AND EXISTS (SELECT FROM deployments d"
+    "   WHERE d.id = deployment_id AND d.cancel_requested IS NOT NULL)) AS cancelled"
+)
+
+
+def take_leases(
+    connection: Connection, job_ids: Sequence[int], worker: str, lease_seconds: float
+) -> list[LeasedJob]:
+    """Lease those of these jobs that may be run now, for this worker; the others are left out.
+
+    May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; and first of its
+    VM's unfinished jobs.
+    """
+    rows = connection.execute(_TAKE_LEASES, {"ids": sorted(job_ids), "worker": worker, "seconds": lease_seconds})
+    return [
+        LeasedJob(
+            id=row.id,
+            uuid=row.uuid,
+            kind=JobKind(row.kind),
+            fence=row.lease_fence,
+            attempts=row.attempts,
+            user_id=row.user_id,
+            vm_id=row.instance_id,
+            deployment_id=row.deployment_id,
+            params=row.params,
+            progress=row.progress or {},
+            cancelled=row.cancelled,
+        )
+        for row in rows
+    ]
+
+
+_HOLD_BACK = _sql(
+    "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => :seconds)"
+    " WHERE j.id = ANY(:ids) AND j.status = 0 AND j.phase = 'queued' AND NOT $first"
+)
+
+
+def hold_back_blocked(connection: Connection, job_ids: Sequence[int]) -> None:
+    """Let those of these jobs that wait for an earlier job of their VM wait; see ``wake_blocked``."""
+    connection.execute(_HOLD_BACK, {"ids": sorted(job_ids), "seconds": BLOCKED_RETRY_S})
+
+
+_WAKE = _sql(
+    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = NULL WHERE j.instance_id = ANY(:vms)"
+    "   AND j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'waiting' AND $first"
+    "   RETURNING id, kind)"
+    " INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM woken"
+    " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind"
+)
+
+
+def wake_blocked(connection: Connection, vm_ids: Sequence[int], queue: str) -> list[tuple[int, JobKind]]:
+    """Queue the next job of each VM whose job has just ended, by way of the outbox; returns id and kind."""
+    rows = connection.execute(_WAKE, {"vms": sorted(vm_ids), "queue": queue})
+    return [(row.job_id, JobKind(row.kind)) for row in rows]
+
+
+_RENEW = text(
+    "UPDATE async_jobs j SET lease_until = now() + make_interval(secs => :seconds)"
+    " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
+    " WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status = 0 AND j.phase = 'running'"
+    " RETURNING j.id"
+)
+
+
+def renew_leases(connection: Connection, fences: Mapping[int, int], lease_seconds: float) -> set[int]:
+    """Prolong leases, given as job id -> fence; returns the jobs whose lease is still the caller's."""
+    held = sorted(fences.items())
+    rows = connection.execute(
+        _RENEW,
+        {"ids": [job for job, _ in held], "fences": [fence for _, fence in held], "seconds": lease_seconds},
+    )
+    return set(rows.scalars())
+
+
+_FINISH = text(
+    "UPDATE async_jobs j SET status = ended.status, phase = 'done', result = ended.result,"
+    " result_code = CASE ended.status WHEN 1 THEN 0 ELSE :failed END,"
+    " completed = now(), lease_until = NULL, retry_at = NULL"
+    " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[]), CAST(:statuses AS smallint[]),"
+    "   CAST(:results AS text[])) AS ended(id, fence, status, result)"
+    " WHERE j.id = ended.id AND j.lease_fence = ended.fence AND j.status = 0 RETURNING j.id"
+)
+
+
+def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
+    """Finish jobs; returns those that were finished by this call. The others' leases were lost."""
+    ends = sorted(ends, key=lambda end: end.job_id)
+    rows = connection.execute(
+        _FINISH,
+        {
+            "ids": [end.job_id for end in ends],
+            "fences": [end.fence for end in ends],
+            "statuses": [end.status.value for end in ends],
+            "results": [end.result for end in ends],
+            "failed": FAILED_RESULT_CODE,
+        },
+    )
+    return set(rows.scalars())
+
+
+_PAUSE = text(
+    "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => paused.seconds),"
+    " progress = paused.progress, lease_until = NULL"
+    " FROM (SELECT unnest(CAST(:ids AS bigint[])) AS id, unnest(CAST(:fences AS bigint[])) AS fence,"
+    "   unnest(CAST(:seconds AS double precision[])) AS seconds, unnest(:progress) AS progress) AS paused"
+    " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status = 0 RETURNING j.id"
+).bindparams(bindparam("progress", type_=ARRAY(JSONB)))
+
+
+def pause_jobs(connection: Connection, pauses: Sequence[JobPause]) -> set[int]:
+    """Give up leases until a later time; returns the jobs whose lease was still the caller's."""
+    pauses = sorted(pauses, key=lambda pause: pause.job_id)
+    rows = connection.execute(
+        _PAUSE,
+        {
+            "ids": [pause.job_id for pause in pauses],
+            "fences": [pause.fence for pause in pauses],
+            "seconds": [pause.after_s for pause in pauses],
+            "progress": [dict(pause.progress) for pause in pauses],
+        },
+    )
+    return set(rows.scalars())
+
+
+_WRITE_PROGRESS = text(
+    "UPDATE async_jobs SET progress = :progress, lease_until = now() + make_interval(secs => :seconds)"
+    " WHERE id = :id AND lease_fence = :fence AND status = 0 AND phase = 'running' RETURNING id"
+).bindparams(bindparam("progress", type_=JSONB))
+
+
+def write_progress(
+    connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float
+) -> bool:
+    """Note what later attempts must know, and prolong the lease; False: the lease was lost."""
+    row = connection.execute(
+        _WRITE_PROGRESS,
+        {"id": job.id, "fence": job.fence, "progress": dict(progress), "seconds": lease_seconds},
+    ).first()
+    return row is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job for an existing VM, whose row the writer has locked."""
+
+    kind: JobKind
+    cmd: str
+    account_id: int
+    user_id: int
+    vm_id: int
+    params: Mapping[str, Any]
+
+
+_INSERT = text(
+    "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
+    "     instance_uuid, deployment_id, params)"
+    "   SELECT new.kind, new.cmd, new.account_id, new.user_id, 'VirtualMachine', v.id, v.uuid, v.deployment_id,"
+    "     new.params"
+    "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
+    "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
+    "     unnest(CAST(:vms AS bigint[])) AS vm_id, unnest(:params) AS params) AS new"
+    "   JOIN virtual_machines v ON v.id = new.vm_id ORDER BY v.id RETURNING id, uuid, kind),"
+    " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made)"
+    " SELECT id, uuid FROM made ORDER BY id"
+).bindparams(bindparam("params", type_=ARRAY(JSONB)))
+
+
+def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> list[tuple[int, UUID]]:
+    """Make jobs for existing VMs, at most one per VM, and their outbox rows; ids and uuids by VM id."""
+    rows = connection.execute(
+        _INSERT,
+        {
+            "kinds": [job.kind.value for job in jobs],
+            "cmds": [job.cmd for job in jobs],
+            "accounts": [job.account_id for job in jobs],
+            "users": [job.user_id for job in jobs],
+            "vms": [job.vm_id for job in jobs],
+            "params": [dict(job.params) for job in jobs],
+            "queue": queue,
+        },
+    )
+    return [(row.id, row.uuid) for row in rows]
