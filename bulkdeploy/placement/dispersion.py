@@ -1,0 +1,90 @@
+"""Sharing a number of VMs among places that each have a level and some room.
+
+A *member* is a cluster, a pod, a host or a storage pool; members stand in *segments* (the clusters of a
+zone, the hosts of a cluster). Filling by levels is what happens when VMs come one at a time and each
+goes to the member of its segment with the lowest level, which then rises by one step. Since the VMs of
+a batch are alike, the outcome is found without placing one after the other: a binary search finds the
+level up to which everything is filled, for all segments at once.
+"""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Ints
+
+FRACTION_BITS = 24
+
+
+def fill_levels(start: Ints, step: Ints | int, room: Ints, segment: Ints, wanted: Ints) -> Ints:
+    """How many VMs each member gets when each VM goes to the lowest member that has room.
+
+    ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members stand sorted
+    by ``segment`` (0, 1, ... without gaps), and inside a segment in the order that decides equal levels.
+    ``wanted`` has an entry per segment and must not exceed the segment's room in all.
+    """
+    if len(start) == 0:
+        return np.zeros(0, dtype=np.int64)
+    first = _first_of_segments(segment, len(wanted))
+    room = np.minimum(room, wanted[segment])
+    low = np.minimum.reduceat(start, first)
+    high = np.maximum.reduceat(start + step * room, first)
+    while (low < high).any():
+        middle = low + (high - low + 1) // 2
+        filled = np.add.reduceat(_below(middle[segment], start, step, room), first)
+        fits = filled <= wanted
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle - 1)
+    taken: Ints = _below(low[segment], start, step, room)
+    on_level = (_below(low[segment] + 1, start, step, room) > taken).astype(np.int64)
+    return taken + fill_in_order(on_level, segment, wanted - np.add.reduceat(taken, first))
+
+
+def _below(level: Ints, start: Ints, step: Ints | int, room: Ints) -> Ints:
+    """How many VMs a member takes while it stands below ``level``."""
+    rise: Ints = level - start
+    if not (isinstance(step, int) and step == 1):
+        rise = np.ceil(rise / step).astype(np.int64)  # exact while levels are below 2**53
+    return np.minimum(np.maximum(rise, 0), room)
+
+
+def fill_in_order(room: Ints, segment: Ints, wanted: Ints) -> Ints:
+    """How many VMs each member gets when a segment's members are filled one after the other.
+
+    Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
+    given to nobody.
+    """
+    if len(room) == 0:
+        return np.zeros(0, dtype=np.int64)
+    before = np.cumsum(room) - room
+    before -= before[_first_of_segments(segment, len(wanted))][segment]
+    return np.minimum(np.maximum(wanted[segment] - before, 0), room)
+
+
+def _first_of_segments(segment: Ints, segments: int) -> Ints:
+    """Where each segment begins; for a segment without members, some member's position."""
+    first = np.searchsorted(segment, np.arange(segments, dtype=np.int64))
+    return np.minimum(first, len(segment) - 1)
+
+
+def within(counts: Ints) -> Ints:
+    """For each member's VMs, one member after the other: 0, 1, 2, ... inside the member."""
+    before = np.cumsum(counts) - counts
+    return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(before, counts)
+
+
+def interleave(segment: Ints, counts: Ints) -> Ints:
+    """The order in which a segment's VMs alternate between its members, each at its own even pace.
+
+    VMs are numbered member after member (``counts`` of each); the answer lists these numbers segment
+    after segment, so that a member with twice the VMs of another comes up twice as often. Where two
+    members are due at once, the earlier one goes first.
+    """
+    total = int(counts.sum())
+    if total == 0:
+        return np.zeros(0, dtype=np.int64)
+    number_bits = total.bit_length()
+    fraction_bits = min(FRACTION_BITS, 62 - number_bits - int(segment[-1]).bit_length())
+    due = ((2 * within(counts) + 1) << fraction_bits) // np.repeat(2 * counts, counts)
+    key = (np.repeat(segment, counts) << fraction_bits) | due
+    key = (key << number_bits) | np.arange(total, dtype=np.int64)
+    key.sort()
+    return key & ((1 << number_bits) - 1)

@@ -1,0 +1,79 @@
+"""Which pool each placed VM's disks go to, once it is known how many VMs each cluster gets.
+
+How many fit was counted first fit. Where the disks of a VM may lie in the same pools and a cluster (or the
+zone) has pools that hold all its VMs whole, the VMs are shared evenly instead: each goes, with all these
+disks, to the pool with room for most, so that no pool carries the batch alone.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bulkdeploy.placement.dispersion import fill_levels, interleave
+from bulkdeploy.placement.model import Flags, Ints
+from bulkdeploy.placement.pools import PoolTable
+from bulkdeploy.placement.shared_storage import SharedStorage
+from bulkdeploy.placement.zone_storage import Grant
+
+
+def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Grant]) -> Ints:
+    """Positions of pools: a line per VM, cluster after cluster, and a column per shared disk."""
+    column = storage.packing.columns(vms)
+    row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
+    disks = range(len(storage.volumes.sizes))
+    even = _holds_whole(storage.own, storage.volumes.sizes, disks, vms)
+    even &= vms <= storage.packing.kept().min(axis=1)
+    if even.any():
+        column[even[row]] = _evenly(storage.own, storage.volumes.sizes, disks, even, vms)[:, np.newaxis]
+    pool = np.full_like(column, -1)
+    if storage.own.width:
+        own = storage.own.pool[row[:, np.newaxis], np.maximum(column, 0)]
+        pool = np.where(column >= 0, own, -1)
+    for spilled in {grant.disks for grant in grants}:
+        lines = _lines_that_spill(column, spilled)
+        of_zone = _zone_columns(storage, [grant for grant in grants if grant.disks == spilled], grants)
+        pool[lines[:, np.newaxis], np.array(spilled)] = storage.zone.pool[0, of_zone]
+    return pool
+
+
+def _lines_that_spill(column: Ints, disks: Sequence[int]) -> Ints:
+    """The VMs that leave just these disks to the zone's pools."""
+    wanted = np.zeros(column.shape[1], dtype=bool)
+    wanted[list(disks)] = True
+    return np.flatnonzero(((column < 0) == wanted).all(axis=1))
+
+
+def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequence[Grant]) -> Ints:
+    """The zone's columns for all VMs that spill the same disks: a line per VM, a column per disk."""
+    disks = same[0].disks
+    vms = np.array([grant.vms for grant in same], dtype=np.int64)
+    alone = len(same) == len(grants)
+    if alone and _holds_whole(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))[0]:
+        total = vms.sum(keepdims=True)
+        chosen = _evenly(storage.zone, storage.volumes.sizes, disks, np.array([True]), total)
+        return np.repeat(chosen[:, np.newaxis], len(disks), axis=1)
+    return np.repeat(np.array([grant.columns for grant in same], dtype=np.int64), vms, axis=0)
+
+
+def _holds_whole(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], vms: Ints) -> Flags:
+    """The rows whose pools hold all the row's VMs with each VM's disks in one pool."""
+    first = table.fits[disks[0]]
+    if not table.width or any((table.fits[disk] != first).any() for disk in disks[1:]):
+        return np.zeros(len(vms), dtype=bool)
+    whole: Ints = _whole_vms(table, sizes, disks).sum(axis=1)
+    return (vms > 0) & (whole >= vms)
+
+
+def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> Ints:
+    """How many VMs each pool holds with all their disks."""
+    bundle = max(sum(sizes[disk] for disk in disks), 1)
+    return np.where(table.fits[disks[0]], table.free // bundle, 0)
+
+
+def _evenly(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], rows: Flags, vms: Ints) -> Ints:
+    """The column for each VM of the marked rows, row after row: always the pool with room for most."""
+    room = _whole_vms(table, sizes, disks)[rows]
+    segment, column = np.nonzero(room)
+    room = room[segment, column]
+    share = fill_levels(-room, 1, room, segment, vms[rows])
+    return np.repeat(column, share)[interleave(segment, share)]

@@ -1,0 +1,118 @@
+"""Which primary storage pools each disk of a VM may lie in (reference section 6.3).
+
+A pool serves a disk when it is up, of the right scope, and carries all tags of the disk; a zone-wide pool
+must also be for the VM's hypervisor or for any. Disks of storage type ``local`` lie in pools of the VM's
+host, ``shared`` ones in pools of its cluster or of the zone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.placement.model import Disk, Flags, Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.tags import carriers
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTable:
+    """The pools of every row (each host, each cluster, or the zone as the only row), side by side.
+
+    ``pool`` holds positions in the snapshot's columns, -1 where a row has fewer pools than the widest.
+    ``fits`` says for each disk (first axis) which of them may take it. Columns stand in the order in
+    which pools are tried: those that fewest of the VM's disks can use first, then by id.
+    """
+
+    pool: Ints
+    free: Ints
+    fits: Flags
+
+    @property
+    def width(self) -> int:
+        """How many pools the row with most of them has."""
+        return int(self.pool.shape[1])
+
+    @property
+    def serves(self) -> Flags:
+        """Per disk, whether any pool of any row may take it."""
+        return np.array([fits.any() for fits in self.fits], dtype=bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """The disks that share a storage type, and where they stand among the request's disks."""
+
+    positions: tuple[int, ...]
+    sizes: tuple[int, ...]
+    tags: tuple[frozenset[str], ...]
+
+    @classmethod
+    def of(cls, disks: Sequence[Disk], storage_type: StorageType) -> "Volumes":
+        """The disks of one storage type, in their order."""
+        chosen = [(at, disk) for at, disk in enumerate(disks) if disk.storage_type is storage_type]
+        return cls(
+            tuple(at for at, _ in chosen),
+            tuple(disk.size_bytes for _, disk in chosen),
+            tuple(disk.tags for _, disk in chosen),
+        )
+
+
+def local_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
+    """A row per host with the pools on it."""
+    pools = snapshot.pools
+    return _table(snapshot, volumes, np.where(pools.up, pools.host, -1), len(snapshot.hosts.id))
+
+
+def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
+    """A row per cluster with the pools that all its hosts reach."""
+    pools = snapshot.pools
+    row = np.where(pools.up & (pools.host < 0), pools.cluster, -1)
+    return _table(snapshot, volumes, row, len(snapshot.clusters.id))
+
+
+def zone_pools(snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes) -> PoolTable:
+    """One row with the zone-wide pools for the request's hypervisor."""
+    pools = snapshot.pools
+    usable = pools.up & (pools.host < 0) & (pools.cluster < 0)
+    for position in np.flatnonzero(usable):
+        usable[position] = pools.hypervisor[position] in ("", request.hypervisor)
+    return _table(snapshot, volumes, np.where(usable, 0, -1), 1)
+
+
+def _table(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> PoolTable:
+    """Lay the pools out by their row (-1: in none)."""
+    pools = snapshot.pools
+    fits = np.zeros((len(volumes.sizes), len(pools.id)), dtype=bool)
+    for disk, tags in enumerate(volumes.tags):
+        fits[disk] = (row >= 0) & carriers(snapshot.tag_sets, tags)[pools.tag_set]
+    wanted_by = fits.sum(axis=0)
+    chosen = np.flatnonzero(wanted_by)
+    chosen = chosen[np.lexsort((pools.id[chosen], wanted_by[chosen], row[chosen]))]
+    at_row = row[chosen]
+    column = np.arange(len(chosen), dtype=np.int64) - np.searchsorted(at_row, at_row)
+    width = int(column.max()) + 1 if len(chosen) else 0
+    table = PoolTable(
+        np.full((rows, width), -1, dtype=np.int64),
+        np.zeros((rows, width), dtype=np.int64),
+        np.zeros((len(volumes.sizes), rows, width), dtype=bool),
+    )
+    table.pool[at_row, column] = chosen
+    table.free[at_row, column] = np.maximum(pools.limit[chosen] - pools.allocated[chosen], 0)
+    table.fits[:, at_row, column] = fits[:, chosen]
+    return table
+
+
+def rows_of(table: PoolTable, rows: Ints) -> PoolTable:
+    """The table of some rows only."""
+    return PoolTable(table.pool[rows], table.free[rows], table.fits[:, rows])
+
+
+def beside(table: PoolTable, zone: PoolTable) -> PoolTable:
+    """Every row's own pools and then the zone's, as if the row had those for itself."""
+    rows = len(table.pool)
+    return PoolTable(
+        np.concatenate((table.pool, np.repeat(zone.pool, rows, axis=0)), axis=1),
+        np.concatenate((table.free, np.repeat(zone.free, rows, axis=0)), axis=1),
+        np.concatenate((table.fits, np.repeat(zone.fits, rows, axis=1)), axis=2),
+    )

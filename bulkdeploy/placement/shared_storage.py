@@ -1,0 +1,47 @@
+"""Shared storage of a batch: how many VMs each cluster's pools hold, with and without the zone's."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.packing import Packing, pack
+from bulkdeploy.placement.pools import PoolTable, Volumes, beside, cluster_pools, rows_of, zone_pools
+from bulkdeploy.placement.zone_storage import ZoneStorage
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStorage:
+    """The clusters' own pools (a row per cluster, in order of ids), how they fill, and the zone's pools.
+
+    ``room``: VMs that each cluster can store, with the zone's pools taken as endless; ``alone``: with
+    the zone's pools as they are, were the cluster the only one to use them.
+    """
+
+    volumes: Volumes
+    own: PoolTable
+    packing: Packing
+    zone: PoolTable
+    room: Ints
+    alone: Ints
+
+    def zone_storage(self, clusters: Ints, room: Ints) -> ZoneStorage | None:
+        """What the given clusters share; None where no zone-wide pool serves any disk."""
+        if not self.zone.width:
+            return None
+        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], room)
+
+
+def shared_storage(
+    snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes, clusters: Ints, most: Ints
+) -> SharedStorage:
+    """Fill the pools of ``clusters`` (positions) with up to ``most`` VMs each."""
+    own = rows_of(cluster_pools(snapshot, volumes), clusters)
+    zone = zone_pools(snapshot, request, volumes)
+    packing = pack(own, volumes.sizes, most, zone.serves)
+    room = packing.held()
+    alone = room
+    if zone.width:
+        nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
+        alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
+    return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, room, 0), alone)

@@ -1,0 +1,22 @@
+"""``UserConcentratedPodPlanner``: pods where the owner has most VMs first, each filled to its room.
+
+Inside a pod the clusters where the owner has most VMs come first as well, then those with the least use
+of CPU: so a batch continues where the one before it stopped.
+"""
+
+import numpy as np
+
+from bulkdeploy.placement.strategies.first_fit import ordered
+from bulkdeploy.placement.strategies.strategy import Filling, OpenClusters
+
+
+def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: ARG001 - pods always come first here
+    """Fill pods, and clusters inside them, from the most of the owner's VMs to the fewest; ties by id."""
+    keys = (
+        clusters.id,
+        clusters.cpu_share,
+        -clusters.owner_vms,
+        clusters.pod,
+        -clusters.pod_owner_vms[clusters.pod],
+    )
+    return ordered(np.lexsort(keys))

@@ -1,0 +1,10 @@
+"""Tags of hosts and pools: a thing serves a request when it carries all tags that the request names."""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Flags
+
+
+def carriers(tag_sets: tuple[frozenset[str], ...], tags: frozenset[str]) -> Flags:
+    """Which tag sets hold all of ``tags``."""
+    return np.fromiter((tags <= tag_set for tag_set in tag_sets), bool, len(tag_sets))
