@@ -55,5 +55,5 @@ def _require_host_name(parameter: str, name: str, longest: int) -> None:
         raise InvalidParameter(
             parameter,
             name,
-            f"it must be 1 to {longest} letters, digits and hyphens, starting with a letter, not ending with a hyphen",
+            f"it must be 1 to {longest} letters, digits and hyphens, first a letter, last not a hyphen",
         )
