@@ -1,11 +1,13 @@
-"""The invariants of the ledger, each as one query for what breaks it (DESIGN section 6).
+"""The invariants of the ledger (``audit.sql``), each as one query for what breaks it (DESIGN section 6).
 
 Every query answers the rows that are wrong, as text; an intact system answers none. They are run in
 one REPEATABLE READ transaction, so that a live system is compared with itself at one moment.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, text
@@ -31,129 +33,16 @@ class Finding:
     breaches: tuple[str, ...]
 
 
-UNFINISHED = "SELECT instance_id FROM async_jobs WHERE status = 0 AND instance_id IS NOT NULL"
-
-INVARIANTS: tuple[Invariant, ...] = (
-    Invariant(
-        "host_usage",
-        "what each host counts as used is the sum of its claims",
-        "SELECT count(*) FROM host_capacity",
-        "SELECT format('host %s: counts %s MHz, %s MiB, %s VMs; claims %s MHz, %s MiB, %s VMs', h.name,"
-        " c.cpu_mhz_used, c.memory_mib_used, c.vms_used, s.cpu, s.memory, s.vms)"
-        " FROM host_capacity c JOIN hosts h ON h.id = c.host_id CROSS JOIN LATERAL (SELECT"
-        "   coalesce(sum(cpu_mhz), 0) AS cpu, coalesce(sum(memory_mib), 0) AS memory, count(*) AS vms"
-        "   FROM host_claims x WHERE x.host_id = c.host_id) s"
-        " WHERE (c.cpu_mhz_used, c.memory_mib_used, c.vms_used) IS DISTINCT FROM (s.cpu, s.memory, s.vms)",
-    ),
-    Invariant(
-        "host_limits",
-        "no host is promised more than its limit",
-        "SELECT count(*) FROM host_capacity",
-        "SELECT format('host %s: %s of %s MHz, %s of %s MiB, %s of %s VMs', h.name, cpu_mhz_used, cpu_mhz_limit,"
-        " memory_mib_used, memory_mib_limit, vms_used, vms_limit)"
-        " FROM host_capacity c JOIN hosts h ON h.id = c.host_id"
-        " WHERE cpu_mhz_used > cpu_mhz_limit OR memory_mib_used > memory_mib_limit OR vms_used > vms_limit",
-    ),
-    Invariant(
-        "claims_have_consumers",
-        "every host claim belongs to a living VM that is, or is about to be, on that host",
-        "SELECT count(*) FROM host_claims",
-        "SELECT format('claim of %s on host %s: %s', x.consumer, x.host_id, coalesce("
-        "   'VM is ' || v.state || ' on host ' || coalesce(v.host_id::text, 'none'), 'no such VM'))"
-        " FROM host_claims x LEFT JOIN virtual_machines v ON v.uuid = x.consumer"
-        " WHERE x.consumer_kind = 0 AND (v.id IS NULL OR v.removed IS NOT NULL OR v.host_id IS DISTINCT FROM x.host_id"
-        "   OR v.state IN ('Destroyed', 'Expunging', 'Error')"
-        f"   OR (v.state = 'Stopped' AND v.id NOT IN ({UNFINISHED})))",
-    ),
-    Invariant(
-        "vms_have_claims",
-        "every VM on a host holds exactly the claim that its size asks for",
-        "SELECT count(*) FROM virtual_machines WHERE host_id IS NOT NULL",
-        "SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS NULL THEN 'no claim'"
-        "   ELSE format('claims %s MHz, %s MiB on host %s', x.cpu_mhz, x.memory_mib, x.host_id) END)"
-        " FROM virtual_machines v LEFT JOIN host_claims x ON x.consumer = v.uuid"
-        " WHERE v.host_id IS NOT NULL AND (x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM"
-        "   (v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint)",
-    ),
-    Invariant(
-        "pool_usage",
-        "what each pool counts as allocated is the sum of its claims",
-        "SELECT count(*) FROM storage_pools",
-        "SELECT format('pool %s: counts %s bytes, claims %s bytes', p.name, p.allocated_bytes, s.size)"
-        " FROM storage_pools p CROSS JOIN LATERAL (SELECT coalesce(sum(size_bytes), 0) AS size"
-        "   FROM storage_claims x WHERE x.pool_id = p.id) s WHERE p.allocated_bytes <> s.size",
-    ),
-    Invariant(
-        "volumes_have_claims",
-        "storage claims and volumes in pools are the same, one for one",
-        "SELECT count(*) FROM storage_claims",
-        "SELECT format('volume %s: row says pool %s, %s bytes; claim says pool %s, %s bytes',"
-        "   coalesce(v.uuid, x.consumer), v.pool_id, v.size_bytes, x.pool_id, x.size_bytes)"
-        " FROM (SELECT * FROM volumes WHERE removed IS NULL AND pool_id IS NOT NULL) v"
-        " FULL JOIN storage_claims x ON x.consumer = v.uuid"
-        " WHERE (v.pool_id, v.size_bytes) IS DISTINCT FROM (x.pool_id, x.size_bytes)",
-    ),
-    Invariant(
-        "addresses",
-        "an address is in use or free, inside its range, and never both or twice",
-        "SELECT count(*) FROM nics WHERE removed IS NULL",
-        "SELECT format('address %s of nic %s: %s', n.ip_address, n.uuid, CASE WHEN f.ip_address IS NOT NULL"
-        "   THEN 'also listed as free' WHEN v.removed IS NOT NULL THEN 'its VM is gone' ELSE 'outside its range' END)"
-        " FROM nics n LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
-        " LEFT JOIN released_addresses f ON f.ip_range_id = n.ip_range_id AND f.ip_address = n.ip_address"
-        " LEFT JOIN virtual_machines v ON v.id = n.vm_id"
-        " WHERE n.removed IS NULL AND (f.ip_address IS NOT NULL OR v.id IS NULL OR v.removed IS NOT NULL"
-        "   OR v.state = 'Error' OR NOT n.ip_address BETWEEN r.start_ip AND r.end_ip)",
-    ),
-    Invariant(
-        "account_counts",
-        "resource counts of accounts are what their VMs and volumes add up to",
-        "SELECT count(*) FROM resource_counts WHERE owner_kind = 'account'",
-        "SELECT format('account %s, resource type %s: counted %s, found %s', coalesce(c.owner_id, f.account_id),"
-        "   coalesce(c.resource_type, f.kind), coalesce(c.amount, 0), coalesce(f.amount, 0))"
-        " FROM (SELECT * FROM resource_counts WHERE owner_kind = 'account' AND resource_type IN (0, 2, 8, 9, 10)) c"
-        " FULL JOIN (SELECT account_id, kind, sum(amount) AS amount FROM (SELECT account_id, u.kind, u.amount"
-        "     FROM virtual_machines v, LATERAL (VALUES (0, 1), (8, v.cpu_number), (9, v.memory_mib)) u(kind, amount)"
-        "     WHERE NOT v.compute_released AND v.removed IS NULL"
-        "   UNION ALL SELECT account_id, u.kind, u.amount FROM volumes v,"
-        "     LATERAL (VALUES (2, 1::bigint), (10, v.size_bytes)) u(kind, amount) WHERE v.removed IS NULL) every"
-        "   GROUP BY account_id, kind) f ON f.account_id = c.owner_id AND f.kind = c.resource_type"
-        " WHERE coalesce(c.amount, 0) <> coalesce(f.amount, 0)",
-    ),
-    Invariant(
-        "domain_counts",
-        "resource counts of domains are what the accounts in and below them add up to",
-        "SELECT count(*) FROM resource_counts WHERE owner_kind = 'domain'",
-        "SELECT format('domain %s, resource type %s: counted %s, accounts add up to %s',"
-        "   coalesce(c.owner_id, f.domain_id), coalesce(c.resource_type, f.resource_type),"
-        "   coalesce(c.amount, 0), coalesce(f.amount, 0))"
-        " FROM (SELECT * FROM resource_counts WHERE owner_kind = 'domain' AND resource_type IN (0, 2, 8, 9, 10)) c"
-        " FULL JOIN (SELECT up.id AS domain_id, x.resource_type, sum(x.amount) AS amount FROM resource_counts x"
-        "   JOIN accounts a ON a.id = x.owner_id JOIN domains d ON d.id = a.domain_id"
-        "   JOIN domains up ON d.lineage LIKE up.lineage || '%' WHERE x.owner_kind = 'account'"
-        "   AND x.resource_type IN (0, 2, 8, 9, 10) GROUP BY 1, 2) f"
-        " ON f.domain_id = c.owner_id AND f.resource_type = c.resource_type"
-        " WHERE coalesce(c.amount, 0) <> coalesce(f.amount, 0)",
-    ),
-    Invariant(
-        "anti_affinity",
-        "no host holds two VMs of a strict anti-affinity group",
-        "SELECT count(*) FROM affinity_groups WHERE affinity_type = 'host anti-affinity' AND removed IS NULL",
-        "SELECT format('group %s: %s VMs on host %s', g.name, count(*), v.host_id) FROM affinity_groups g"
-        " JOIN vm_affinity_groups m ON m.affinity_group_id = g.id JOIN virtual_machines v ON v.id = m.vm_id"
-        " WHERE g.affinity_type = 'host anti-affinity' AND g.removed IS NULL AND v.host_id IS NOT NULL"
-        " AND v.removed IS NULL GROUP BY g.id, g.name, v.host_id HAVING count(*) > 1",
-    ),
-    Invariant(
-        "jobs",
-        "a finished job has one result, an unfinished one none, and no VM is left between states without a job",
-        "SELECT count(*) FROM async_jobs",
-        "SELECT format('job %s: status %s, phase %s, result %s', uuid, status, phase, left(result, 60))"
-        " FROM async_jobs WHERE (status = 0) <> (result IS NULL) OR (status = 0) <> (completed IS NULL)"
-        " UNION ALL SELECT format('VM %s is %s and no job works on it', uuid, state) FROM virtual_machines"
-        f" WHERE state IN ('Starting', 'Stopping', 'Migrating') AND removed IS NULL AND id NOT IN ({UNFINISHED})",
-    ),
+SECTION = re.compile(
+    r"-- invariant: (?P<name>\w+)\n-- promise: (?P<promise>.+)\n"
+    r"-- compared:\n(?P<compared>[^;]+);\n-- breaches:\n(?P<breaches>[^;]+);"
 )
+
+
+def read_invariants() -> list[Invariant]:
+    """The invariants, in the order of ``audit.sql``."""
+    sql = resources.files("bulkdeploy.store").joinpath("audit.sql").read_text()
+    return [Invariant(**section.groupdict()) for section in SECTION.finditer(sql)]
 
 
 def check_invariants(engine: Engine) -> list[Finding]:
@@ -166,13 +55,13 @@ def check_invariants(engine: Engine) -> list[Finding]:
                 connection.execute(text(invariant.compared)).scalar_one(),
                 tuple(connection.execute(text(invariant.breaches)).scalars()),
             )
-            for invariant in INVARIANTS
+            for invariant in read_invariants()
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class BelievedGuest:
-    """A running VM as its row has it; ``settled``: no job works on it."""
+    """A running VM as its row has it; sizes in cores, MHz a core and MiB."""
 
     uuid: UUID
     host_uuid: UUID
