@@ -131,10 +131,8 @@ def list_hosts(connection: Connection) -> list[HostUse]:
 
 
 def _copy_adopted(connection: Connection, guests: Sequence[AdoptedGuest]) -> None:
-    connection.execute(
-        "CREATE TEMPORARY TABLE given_guests (LIKE simulator.guests INCLUDING DEFAULTS);"
-        "CREATE TEMPORARY TABLE given_volumes (LIKE simulator.volumes)"
-    )
+    connection.execute("CREATE TEMPORARY TABLE given_guests (LIKE simulator.guests INCLUDING DEFAULTS)")
+    connection.execute("CREATE TEMPORARY TABLE given_volumes (LIKE simulator.volumes)")
     with connection.cursor().copy(
         "COPY given_guests (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids)"
         " FROM STDIN"
