@@ -1,0 +1,200 @@
+"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+
+The number of statements does not depend on the number of VMs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, exists, select
+from sqlalchemy.dialects.postgresql import JSONB
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    equal,
+    filtered,
+    keyword,
+    linked,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.resource_tags import USER_VM, tags_of
+from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.networks import nics
+from bulkdeploy.store.tables.offerings import service_offerings
+from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+from bulkdeploy.store.virtual_machine_details import (
+    EVERYTHING,
+    VM_IDS,
+    Detail,
+    details_query,
+    user_data_column,
+)
+from bulkdeploy.store.virtual_machine_lists import (
+    affinity_groups_of,
+    nics_of,
+    running_jobs_of,
+    security_groups_of,
+)
+from bulkdeploy.store.visibility import Visibility, with_owner
+
+PRESENT = "present"
+"""Besides the states, what the ``state`` filter takes: every VM that is not destroyed."""
+
+
+def virtual_machine_rows(
+    connection: Connection,
+    vm_ids: Sequence[int],
+    details: frozenset[Detail] = EVERYTHING,
+    *,
+    with_user_data: bool = False,
+    with_jobs: bool = False,
+) -> dict[int, dict[str, Any]]:
+    """The UserVm objects of these VMs by internal id, with the parts named by ``details``.
+
+    Ids that name nothing are left out; removed VMs are not. ``with_jobs`` adds ``jobid`` and
+    ``jobstatus`` where an unfinished job works on the VM.
+    """
+    if not vm_ids:
+        return {}
+    wanted = EVERYTHING if Detail.ALL in details else details
+    query = details_query(wanted)
+    if with_user_data:
+        query = query.add_columns(user_data_column())
+    result = connection.execute(query, {VM_IDS: list(vm_ids)})
+    names = tuple(result.keys())
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in result}
+    for row in rows.values():
+        del row["vm_id"]
+        row["vmtype"] = "User"
+        row["keypairs"] = ",".join(row["keypairs"]) if row["keypairs"] else None
+    _add_lists(connection, rows, wanted)
+    if with_jobs:
+        for vm_id, job in running_jobs_of(connection, vm_ids).items():
+            rows[vm_id].update(job)
+    return rows
+
+
+def _add_lists(connection: Connection, rows: dict[int, dict[str, Any]], details: frozenset[Detail]) -> None:
+    vm_ids = list(rows)
+    readers: Mapping[str, tuple[Detail, Callable[[Connection, Sequence[int]], Any]]] = {
+        "nic": (Detail.NICS, nics_of),
+        "securitygroup": (Detail.SECURITY_GROUPS, security_groups_of),
+        "affinitygroup": (Detail.AFFINITY_GROUPS, affinity_groups_of),
+    }
+    for field, (detail, read) in readers.items():
+        if detail in details:
+            lists = read(connection, vm_ids)
+            for vm_id, row in rows.items():
+                row[field] = lists.get(vm_id, [])
+    tags = tags_of(connection, USER_VM, {vm_id: row["id"] for vm_id, row in rows.items()})
+    for vm_id, row in rows.items():
+        row["tags"] = tags.get(vm_id, [])
+        default = next((nic for nic in row.get("nic", ()) if nic["isdefault"]), None)
+        if default is not None:
+            row["ipaddress"] = default["ipaddress"]
+
+
+def list_virtual_machines(
+    connection: Connection,
+    visibility: Visibility,
+    arguments: Arguments,
+    paging: Paging,
+    details: frozenset[Detail] = EVERYTHING,
+    *,
+    sees_instance_names: bool,
+    sees_destroyed: bool,
+) -> Page:
+    """One page of VMs in the order they were made; ``keyword`` reads instance names only for who sees them.
+
+    Expunging VMs are listed only where ``state`` asks for them, destroyed ones only to who sees those.
+    """
+    vm = virtual_machines.c
+    query = (
+        select(vm.id)
+        .select_from(with_owner(virtual_machines, vm.account_id))
+        .where(visibility.condition(), vm.removed.is_(None))
+    )
+    if not sees_destroyed:
+        query = query.where(vm.state.not_in(GONE))
+    elif "state" not in arguments:
+        query = query.where(vm.state != VmState.EXPUNGING)
+    names = (vm.display_name, vm.name, *((vm.instance_name, vm.state) if sees_instance_names else ()))
+    query = filtered(query, {**_filters(), "keyword": keyword(*names)}, arguments)
+    page = fetch_page(connection, query.order_by(vm.id), paging)
+    ids = [row["id"] for row in page.rows]
+    rows = virtual_machine_rows(
+        connection, ids, details, with_user_data=bool(arguments.get("userdata")), with_jobs=True
+    )
+    return Page([rows[vm_id] for vm_id in ids], page.count)
+
+
+def _filters() -> Filters:
+    vm = virtual_machines.c
+    return {
+        "id": by_id(vm.id),
+        "ids": by_ids(vm.id),
+        "name": same_text(vm.name),
+        "state": _in_state,
+        "zoneid": by_id(vm.zone_id),
+        "podid": _in_pod,
+        "clusterid": by_id(vm.cluster_id),
+        "hostid": by_id(vm.host_id),
+        "storageid": _on_pool,
+        "serviceofferingid": by_id(vm.service_offering_id),
+        "templateid": by_id(vm.template_id),
+        "isoid": by_id(vm.template_id),
+        "userid": by_id(vm.user_id),
+        "groupid": by_id(vm.group_id),
+        "hypervisor": same_text(vm.hypervisor),
+        "networkid": _in_network,
+        "securitygroupid": linked(vm_security_groups, "vm_id", vm.id, "security_group_id"),
+        "affinitygroupid": linked(vm_affinity_groups, "vm_id", vm.id, "affinity_group_id"),
+        "keypair": _has_key_pair,
+        "displayvm": equal(vm.display_vm),
+        "haenable": _is_highly_available,
+        "tags": tagged(USER_VM, vm.id),
+    }
+
+
+def _in_state(state: str) -> Condition:
+    column = virtual_machines.c.state
+    return column.not_in(GONE) if state == PRESENT else column == state
+
+
+def _in_pod(pod: EntityRef) -> Condition:
+    vm = virtual_machines.c
+    return (vm.pod_id == pod.id) & (vm.state != VmState.DESTROYED)
+
+
+def _on_pool(pool: EntityRef) -> Condition:
+    volume = volumes.c
+    found = select(1).where(
+        volume.vm_id == virtual_machines.c.id, volume.pool_id == pool.id, volume.removed.is_(None)
+    )
+    return exists(found)
+
+
+def _in_network(network: EntityRef) -> Condition:
+    nic = nics.c
+    found = select(1).where(nic.vm_id == virtual_machines.c.id, nic.network_id == network.id, nic.removed.is_(None))
+    return exists(found)
+
+
+def _has_key_pair(name: str) -> Condition:
+    keys = deployments.c.config.op("->", return_type=JSONB())("keypairs")
+    return exists(select(1).where(deployments.c.id == virtual_machines.c.deployment_id, keys.op("?")(name)))
+
+
+def _is_highly_available(value: bool) -> Condition:
+    offering = service_offerings.c
+    return exists(
+        select(1).where(offering.id == virtual_machines.c.service_offering_id, offering.offer_ha == value)
+    )
