@@ -165,8 +165,7 @@ class Supervisor:
         except BlockingIOError:
             return False
         if not data:
-            self._selector.unregister(pipe)
-            pipe.close()
+            self._close(child, pipe)
             return False
         *lines, child.rest = (child.rest + data).split(b"\n")
         if len(child.rest) > LONGEST_LINE_BYTES:
@@ -183,8 +182,11 @@ class Supervisor:
         while not pipe.closed and self._forward(child, pipe):
             pass
         if not pipe.closed:
-            self._selector.unregister(pipe)
-            pipe.close()
+            self._close(child, pipe)
+
+    def _close(self, child: _Child, pipe: IO[bytes]) -> None:
+        self._selector.unregister(pipe)
+        pipe.close()
         if child.rest:
             self._emit(child.spec.name, child.rest.decode(errors="replace"))
             child.rest = b""

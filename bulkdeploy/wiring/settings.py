@@ -32,10 +32,12 @@ class Settings(BaseSettings):
     )
     database_url: str | None = Field(
         default=None,
+        repr=False,
         description="PostgreSQL, as postgresql://user:password@host/database. Unset: `up` embeds one in data_dir.",
     )
     redis_url: str | None = Field(
         default=None,
+        repr=False,
         description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
     )
     listen: str = Field(
@@ -75,6 +77,7 @@ class Settings(BaseSettings):
     )
     simulator_database_url: str | None = Field(
         default=None,
+        repr=False,
         description="PostgreSQL database in which simulated hypervisors keep their guests. "
         "Unset: the one beside database_url, with _simulator after its name.",
     )

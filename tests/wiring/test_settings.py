@@ -1,0 +1,102 @@
+"""Promises of the settings: sources, their order, and the generated default file."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from bulkdeploy.manage.generate import default_toml
+from bulkdeploy.wiring.settings import SettingMissing, Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests begin without settings of the caller's environment."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"BULKDEPLOY_{name.upper()}", raising=False)
+
+
+def test_environment_wins_over_the_file_and_options_over_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Options, then environment, then file, then default."""
+    file = tmp_path / "settings.toml"
+    file.write_text("api_processes = 3\napi_threads = 3\nworker_threads = 3\n")
+    monkeypatch.setenv("BULKDEPLOY_API_THREADS", "4")
+    monkeypatch.setenv("BULKDEPLOY_WORKER_THREADS", "4")
+    settings = load_settings(file, worker_threads=5)
+    assert (settings.api_processes, settings.api_threads, settings.worker_threads) == (3, 4, 5)
+    assert settings.lease_seconds == Settings.model_fields["lease_seconds"].default
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("no_such_setting = 1", "no_such_setting"),
+        ("api_processes = 0", "api_processes"),
+        ('database_url = "mysql://host/name"', "postgresql://"),
+        ('redis_url = "http://host"', "redis://"),
+        ('listen = "8080"', "listen"),
+        ('log_level = "LOUD"', "log_level"),
+        ("api_processes =", "Invalid value"),
+    ],
+)
+def test_wrong_file_is_refused_by_name(tmp_path: Path, line: str, word: str) -> None:
+    """A file with an unknown name or a value out of bounds is refused, and the text names it."""
+    file = tmp_path / "settings.toml"
+    file.write_text(line + "\n")
+    with pytest.raises((ValidationError, ValueError), match=word):
+        load_settings(file)
+
+
+def test_missing_file_is_told(tmp_path: Path) -> None:
+    """A file that is named and not there is an error, not an empty file."""
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.toml"):
+        load_settings(tmp_path / "nowhere.toml")
+
+
+def test_empty_variables_count_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compose files pass unset variables as empty ones."""
+    monkeypatch.setenv("BULKDEPLOY_DATABASE_URL", "")
+    assert load_settings().database_url is None
+
+
+def test_missing_setting_names_its_variable() -> None:
+    """Who needs a setting that is not there is told how to give it."""
+    with pytest.raises(SettingMissing, match="BULKDEPLOY_REDIS_URL"):
+        Settings().require_redis_url()
+
+
+def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``environment`` carries every setting, secrets too, to another process."""
+    settings = Settings(
+        database_url="postgresql://user@/name?host=%2Frun",
+        secret_key="a key",
+        drivers={"KVM": "libvirt", "default": "simulator"},
+        lease_seconds=77,
+    )
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == settings
+
+
+def test_secrets_do_not_show_in_texts() -> None:
+    """Printing settings, as a traceback may, shows no secret."""
+    settings = Settings(
+        secret_key="hidden words",
+        admin_password="hidden words",
+        database_url="postgresql://user:hidden words@host/name",
+        redis_url="redis://:hidden words@host",
+    )
+    assert "hidden words" not in repr(settings)
+
+
+def test_default_file_says_what_the_code_says() -> None:
+    """Every setting stands in the generated file, and its default there is the code's."""
+    lines = default_toml().splitlines()
+    assignments = "\n".join(line.removeprefix("# ") for line in lines if " = " in line)
+    shown = tomllib.loads(assignments)
+    assert set(shown) == set(Settings.model_fields)
+    given = {name: value for name, value in shown.items() if value != ""}
+    assert Settings(**given) == Settings()
