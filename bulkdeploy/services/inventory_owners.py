@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from bulkdeploy.domain.accounts import AccountState
 from bulkdeploy.domain.inventory_owners import (
@@ -19,6 +19,7 @@ from bulkdeploy.domain.inventory_owners import (
     Where,
 )
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
+from bulkdeploy.domain.ssh_keys import fingerprint
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.services.inventory_document import Keys, Problems, Value
@@ -40,7 +41,7 @@ from bulkdeploy.services.inventory_values import (
 MOST_COUNTED = 10**15
 MOST_BYTES = 2**62
 API_KEY = re.compile(r"[A-Za-z0-9_-]{16,256}", re.ASCII)
-PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}(?: [^\n]*)?", re.ASCII)
+ROOT_ADMIN_ROLE = "Root Admin"
 PORT = whole(0, 65535)
 PASSWORD = matching(
     "must be a password of 1 to 1024 characters",
@@ -80,12 +81,15 @@ def read_domains(keys: Keys, problems: Problems) -> tuple[Domain, ...]:
 
 
 def _read_domain(keys: Keys) -> Domain:
-    return Domain(
+    domain = Domain(
         path=keys.need("path", domain_path()),
         network_domain=keys.get("network_domain", name(), None),
         limits=read_limits(keys),
         where=keys.where,
     )
+    if domain.path == ROOT and domain.limits:
+        keys.refuse("limits", "ROOT is never limited")
+    return domain
 
 
 def read_accounts(keys: Keys, problems: Problems, domains: Collection[str]) -> tuple[Account, ...]:
@@ -140,10 +144,12 @@ def _read_account(keys: Keys, problems: Problems, domains: Collection[str]) -> A
         for rule in group.rules:
             if rule.group is not None and rule.group not in group_names:
                 problems.add(group.where, f"a rule names group {rule.group!r}, which the account does not have")
+    called, domain = keys.need("name", name()), keys.get("domain", reference("a domain", domains), ROOT)
+    is_admin = AccountName(called.lower(), domain) == ROOT_ADMIN
     account = Account(
-        name=keys.need("name", name()),
-        domain=keys.get("domain", reference("a domain", domains), ROOT),
-        role=keys.get("role", name(), "User"),
+        name=called,
+        domain=domain,
+        role=keys.get("role", name(), ROOT_ADMIN_ROLE if is_admin else "User"),
         state=keys.get("state", choice(AccountState), AccountState.ENABLED),
         network_domain=keys.get("network_domain", name(), None),
         limits=read_limits(keys),
@@ -153,6 +159,10 @@ def _read_account(keys: Keys, problems: Problems, domains: Collection[str]) -> A
         affinity_groups=keys.each("affinity_groups", "an affinity group", _read_affinity_group),
         where=keys.where,
     )
+    if is_admin and account.role != ROOT_ADMIN_ROLE:
+        keys.refuse("role", f"the admin of ROOT keeps its role, {ROOT_ADMIN_ROLE}")
+    if account.role == ROOT_ADMIN_ROLE and account.limits:
+        keys.refuse("limits", "root admins are never limited")
     owned: dict[str, Iterable[SshKeyPair | SecurityGroup | AffinityGroup]] = {
         "SSH key pair": account.ssh_key_pairs,
         "security group": account.security_groups,
@@ -186,12 +196,19 @@ def _read_user(keys: Keys) -> User:
 
 def _key(noun: str) -> Value[str]:
     return matching(
-        f"must be {noun}: 16 to 256 letters, digits, hyphens and underscores", _accepting(API_KEY), "", secret=True
+        f"must be {noun}: 16 to 256 letters, digits, hyphens and underscores",
+        lambda written: written if API_KEY.fullmatch(written) else None,
+        "",
+        secret=True,
     )
 
 
-def _accepting(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
-    return lambda written: written if pattern.fullmatch(written) else None
+def _public_key(written: str) -> str | None:
+    try:
+        fingerprint(written)
+    except ValueError:
+        return None
+    return written
 
 
 def _read_key_pair(keys: Keys) -> SshKeyPair:
@@ -199,7 +216,7 @@ def _read_key_pair(keys: Keys) -> SshKeyPair:
         name=keys.need("name", name()),
         public_key=keys.need(
             "public_key",
-            matching("must be a public key in OpenSSH's one-line form", _accepting(PUBLIC_KEY), "ssh-none AAAA"),
+            matching("must be a public key in OpenSSH's one-line form", _public_key, MISSING),
         ),
         where=keys.where,
     )
