@@ -1,0 +1,63 @@
+"""A small zone to deploy into, and the names and ids of what it holds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bulkdeploy.services.inventory import load_inventory
+from sqlalchemy import Engine, text
+
+from bulkdeploy.wiring.cipher import FernetCipher
+from tests.deploy.zone import Zone
+from tests.support.api_client import ApiClient
+
+SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
+
+
+@pytest.fixture
+def zone(engine: Engine, cipher: FernetCipher) -> Zone:
+    """The small zone, loaded into the test's own database."""
+    load_inventory(engine, cipher, SMALL_ZONE)
+    return Zone(engine)
+
+
+@pytest.fixture
+def bulk(client: ApiClient, zone: Zone) -> Callable[..., dict[str, Any]]:
+    """Calls bulkDeployVirtualMachine for account acme; what a test gives replaces or adds to that."""
+
+    def call(count: int = 4, **parameters: object) -> dict[str, Any]:
+        return client.call("bulkDeployVirtualMachine", **zone.bulk_parameters(count, **parameters))
+
+    return call
+
+
+@pytest.fixture
+def nothing_written(engine: Engine) -> Callable[[], bool]:
+    """Whether any table that a deploy call writes has changed since the fixture was made."""
+    tables = (
+        *("deployments", "virtual_machines", "volumes", "nics", "host_claims", "storage_claims", "async_jobs"),
+        *("outbox", "events", "resource_counts", "released_addresses", "vm_security_groups"),
+        *("vm_affinity_groups", "instance_groups"),
+    )
+
+    def picture() -> list[Any]:
+        with engine.connect() as connection:
+            counts = [
+                connection.execute(
+                    text(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} t")
+                )
+                .one()
+                ._tuple()
+                for name in tables
+            ]
+            sums = connection.execute(
+                text(
+                    "SELECT (SELECT sum(cpu_mhz_used) FROM host_capacity), (SELECT sum(allocated_bytes)"
+                    " FROM storage_pools), (SELECT string_agg(next_ip::text, ',') FROM ip_ranges)"
+                )
+            ).one()
+            return [*counts, sums._tuple()]
+
+    before = picture()
+    return lambda: picture() == before
