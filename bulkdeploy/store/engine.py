@@ -2,7 +2,8 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import sqlalchemy
@@ -36,6 +37,13 @@ def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bul
         pool_pre_ping=True,
         connect_args={"application_name": application_name, "prepare_threshold": 3},
     )
+
+
+@contextmanager
+def read_only(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading: each statement sees what is committed, and none can change anything."""
+    with engine.connect() as connection:
+        yield connection.execution_options(postgresql_readonly=True)
 
 
 def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:

@@ -1,0 +1,78 @@
+"""The web application: one address for all commands, and two for whoever watches over the process."""
+
+from flask import Flask, Request, Response, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
+
+from bulkdeploy.api.dispatch import Dispatcher
+from bulkdeploy.api.health import add_health
+from bulkdeploy.api.sessions import COOKIE_PATH
+from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
+from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.domain import errors
+from bulkdeploy.services.system import System
+
+FORM = "application/x-www-form-urlencoded"
+METHODS = ["GET", "POST"]
+
+
+def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Flask:
+    """The WSGI application; it may be served by any number of threads.
+
+    Each request holds one connection of ``system.engine`` and, while it writes, a second one: the
+    engine's pool must be larger than the number of threads. ``refuse_undeclared_fields``: see
+    ``Dispatcher``.
+    """
+    app = Flask(__name__, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
+    dispatcher = Dispatcher(system, find_commands(), refuse_undeclared_fields=refuse_undeclared_fields)
+
+    def call(rest: str = "") -> Response:
+        del rest
+        try:
+            asked = _read(request)
+        except RequestEntityTooLarge:
+            return refused(errors.RequestTooLarge("bytes", MOST_BODY_BYTES))
+        except errors.RequestTooLarge as error:
+            return refused(error)
+        return _response(dispatcher.answer(asked))
+
+    def refused(error: errors.BulkDeployError) -> Response:
+        return _response(dispatcher.refuse(WireRequest({"response": request.args.get("response", "")}), error))
+
+    def failed(error: HTTPException) -> Response:
+        if isinstance(error, MethodNotAllowed):
+            response = refused(errors.MethodNotAllowed(request.method))
+            response.headers["Allow"] = ", ".join(METHODS)
+            return response
+        return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=UTF-8")
+
+    for rule in ("/client/api", "/client/api/", "/client/api/<path:rest>"):
+        app.add_url_rule(rule, rule, call, methods=METHODS, strict_slashes=True, provide_automatic_options=False)
+    app.register_error_handler(HTTPException, failed)
+    add_health(app, system)
+    return app
+
+
+def _read(asked: Request) -> WireRequest:
+    form = asked.get_data(cache=False) if asked.method == "POST" and asked.mimetype == FORM else b""
+    return WireRequest(
+        parameters=read_parameters(asked.query_string, form),
+        method="POST" if asked.method == "POST" else "GET",
+        cookies=asked.cookies,
+        address=asked.remote_addr or "",
+    )
+
+
+def _response(answered: WireAnswer) -> Response:
+    response = Response(answered.body, answered.status, answered.headers, content_type=answered.content_type)
+    for cookie in answered.cookies:
+        response.set_cookie(
+            cookie.name,
+            cookie.value or "",
+            max_age=None if cookie.value else 0,
+            path=COOKIE_PATH,
+            secure=request.is_secure,
+            httponly=True,
+            samesite="Strict",
+        )
+    return response

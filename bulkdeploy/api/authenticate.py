@@ -1,0 +1,91 @@
+"""Who calls: by signature or by session. Refusals never say what was wrong.
+
+The order is CloudStack's (reference section 2.1): whoever has a valid key learns that a command is
+not available to him before the signature is compared. A request with a key and a signature is
+judged by them, whatever cookies come with it.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from bulkdeploy.api import sessions
+from bulkdeploy.api.wire import WireRequest
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.errors import CredentialsRefused, SessionRefused
+from bulkdeploy.signature import verify
+from bulkdeploy.store.callers import caller_by_api_key
+from bulkdeploy.store.sessions import session_by_token
+
+PLAUSIBLE_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls; ``due_token``: the token of the caller's session if that is to be prolonged."""
+
+    caller: Caller
+    due_token: str | None = None
+
+
+def is_signed(request: WireRequest) -> bool:
+    """Whether a request wants to be judged by its signature."""
+    return bool(request.in_any_case("apikey") and request.in_any_case("signature"))
+
+
+def by_signature(
+    connection: Connection,
+    request: WireRequest,
+    decrypt: Callable[[bytes], str],
+    require_permission: Callable[[Caller], None],
+) -> Identity:
+    """The user whose secret key signed the request.
+
+    Raises:
+        CredentialsRefused: key, signature or expiry is not good, or user or account not enabled.
+        CommandNotAvailable: from ``require_permission``, which is asked before the signature is compared.
+    """
+    api_key, signature = request.in_any_case("apikey"), request.in_any_case("signature")
+    if not api_key or not signature or not PLAUSIBLE_KEY.fullmatch(api_key) or _is_expired(request):
+        raise CredentialsRefused
+    holder = caller_by_api_key(connection, api_key)
+    if holder is None or not holder.enabled:
+        raise CredentialsRefused
+    require_permission(holder.caller)
+    if not verify(request.parameters, decrypt(holder.secret_key_encrypted), signature):
+        raise CredentialsRefused
+    return Identity(holder.caller)
+
+
+def by_session(connection: Connection, request: WireRequest) -> Identity:
+    """The user of the session that the request's cookies and session key show.
+
+    Raises:
+        CredentialsRefused: there is no such session.
+        SessionRefused: the session key is missing or wrong, or user or account no longer enabled; the
+            session should end.
+    """
+    token = sessions.token_of(request)
+    session = None if token is None else session_by_token(connection, token)
+    if session is None:
+        raise CredentialsRefused
+    if not session.enabled or not sessions.has_session_key(request, session):
+        raise SessionRefused
+    return Identity(session.caller, token if session.due else None)
+
+
+def _is_expired(request: WireRequest) -> bool:
+    """Only version 3 signatures expire; for others ``expires`` is a parameter like any other."""
+    if request.in_any_case("signatureversion") != "3":
+        return False
+    expires = request.in_any_case("expires") or ""
+    if not EXPIRES.fullmatch(expires):
+        return True
+    try:
+        return datetime.fromisoformat(expires) <= datetime.now(UTC)
+    except ValueError:
+        return True

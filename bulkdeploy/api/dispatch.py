@@ -1,0 +1,197 @@
+"""The way of a call: find the command, authenticate, authorise, bind, handle, render.
+
+What all commands share happens here, once; each part is a module of its own. Nothing here knows
+the web framework.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection
+
+from bulkdeploy.api import sessions
+from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_signed
+from bulkdeploy.api.authorise import require_permission, unknown_command
+from bulkdeploy.api.envelope import Renderer, answer, refusal
+from bulkdeploy.api.errors import error_content
+from bulkdeploy.api.wire import Cookie, WireAnswer, WireRequest
+from bulkdeploy.commands.call import Call, OpenCall
+from bulkdeploy.commands.session import SessionBegun, SessionEnded
+from bulkdeploy.declare.binding import Binder
+from bulkdeploy.declare.command import Command
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.errors import (
+    BulkDeployError,
+    CommandNotAvailable,
+    CredentialsRefused,
+    DatabaseUnreachable,
+    LoginByGet,
+    NoCommand,
+    SessionRefused,
+    TooManyCalls,
+    UnexpectedFailure,
+    UnknownCommand,
+)
+from bulkdeploy.services.system import System
+from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.engine import read_only
+from bulkdeploy.store.entities import resolve_all
+from bulkdeploy.store.sessions import delete_session, prolong_session
+
+log = structlog.get_logger(__name__)
+
+REFUSED_ENVELOPE = "errorresponse"
+MOST_CACHED_SECRETS = 10_000
+LONGEST_LOGGED_COMMAND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A command with all that is made from its declaration once."""
+
+    command: Command
+    binder: Binder
+    renderer: Renderer
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a call has come, for its answer and its line in the log."""
+
+    request: WireRequest
+    prepared: Prepared | None
+    caller: Caller | None = None
+
+
+class Dispatcher:
+    """Answers requests; made once per process, used by many threads.
+
+    Args:
+        refuse_undeclared_fields: answer 530 where a handler returns a field that its command does not
+            declare; tests want that, clients do not.
+    """
+
+    def __init__(
+        self, system: System, commands: Mapping[str, Command], *, refuse_undeclared_fields: bool = False
+    ) -> None:
+        self._system = system
+        self._commands = {
+            name: Prepared(
+                command, Binder(command), Renderer(command, refuse_undeclared_fields=refuse_undeclared_fields)
+            )
+            for name, command in commands.items()
+        }
+        # Keyed by the encrypted key itself: a key that was changed is never found under the old one.
+        self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
+
+    def answer(self, request: WireRequest) -> WireAnswer:
+        """The answer to a request, whatever happens."""
+        started = time.perf_counter()
+        progress = Progress(request, self._commands.get(request.command or ""))
+        try:
+            answered = self._answer(progress)
+        except BulkDeployError as error:
+            answered = self.refuse(request, error, progress)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
+            answered = self.refuse(request, _known(error, request), progress)
+        log.info(
+            "call",
+            command=None if request.command is None else request.command[:LONGEST_LOGGED_COMMAND],
+            status=answered.status,
+            milliseconds=round((time.perf_counter() - started) * 1000, 1),
+            user=None if progress.caller is None else str(progress.caller.user_uuid),
+            address=request.address,
+        )
+        return answered
+
+    def refuse(self, request: WireRequest, error: BulkDeployError, progress: Progress | None = None) -> WireAnswer:
+        """The answer to a request that failed."""
+        caller = None if progress is None else progress.caller
+        prepared = None if progress is None else progress.prepared
+        unavailable = isinstance(error, CommandNotAvailable | UnknownCommand)
+        key = REFUSED_ENVELOPE if prepared is None or unavailable else prepared.command.envelope_key
+        headers = {}
+        if isinstance(error, TooManyCalls):
+            headers["Retry-After"] = str(-(-error.retry_after_ms // 1000))
+        cookies = sessions.NO_SESSION if isinstance(error, SessionRefused) else ()
+        content = error_content(error, caller)
+        if content["errortext"] != str(error):
+            log.info("refused", command=request.command, error=type(error).__name__, text=str(error))
+        return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
+
+    def _answer(self, progress: Progress) -> WireAnswer:
+        request, prepared = progress.request, progress.prepared
+        if prepared is not None and prepared.command.open:
+            return self._answer_open(request, prepared)
+        if is_signed(request):
+            if prepared is None:
+                raise CredentialsRefused
+        elif sessions.token_of(request) is None:
+            raise CredentialsRefused
+        with self._reading() as connection:
+            identity = self._identify(connection, progress)
+            caller = progress.caller = identity.caller
+            if prepared is None:
+                raise NoCommand if request.command is None else unknown_command(caller, request.command)
+            require_permission(caller, prepared.command)
+            arguments = prepared.binder.bind(request.parameters, caller.role_type, partial(resolve_all, connection))
+            call = Call(prepared.command, caller, arguments, self._system, connection, request.method)
+            content = prepared.renderer.content(prepared.command.handler(call), caller.role_type)
+        return answer(prepared.command.envelope_key, content, json=request.wants_json)
+
+    def _identify(self, connection: Connection, progress: Progress) -> Identity:
+        request, prepared = progress.request, progress.prepared
+        if is_signed(request) and prepared is not None:
+            permission = partial(require_permission, command=prepared.command)
+            return by_signature(connection, request, self._decrypt, permission)
+        try:
+            identity = by_session(connection, request)
+        except SessionRefused:
+            self._write_session(delete_session, sessions.token_of(request))
+            raise
+        self._write_session(prolong_session, identity.due_token)
+        return identity
+
+    def _write_session(self, write: Callable[[Connection, str], None], token: str | None) -> None:
+        if token is not None:
+            with self._system.engine.begin() as connection:
+                write(connection, token)
+
+    def _answer_open(self, request: WireRequest, prepared: Prepared) -> WireAnswer:
+        """The answer of a command that needs no credentials."""
+        command = prepared.command
+        if command.post_only and request.method != "POST":
+            raise LoginByGet
+        with self._reading() as connection:
+            arguments = prepared.binder.bind(request.parameters, None, partial(resolve_all, connection))
+            call = OpenCall(command, arguments, self._system, connection, sessions.token_of(request))
+            result = command.handler(call)
+        content, cookies = _opened(result)
+        return answer(
+            command.envelope_key, prepared.renderer.content(content, None), json=request.wants_json, cookies=cookies
+        )
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return read_only(self._system.engine)
+
+
+def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:
+    if isinstance(result, SessionBegun):
+        return result.answer, sessions.cookies_of(result)
+    if isinstance(result, SessionEnded):
+        return result.answer, sessions.NO_SESSION
+    return result, ()
+
+
+def _known(error: Exception, request: WireRequest) -> BulkDeployError:
+    """The declared error that stands for an exception which no handler meant; logged here, once."""
+    if is_unreachable(error):
+        log.error("database unreachable", command=request.command, reason=str(error.__cause__ or error))
+        return DatabaseUnreachable()
+    log.error("call failed unexpectedly", command=request.command, exc_info=error)
+    return UnexpectedFailure()

@@ -1,0 +1,184 @@
+"""From what a handler returns to what the client gets: only declared fields, each in its declared type.
+
+Rendering is planned once per object and role; a row then costs one pass over its declared fields.
+Values that are None are left out, as CloudStack does (reference section 1.3).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, TypeAlias
+
+import orjson
+
+from bulkdeploy.api.wire import Cookie, WireAnswer
+from bulkdeploy.api.xml import to_xml
+from bulkdeploy.declare.command import Command, JobTicket, SuccessText
+from bulkdeploy.declare.responses import Field, FieldType, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.store.listing import Page
+
+JSON_TYPE = "application/json; charset=UTF-8"
+XML_TYPE = "text/xml; charset=UTF-8"
+SECURITY_HEADERS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "X-XSS-Protection": "1; mode=block",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+Row: TypeAlias = Mapping[str, Any]
+Content: TypeAlias = dict[str, Any]
+Render: TypeAlias = Callable[[Row], Content]
+
+
+class UndeclaredField(Exception):
+    """A handler answers a field that its command does not declare."""
+
+
+class Renderer:
+    """Renders the answers of one command, for every role; made once per command."""
+
+    def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
+        self._shape = command.shape
+        fields = () if command.response is None else command.response.fields
+        self._key = "" if command.response is None else command.response.key
+        # A caller without credentials (login) sees what every role sees.
+        self._by_role: dict[RoleType | None, Render] = {
+            role: plan(fields, role, strict=refuse_undeclared_fields) for role in (*RoleType, None)
+        }
+
+    def content(self, result: Any, role: RoleType | None) -> Content:
+        """What stands in the envelope for a handler's result."""
+        match self._shape:
+            case Shape.LIST:
+                return self._list(result, self._by_role[role])
+            case Shape.OBJECT:
+                return {self._key: self._by_role[role](result)}
+            case Shape.BARE:
+                return self._by_role[role](result)
+            case Shape.SUCCESS:
+                text = {"displaytext": result.displaytext} if isinstance(result, SuccessText) else {}
+                return {"success": True, **text}
+            case Shape.JOB | Shape.JOB_SUCCESS:
+                return _job(result)
+
+    def _list(self, page: Page, render: Render) -> Content:
+        """Nothing found is an empty object; a page past the end has a count and no rows."""
+        if page.count == 0:
+            return {}
+        if not page.rows:
+            return {"count": page.count}
+        return {"count": page.count, self._key: [render(row) for row in page.rows]}
+
+
+def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:
+    """A function that renders one object of these fields for a role.
+
+    ``strict``: it refuses objects with fields that are not declared.
+    """
+    declared = tuple(fields)
+    names = frozenset(field.name for field in declared)
+    steps = [
+        (field.name, _converter(field, role, strict=strict))
+        for field in declared
+        if role in field.roles or (role is None and field.roles.issuperset(RoleType))
+    ]
+
+    def render(row: Row) -> Content:
+        return {name: convert(value) for name, convert in steps if (value := row.get(name)) is not None}
+
+    def render_strictly(row: Row) -> Content:
+        if not row.keys() <= names:
+            raise UndeclaredField(", ".join(sorted(row.keys() - names)))
+        return render(row)
+
+    return render_strictly if strict else render
+
+
+def answer(key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = ()) -> WireAnswer:
+    """A successful answer."""
+    return WireAnswer(200, *_body(key, content, json=json), SECURITY_HEADERS, cookies)
+
+
+def refusal(
+    key: str, content: Content, *, json: bool, headers: Mapping[str, str], cookies: tuple[Cookie, ...] = ()
+) -> WireAnswer:
+    """An error's answer; its status is the content's ``errorcode``, its text also goes into a header."""
+    all_headers = {**SECURITY_HEADERS, **headers, "X-Description": _header_text(content["errortext"])}
+    return WireAnswer(content["errorcode"], *_body(key, content, json=json), all_headers, cookies)
+
+
+def _body(key: str, content: Content, *, json: bool) -> tuple[str, bytes]:
+    if json:
+        return JSON_TYPE, orjson.dumps({key: content})
+    return XML_TYPE, to_xml(key, content)
+
+
+LONGEST_HEADER = 1000
+
+
+def _header_text(text: str) -> str:
+    """A text as a header can carry it: printable ASCII on one line."""
+    return "".join(character if " " <= character <= "~" else "?" for character in text[:LONGEST_HEADER])
+
+
+def _job(ticket: JobTicket) -> Content:
+    if ticket.entity_uuid is None:
+        return {"jobid": ticket.job_uuid}
+    return {"id": ticket.entity_uuid, "jobid": ticket.job_uuid}
+
+
+def _converter(field: Field, role: RoleType | None, *, strict: bool) -> Callable[[Any], Any]:
+    if field.fields:
+        render = plan(field.fields, role, strict=strict)
+        if field.type is FieldType.OBJECT or field.type is FieldType.MAP:
+            return render
+        return lambda rows: [render(row) for row in rows]
+    return CONVERTERS[field.type]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return _date(value)
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _date(value: datetime | str) -> str:
+    if isinstance(value, str):
+        return value
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+0000")
+
+
+def _truth(value: Any) -> bool:
+    return value.lower() == "true" if isinstance(value, str) else bool(value)
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    return [_text(value) for value in values if value is not None]
+
+
+def _text_map(value: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(key): _text(inner) for key, inner in value.items() if inner is not None}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+CONVERTERS: Mapping[FieldType, Callable[[Any], Any]] = {
+    FieldType.STRING: _text,
+    FieldType.INTEGER: int,
+    FieldType.LONG: int,
+    FieldType.FLOAT: float,
+    FieldType.BOOLEAN: _truth,
+    FieldType.DATE: _date,
+    FieldType.LIST: _texts,
+    FieldType.SET: _texts,
+    FieldType.MAP: _text_map,
+    FieldType.OBJECT: _as_it_is,
+}

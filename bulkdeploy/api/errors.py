@@ -1,0 +1,88 @@
+"""The table of errors: which HTTP status and ``cserrorcode`` each cause has. Nothing else knows them.
+
+Source: reference sections 1.6 and 1.7. Code 9999 is CloudStack's for errors that its API layer
+raises itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bulkdeploy.domain import errors
+from bulkdeploy.domain.accounts import Caller
+
+RAISED_BY_THE_API = 9999
+HIDDEN_STATUSES = frozenset({530, 533, 534})
+NEUTRAL_TEXT = str(errors.UnexpectedFailure())
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What an error is on the wire; ``cserrorcode`` None: the answer has none."""
+
+    status: int
+    cserrorcode: int | None = RAISED_BY_THE_API
+
+
+TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
+    errors.ParameterError: Numbers(431, 4350),
+    errors.MissingParameter: Numbers(431),
+    errors.EmptyParameter: Numbers(431, 4350),
+    errors.MalformedValue: Numbers(431),
+    errors.UnknownEntity: Numbers(431),
+    errors.MalformedMap: Numbers(430),
+    errors.InvalidParameter: Numbers(431, 4350),
+    errors.InvalidCombination: Numbers(431, 4350),
+    errors.PagingError: Numbers(431),
+    errors.CredentialsRefused: Numbers(401, None),
+    errors.SessionRefused: Numbers(401, None),
+    errors.LoginFailed: Numbers(531, 4290),
+    errors.LoginByGet: Numbers(405),
+    errors.CommandNotAvailable: Numbers(432),
+    errors.UnknownCommand: Numbers(432),
+    errors.NoCommand: Numbers(400),
+    errors.RequestTooLarge: Numbers(413),
+    errors.MethodNotAllowed: Numbers(405),
+    errors.PermissionDenied: Numbers(531, 4365),
+    errors.OwnerDisabled: Numbers(531, 4365),
+    errors.TooManyCalls: Numbers(429, 4545),
+    errors.ResourceLimitExceeded: Numbers(535, 4370),
+    errors.InsufficientCapacity: Numbers(533, 4335),
+    errors.InsufficientAddresses: Numbers(533, 4320),
+    errors.ResourceUnavailable: Numbers(534, 4380),
+    errors.ResourceInUse: Numbers(536, 4375),
+    errors.OperationFailed: Numbers(530, 4250),
+    errors.UnknownApi: Numbers(530),
+    errors.ConflictRetriesExhausted: Numbers(530, 4300),
+    errors.DatabaseUnreachable: Numbers(530, 4250),
+    errors.UnexpectedFailure: Numbers(530, 4250),
+    errors.InvalidInventory: Numbers(431, 4350),
+}
+
+
+def numbers_of(error: errors.BulkDeployError) -> Numbers:
+    """The row of an error's class, or of its nearest ancestor that has one."""
+    return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+
+
+def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
+    """What the caller is told.
+
+    Who is not a root admin is not told about the inside: capacity, unavailability and failures have
+    one neutral text (reference section 1.7), unless the API layer raised them itself.
+    """
+    numbers = numbers_of(error)
+    inside = numbers.status in HIDDEN_STATUSES and numbers.cserrorcode != RAISED_BY_THE_API
+    if inside and caller is not None and not caller.is_root_admin:
+        return NEUTRAL_TEXT
+    return str(error)
+
+
+def error_content(error: errors.BulkDeployError, caller: Caller | None) -> dict[str, Any]:
+    """The object of an error answer (reference section 1.6)."""
+    numbers = numbers_of(error)
+    content: dict[str, Any] = {"uuidList": [], "errorcode": numbers.status}
+    if numbers.cserrorcode is not None:
+        content["cserrorcode"] = numbers.cserrorcode
+    content["errortext"] = text_of(error, caller)
+    return content

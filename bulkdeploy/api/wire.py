@@ -1,0 +1,79 @@
+"""A request and an answer as values: what the dispatcher works on, free of the web framework."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote_plus
+
+from bulkdeploy.domain.errors import RequestTooLarge
+
+MOST_BODY_BYTES = 4 * 1024 * 1024
+MOST_PARAMETERS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class WireRequest:
+    """One request.
+
+    Attributes:
+        parameters: decoded values by name as sent, of query and form body together.
+        method: GET or POST.
+        address: where it came from, for the log.
+    """
+
+    parameters: Mapping[str, str]
+    method: str = "GET"
+    cookies: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+
+    def in_any_case(self, name: str) -> str | None:
+        """The parameter that is spelled ``name`` in any case; the first of several."""
+        wanted = name.lower()
+        return next((value for sent, value in self.parameters.items() if sent.lower() == wanted), None)
+
+    @property
+    def command(self) -> str | None:
+        """The command asked for, or None; its name and the parameter's are case-sensitive."""
+        return self.parameters.get("command") or None
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer is to be JSON; without ``response=json`` it is XML."""
+        return self.parameters.get("response", "").lower() == "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Cookie:
+    """A cookie to set; without a value, to remove."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WireAnswer:
+    """One answer, ready to be sent."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cookies: tuple[Cookie, ...] = ()
+
+
+def read_parameters(query: bytes, form: bytes) -> dict[str, str]:
+    """Decoded parameters by name: the query string wins over the form, the first of several over the rest.
+
+    A piece without ``=`` is ignored; what is no UTF-8 becomes U+FFFD (reference section 1.1).
+
+    Raises:
+        RequestTooLarge: more than MOST_PARAMETERS pieces.
+    """
+    if query.count(b"&") + form.count(b"&") >= MOST_PARAMETERS:
+        raise RequestTooLarge("parameters", MOST_PARAMETERS)
+    parameters: dict[str, str] = {}
+    for encoded in (query, form):
+        for piece in encoded.decode("utf-8", "replace").split("&"):
+            name, sign, value = piece.partition("=")
+            if sign:
+                parameters.setdefault(unquote_plus(name), unquote_plus(value))
+    return parameters

@@ -1,0 +1,79 @@
+"""What listApis says of a command, from its declaration (reference section 4)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import Parameter
+from bulkdeploy.declare.response_fields import number, text
+from bulkdeploy.declare.responses import Field, FieldType, Shape
+from bulkdeploy.domain.accounts import RoleType
+
+JOB_FIELDS = (
+    text("jobid", "the job that works on it at the moment, or that an asynchronous call began"),
+    number("jobstatus", "the state of that job: 0 in progress, 1 succeeded, 2 failed"),
+)
+"""Fields that every API's answer has in CloudStack; clients expect to find them listed."""
+
+SUCCESS_FIELDS = (
+    Field("success", FieldType.BOOLEAN, "true if it was done"),
+    text("displaytext", "what there is to say of it"),
+)
+
+
+def discover(commands: Iterable[Command], role: RoleType) -> list[dict[str, Any]]:
+    """One entry per command, with what this role may set and see; the commands are those it may call."""
+    allowed = {command.name: command for command in commands}
+    return [_entry(command, allowed, role) for command in allowed.values()]
+
+
+def _entry(command: Command, allowed: Mapping[str, Command], role: RoleType) -> dict[str, Any]:
+    key = None if command.response is None else command.response.key
+    same = (
+        other.name
+        for other in allowed.values()
+        if other is not command and other.response is not None and other.response.key == key
+    )
+    return {
+        "name": command.name,
+        "description": command.description,
+        "since": command.since,
+        "isasync": command.is_async,
+        "related": ",".join(same) or None,
+        "params": [_parameter(parameter, allowed) for parameter in command.parameters if role in parameter.roles],
+        "response": _fields(_answer_fields(command), role),
+    }
+
+
+def _parameter(parameter: Parameter, allowed: Mapping[str, Command]) -> dict[str, Any]:
+    lists = (f"list{kind.value}" for kind in parameter.entity)
+    return {
+        "name": parameter.name,
+        "description": parameter.description,
+        "type": parameter.type.value,
+        "length": parameter.length,
+        "required": parameter.required,
+        "since": parameter.since,
+        "related": ",".join(name for name in lists if name in allowed) or None,
+    }
+
+
+def _answer_fields(command: Command) -> tuple[Field, ...]:
+    own = command.response.fields if command.response is not None else ()
+    if command.shape in (Shape.SUCCESS, Shape.JOB_SUCCESS):
+        own = (*own, *SUCCESS_FIELDS)
+    named = {field.name for field in own}
+    return (*own, *(field for field in JOB_FIELDS if field.name not in named))
+
+
+def _fields(fields: Iterable[Field], role: RoleType) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": field.name,
+            "description": field.description,
+            "type": field.type.value,
+            "response": _fields(field.fields, role) or None,
+        }
+        for field in fields
+        if role in field.roles
+    ]

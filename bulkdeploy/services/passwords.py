@@ -1,0 +1,21 @@
+"""Passwords: argon2id hashes, checked in a time that does not tell whether the user exists."""
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$7sRvQW4Yw4pSmB8lPq6cWg$8oF7J1pWcXcW9b1yP3sJ6lKJ2rQYt0m3xV5nH4dZqkE"
+"""A hash that no password has; checked in place of one that is not there."""
+
+
+def hash_password(password: str) -> str:
+    """What to keep of a password."""
+    return PasswordHasher().hash(password)
+
+
+def password_matches(password: str, password_hash: str | None) -> bool:
+    """Whether a password is the one that was hashed; without a hash never, after the same work."""
+    try:
+        matches = PasswordHasher().verify(password_hash or NOBODY, password)
+    except (VerificationError, InvalidHashError):
+        return False
+    return matches and password_hash is not None

@@ -1,0 +1,11 @@
+"""What listCapabilities needs to know of the inventory."""
+
+from sqlalchemy import Connection, exists, select
+
+from bulkdeploy.store.tables.topology import zones
+
+
+def any_zone_has_security_groups(connection: Connection) -> bool:
+    """Whether there is a zone with security groups."""
+    query = select(exists().where(zones.c.security_groups_enabled, zones.c.removed.is_(None)))
+    return bool(connection.execute(query).scalar_one())
