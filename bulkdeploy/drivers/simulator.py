@@ -31,6 +31,12 @@ PAGE_ROWS = 5000
 STATEMENT_TIMEOUT_MS = 30_000
 """After this long in the database a call has failed; it is rolled back."""
 
+CONNECTION_WAIT_S = 10.0
+"""A call that gets no connection within this, or its own patience, has failed: nothing was asked."""
+
+RECONNECT_S = 5.0
+"""A connection attempt is repeated for this long, then given up; the next call starts a new one."""
+
 DEADLOCK = "40P01"
 
 
@@ -73,6 +79,7 @@ class SimulatorDriver:
                 "options": options,
             },
             name="simulator",
+            reconnect_timeout=RECONNECT_S,
             open=True,
         )
 
@@ -167,12 +174,13 @@ class SimulatorDriver:
         Repeating is harmless: calls are of the make-it-so kind.
         """
         host = call.host.name if call.host is not None else "any host"
+        wait_s = min(call.timeout_s, CONNECTION_WAIT_S)
         for is_last in (False, False, True):
             try:
-                with self._pool.connection(timeout=call.timeout_s) as connection:
+                with self._pool.connection(timeout=wait_s) as connection:
                     return _one(connection.execute(query, parameters).fetchone())
             except PoolTimeout as error:
-                reason = f"no answer within {call.timeout_s:g} s"
+                reason = f"no connection to the simulator's database within {wait_s:g} s"
                 raise DriverError("connect", host, reason, transient=True) from error
             except psycopg.OperationalError as error:
                 if is_last or self._pool.closed:

@@ -20,6 +20,9 @@ TABLES_FILE = "simulator_tables.sql"
 CODE_FILES = ("simulator_chance.sql", "simulator_faults.sql", "simulator_parts.sql", "simulator_calls.sql")
 """In the order in which they must be run."""
 
+FENCE_DAYS = 30
+"""How long the fence of a guest that is gone is remembered, in days."""
+
 ADVISORY_LOCK = 0x51B0_1A70
 """Held while the database or its schema is made; any number that nothing else on the server uses."""
 
@@ -63,8 +66,8 @@ def conninfo(url: str) -> str:
 def ensure_database(url: str) -> None:
     """Make the database and everything in it, if missing; any number of processes may do so at once.
 
-    State that is there stays. Functions of another release are replaced, which makes calls that run
-    at that moment fail once (transiently).
+    State that is there stays, but for fences of guests that are gone for FENCE_DAYS. Functions of
+    another release are replaced, which makes calls that run at that moment fail.
 
     Raises:
         psycopg.Error: the server does not answer, or does not let us make the database.
@@ -76,6 +79,7 @@ def ensure_database(url: str) -> None:
         tables, code = _script(TABLES_FILE), "".join(_script(name) for name in CODE_FILES)
         digest = hashlib.sha256((tables + code).encode()).hexdigest()
         if _installed_digest(connection) == digest:
+            _forget_old_fences(connection)
             return
         connection.execute("DROP SCHEMA IF EXISTS simulator_code CASCADE")
         connection.execute(tables)
@@ -109,6 +113,14 @@ def _create_database(url: str) -> None:
             # template0: nobody can be connected to it, and a busy template cannot be copied.
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
             connection.execute(statement.format(sql.Identifier(name)))
+
+
+def _forget_old_fences(connection: Connection) -> None:
+    """Rows of guests that are long gone: nobody can have slept so long on their fence."""
+    connection.execute(
+        "DELETE FROM simulator.guests WHERE power = 'Absent' AND changed < now() - %s * interval '1 day'",
+        [FENCE_DAYS],
+    )
 
 
 def _installed_digest(connection: Connection) -> str | None:

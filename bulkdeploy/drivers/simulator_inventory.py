@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from psycopg import Connection
+from psycopg.rows import class_row
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,33 @@ def list_hosts(connection: Connection) -> list[HostUse]:
         " cpu_mhz_used, memory_mib_used, guests_used FROM simulator.hosts ORDER BY name, uuid"
     )
     return [HostUse(SimulatedHost(*row[:8]), *row[8:]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGuest:
+    """A guest that is on a host, for people: sizes in cores, MHz and MiB, volumes as a number."""
+
+    uuid: UUID
+    name: str
+    host_name: str
+    power: PowerState
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volumes: int
+
+
+def list_placed_guests(connection: Connection, host: str | None = None) -> list[PlacedGuest]:
+    """Every guest on a host, or on the host with that name or uuid, by host and name."""
+    with connection.cursor(row_factory=class_row(PlacedGuest)) as cursor:
+        return cursor.execute(
+            "SELECT g.uuid, g.name, h.name AS host_name, g.power, g.cpu_number, g.cpu_mhz, g.memory_mib,"
+            " cardinality(g.volume_uuids) AS volumes"
+            " FROM simulator.guests g JOIN simulator.hosts h ON h.uuid = g.host_uuid"
+            " WHERE %(host)s::text IS NULL OR h.name = %(host)s OR h.uuid::text = %(host)s"
+            " ORDER BY h.name, g.name, g.uuid",
+            {"host": host},
+        ).fetchall()
 
 
 def _copy_adopted(connection: Connection, guests: Sequence[AdoptedGuest]) -> None:

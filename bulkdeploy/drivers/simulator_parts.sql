@@ -17,7 +17,8 @@ CREATE FUNCTION simulator_code.remember_fence(p_guest uuid, p_fence bigint) RETU
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO simulator.guests AS g (uuid, fence, power) VALUES (p_guest, p_fence, 'Absent')
-    ON CONFLICT (uuid) DO UPDATE SET fence = excluded.fence WHERE g.fence < excluded.fence;
+    ON CONFLICT (uuid) DO UPDATE SET fence = excluded.fence, changed = now()
+    WHERE g.fence < excluded.fence;
 END $$;
 
 CREATE FUNCTION simulator_code.refusal(p_step text, p_reason text, p_transient boolean, p_host_name text)

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.driver import DriverError, PowerState, StaleFence
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, list_faults
 from bulkdeploy.drivers.simulator_database import connect, derived_url, drop_database, ensure_database
@@ -68,6 +68,28 @@ def test_reopening_finds_guests_volumes_and_fences(simulator_url: str) -> None:
         with pytest.raises(DriverError):
             Caller(second, fence=4).run(address(host), late)
     second.close()
+
+
+def test_only_old_fences_of_guests_that_are_gone_are_forgotten(simulator_url: str) -> None:
+    """A start forgets fences after a month, never those of guests that are there."""
+    host, there, gone, old = new_host("alpha"), new_guest(), new_guest(), new_guest()
+    driver = SimulatorDriver(simulator_url)
+    driver.sync_hosts([host])
+    Caller(driver, fence=5).run(address(host), there)
+    for guest in (gone, old):
+        Caller(driver, fence=5).remove(None, guest)
+    with connect(simulator_url) as connection:
+        connection.execute(
+            "UPDATE simulator.guests SET changed = now() - interval '31 days' WHERE uuid = ANY (%s)",
+            [[there.uuid, old.uuid]],
+        )
+    ensure_database(simulator_url)
+    late = Caller(driver, fence=4)
+    for guest in (there, gone):
+        with pytest.raises(StaleFence):
+            late.run(address(host), guest)
+    late.run(address(host), old)
+    driver.close()
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
