@@ -25,10 +25,12 @@ def first_admin_password(settings: Settings) -> str:
     return secret_files.admin_password(settings.data_dir)
 
 
-def build_engine(settings: Settings, *, application_name: str = "bulkdeploy") -> Engine:
+def build_engine(settings: Settings, *, application_name: str = "bulkdeploy", least_pool_size: int = 1) -> Engine:
     """Connections to the configured database."""
     return create_engine(
-        settings.require_database_url(), pool_size=settings.database_pool_size, application_name=application_name
+        settings.require_database_url(),
+        pool_size=max(settings.database_pool_size, least_pool_size),
+        application_name=application_name,
     )
 
 
@@ -38,9 +40,13 @@ def build_job_queue(settings: Settings) -> JobQueue:
 
 
 def build_system(settings: Settings) -> System:
-    """Everything the synchronous half works with."""
+    """Everything the synchronous half works with.
+
+    A request may need a second connection while it holds its first; with two per thread nobody
+    waits for one that nobody gives back.
+    """
     return System(
-        engine=build_engine(settings, application_name="bulkdeploy api"),
+        engine=build_engine(settings, application_name="bulkdeploy api", least_pool_size=2 * settings.api_threads),
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,

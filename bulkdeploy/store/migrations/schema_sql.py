@@ -22,10 +22,10 @@ def schema_sql() -> str:
 
     engine = create_mock_engine("postgresql+psycopg://", collect)
     metadata.create_all(engine, checkfirst=False)
-    texts = [_tidy(text) for text in statements]
     ordered: list[str] = []
-    for are_indexes, run in groupby(texts, key=lambda text: "INDEX" in text.partition(" ON ")[0]):
-        ordered += sorted(run) if are_indexes else run  # SQLAlchemy keeps a table's indexes in a set
+    for are_indexes, run in groupby(map(_tidy, statements), key=lambda text: "INDEX" in text.partition(" ON ")[0]):
+        texts = list(run)
+        ordered += sorted(texts) if are_indexes else texts  # SQLAlchemy keeps a table's indexes in a set
     return HEADER + "\n" + "\n\n".join(ordered) + "\n"
 
 
