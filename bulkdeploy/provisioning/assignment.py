@@ -1,0 +1,117 @@
+"""An assignment: a leased job with all that its driver calls need."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import GuestSpec, HostAddress, NicSpec, VolumeSpec
+from bulkdeploy.store.guests import GuestRows, SharedConfig, read_guests, read_shared_configs
+from bulkdeploy.store.jobs import LeasedJob
+
+LEASES_PER_JOB = 1 << 16
+"""More leases of one job than there will be; see ``Assignment.fence``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One job, one VM, as read when the lease was taken (or the VM got another place).
+
+    ``host`` is None for a VM that holds none; ``guest.volumes`` are those that have a pool.
+    """
+
+    job: LeasedJob
+    state: VmState
+    name: str
+    hypervisor: str
+    host_id: int | None
+    host: HostAddress | None
+    guest: GuestSpec
+    pinned: bool
+
+    @property
+    def fence(self) -> int:
+        """The number that drivers compare: it grows over the leases of a job, and over the jobs of a VM.
+
+        Jobs of one VM run one after the other in the order of their ids.
+        """
+        return self.job.id * LEASES_PER_JOB + self.job.fence
+
+    @property
+    def volume_uuids(self) -> tuple[UUID, ...]:
+        """The VM's volumes that may exist on a pool."""
+        return tuple(volume.uuid for volume in self.guest.volumes)
+
+
+class AssignmentReader:
+    """Reads assignments, many at a time; remembers what deployments share, for the last few of them.
+
+    Not safe to share between threads: the one that commits reads.
+    """
+
+    def __init__(self, remembered: int = 64) -> None:
+        self._remembered = remembered
+        self._shared: OrderedDict[int, SharedConfig] = OrderedDict()
+
+    def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:
+        """By job id; jobs whose VM is gone are left out."""
+        guests = read_guests(connection, [job.vm_id for job in jobs])
+        self._remember(connection, {rows.vm.deployment_id for rows in guests.values()})
+        return {
+            job.id: assignment(job, guests[job.vm_id], self._shared[guests[job.vm_id].vm.deployment_id])
+            for job in jobs
+            if job.vm_id in guests
+        }
+
+    def _remember(self, connection: Connection, deployment_ids: set[int]) -> None:
+        missing = deployment_ids - self._shared.keys()
+        if missing:
+            self._shared.update(read_shared_configs(connection, missing))
+        for deployment_id in deployment_ids:
+            self._shared.move_to_end(deployment_id)
+        while len(self._shared) > max(self._remembered, len(deployment_ids)):
+            self._shared.popitem(last=False)
+
+
+def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
+    """One job's assignment as it is now."""
+    return AssignmentReader().read(connection, [job])[job.id]
+
+
+def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignment:
+    """The assignment that these rows describe."""
+    vm = rows.vm
+    return Assignment(
+        job=job,
+        state=VmState(vm.state),
+        name=vm.instance_name,
+        hypervisor=vm.hypervisor,
+        host_id=vm.host_id,
+        host=None
+        if vm.host_uuid is None
+        else HostAddress(vm.host_uuid, vm.host_name, vm.host_ip_address, vm.hypervisor),
+        guest=GuestSpec(
+            uuid=vm.uuid,
+            name=vm.instance_name,
+            cpu_number=vm.cpu_number,
+            cpu_mhz=vm.cpu_mhz,
+            memory_mib=vm.memory_mib,
+            volumes=tuple(_volume(row) for row in rows.volumes if row.pool_uuid is not None),
+            nics=tuple(_nic(row) for row in rows.nics),
+            user_data=vm.user_data if vm.user_data is not None else shared.user_data,
+            public_keys=shared.public_keys,
+        ),
+        pinned=shared.pinned,
+    )
+
+
+def _volume(row: Row[Any]) -> VolumeSpec:
+    return VolumeSpec(row.uuid, row.name, row.size_bytes, row.pool_uuid, row.template_uuid)
+
+
+def _nic(row: Row[Any]) -> NicSpec:
+    return NicSpec(row.uuid, row.mac_address, row.ip_address, row.network_uuid, row.vlan)

@@ -1,0 +1,91 @@
+"""Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, StaleFence
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.outcome import LeaseLost
+
+log = structlog.get_logger(__name__)
+
+
+class FindsDrivers(Protocol):
+    """Knows the driver of a hypervisor type (``drivers.registry.Drivers``)."""
+
+    def driver_for(self, hypervisor: str) -> HypervisorDriver:
+        """The driver of a hypervisor type such as ``KVM``."""
+
+
+class DriverCalls:
+    """Every call answers None, or the DriverError that it failed with. Safe to share between threads.
+
+    Args:
+        drivers: where drivers are found.
+        timeout_s: how long one call may take, in seconds.
+    """
+
+    def __init__(self, drivers: FindsDrivers, timeout_s: float) -> None:
+        self._drivers, self._timeout_s = drivers, timeout_s
+
+    def run(self, work: Assignment) -> DriverError | None:
+        """Make the guest run on the VM's host.
+
+        Raises:
+            LeaseLost: the hypervisor has seen a newer lease of this VM.
+        """
+        host = work.host
+        if host is None:
+            return DriverError("place", "no host", f"VM {work.name} holds no host", transient=True)
+        return self._call(
+            work,
+            "boot",
+            lambda driver: driver.ensure_running(host, work.guest, fence=work.fence, timeout_s=self._timeout_s),
+        )
+
+    def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
+        """Make the guest not run; a VM that holds no host does not.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        host = work.host
+        if host is None:
+            return None
+        return self._call(
+            work,
+            "stop",
+            lambda driver: driver.ensure_stopped(
+                host, work.guest.uuid, forced=forced, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def remove(self, work: Assignment, *, with_volumes: bool) -> DriverError | None:
+        """Make the guest, and with ``with_volumes`` its volumes, not exist.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        volumes = work.volume_uuids if with_volumes else ()
+        return self._call(
+            work,
+            "delete",
+            lambda driver: driver.ensure_absent(
+                work.host, work.guest.uuid, volumes, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
+        host = "any host" if work.host is None else work.host.name
+        try:
+            call(self._drivers.driver_for(work.hypervisor))
+        except StaleFence as error:
+            raise LeaseLost(f"job {work.job.id}: {error}") from error
+        except DriverError as error:
+            return error
+        except Exception as error:
+            log.exception("driver_defect", step=step, host=host, job=str(work.job.uuid), vm=str(work.guest.uuid))
+            return DriverError(step, host, f"{type(error).__name__}: {error}", transient=False)
+        return None

@@ -1,0 +1,82 @@
+"""The leases a process holds, and the thread that keeps them while drivers take their time."""
+
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+
+import structlog
+from sqlalchemy import Engine
+
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.jobs import LeasedJob, renew_leases
+
+log = structlog.get_logger(__name__)
+
+RENEWALS_PER_LEASE = 3
+
+
+class HeldLeases:
+    """Leases from when they were taken until their job was settled. Safe to share between threads.
+
+    Args:
+        engine: where leases are renewed.
+        lease_seconds: how long a lease holds without renewal; each is renewed after a third of it.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, engine: Engine, lease_seconds: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._engine, self._lease_seconds, self._clock = engine, lease_seconds, clock
+        self._lock = Lock()
+        self._held: dict[int, tuple[int, float]] = {}
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="lease-renewal", daemon=True)
+        self._thread.start()
+
+    def add(self, job: LeasedJob) -> None:
+        """A lease was taken just now."""
+        with self._lock:
+            self._held[job.id] = (job.fence, self._clock())
+
+    def discard(self, job: LeasedJob) -> None:
+        """The lease is needed no more; a newer one of the same job, if this process has it, stays."""
+        with self._lock:
+            held = self._held.get(job.id)
+            if held is not None and held[0] == job.fence:
+                del self._held[job.id]
+
+    def __len__(self) -> int:
+        """How many leases are held."""
+        return len(self._held)
+
+    def renew_old(self) -> None:
+        """Renew, in one statement, every lease a third of whose time has passed."""
+        now = self._clock()
+        oldest = now - self._lease_seconds / RENEWALS_PER_LEASE
+        with self._lock:
+            due = {job: fence for job, (fence, since) in self._held.items() if since <= oldest}
+        if not due:
+            return
+        kept = run_transaction(self._engine, lambda connection: renew_leases(connection, due, self._lease_seconds))
+        with self._lock:
+            for job, fence in due.items():
+                if self._held.get(job, (None, 0.0))[0] != fence:
+                    continue
+                if job in kept:
+                    self._held[job] = (fence, now)
+                else:
+                    del self._held[job]
+                    log.warning("lease_lost", job=job, fence=fence)
+
+    def close(self) -> None:
+        """Renew no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._lease_seconds / RENEWALS_PER_LEASE / 4):
+            try:
+                self.renew_old()
+            except Exception:  # the next round tries again, and a lease that runs out is lost safely
+                log.exception("leases_not_renewed", leases=len(self))

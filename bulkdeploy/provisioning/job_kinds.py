@@ -1,0 +1,32 @@
+"""The kinds of jobs: one entry per kind."""
+
+from collections.abc import Mapping
+from threading import Semaphore
+
+from sqlalchemy import Engine
+
+from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.provisioning.deploy_virtual_machine import DeployVirtualMachine
+from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachine
+from bulkdeploy.provisioning.driver_calls import DriverCalls, FindsDrivers
+from bulkdeploy.provisioning.start_virtual_machine import StartVirtualMachine
+from bulkdeploy.provisioning.steps import JobSteps
+from bulkdeploy.provisioning.stop_virtual_machine import StopVirtualMachine
+
+PLANNERS_AT_ONCE = 4
+"""Planning one VM reads a zone's snapshot; when a rack dies, a process must not do that for every VM at once,
+nor take all its database connections for it."""
+
+
+def steps_of_all_kinds(
+    engine: Engine, drivers: FindsDrivers, *, lease_seconds: float, driver_timeout_s: float
+) -> Mapping[JobKind, JobSteps]:
+    """What each kind of job consists of, with the given drivers."""
+    calls = DriverCalls(drivers, driver_timeout_s)
+    planning = Semaphore(PLANNERS_AT_ONCE)
+    return {
+        JobKind.DEPLOY: DeployVirtualMachine(engine, planning, calls, lease_seconds),
+        JobKind.START: StartVirtualMachine(engine, planning, calls, lease_seconds),
+        JobKind.STOP: StopVirtualMachine(calls),
+        JobKind.DESTROY: DestroyVirtualMachine(calls),
+    }

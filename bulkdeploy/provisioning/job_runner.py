@@ -1,0 +1,150 @@
+"""Running jobs: message in, lease, driver, result.
+
+    accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
+
+Threads wait only for drivers. Leases and results are written by group commit, so the cost of a transaction is
+shared by all jobs that are at the same point. A message is no more than a hint: whether a job runs is decided
+by its row.
+"""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Condition, Semaphore
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import Engine
+
+from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.driver_calls import FindsDrivers
+from bulkdeploy.provisioning.group_commit import GroupCommit
+from bulkdeploy.provisioning.held_leases import HeldLeases
+from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
+from bulkdeploy.provisioning.job_writer import Entry, JobWriter
+from bulkdeploy.provisioning.outcome import LeaseLost, Outcome
+from bulkdeploy.provisioning.settling import Finished, Settler
+from bulkdeploy.provisioning.steps import JobSteps, pause
+from bulkdeploy.provisioning.taking import LeaseTaker, Taken
+from bulkdeploy.queue.job_queue import JobQueue
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerOptions:
+    """How one process runs jobs.
+
+    Attributes:
+        threads: driver calls at once.
+        lease_seconds: how long a lease holds without renewal.
+        driver_timeout_s: how long one driver call may take.
+    """
+
+    threads: int
+    lease_seconds: float
+    driver_timeout_s: float
+
+    @property
+    def open_jobs(self) -> int:
+        """Jobs accepted and not yet through with their driver: some wait leased, so that no thread does."""
+        return self.threads + self.threads // 2 + 4
+
+
+class JobRunner:
+    """Runs the jobs that ``accept`` is told of. One per process.
+
+    Args:
+        engine: the database.
+        job_queue: where jobs that waited for another are sent.
+        drivers: the hypervisors' drivers.
+        options: see RunnerOptions.
+    """
+
+    def __init__(self, engine: Engine, job_queue: JobQueue, drivers: FindsDrivers, options: RunnerOptions) -> None:
+        self._steps: Mapping[JobKind, JobSteps] = steps_of_all_kinds(
+            engine, drivers, lease_seconds=options.lease_seconds, driver_timeout_s=options.driver_timeout_s
+        )
+        self._slots = Semaphore(options.open_jobs)
+        self._idle = Condition()
+        self._unsettled = 0
+        self._held = HeldLeases(engine, options.lease_seconds)
+        self._threads = ThreadPoolExecutor(options.threads, thread_name_prefix="driver")
+        taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds)
+        writer = JobWriter(engine, job_queue, taker, Settler(self._steps), self)
+        self._commits: GroupCommit[Entry] = GroupCommit(writer.write, name="commit")
+
+    def accept(self, job_id: int) -> None:
+        """Run this job if it may be run; returns at once, but blocks while too many jobs are open."""
+        self._slots.acquire()
+        self._count(1)
+        self._commits.put(job_id)
+
+    def close(self) -> None:
+        """Finish what was accepted, then end all threads. Nothing may be accepted any more."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._unsettled == 0)
+        self._threads.shutdown()
+        self._commits.close()
+        self._held.close()
+
+    def on_taken(self, taken: Taken) -> None:
+        """See Listener."""
+        for _ in range(taken.refused):
+            self._slots.release()
+        self._count(-taken.refused)
+        for finished in taken.decided:
+            self._held.add(finished.job)
+            self._end(finished)
+        for work in taken.assignments:
+            self._held.add(work.job)
+            self._threads.submit(self._run, work)
+
+    def on_settled(self, finished: Sequence[Finished]) -> None:
+        """See Listener."""
+        for entry in finished:
+            self._held.discard(entry.job)
+        self._count(-len(finished))
+
+    def _run(self, work: Assignment) -> None:
+        outcome = self._outcome(work)
+        if outcome is not None:
+            self._end(Finished(work.job, work.name, outcome))
+            return
+        self._slots.release()
+        self._held.discard(work.job)
+        self._count(-1)
+
+    def _outcome(self, work: Assignment) -> Outcome | None:
+        """How the driver's part ended; None: the job is somebody else's now."""
+        try:
+            return self._steps[work.job.kind].run(work)
+        except LeaseLost as lost:
+            log.warning("lease_lost", job=str(work.job.uuid), vm=str(work.guest.uuid), why=str(lost))
+            return None
+        except Exception:
+            log.exception(
+                "job_interrupted",
+                job=str(work.job.uuid),
+                vm=str(work.guest.uuid),
+                deployment=work.job.deployment_id,
+            )
+            return pause(work, None)
+
+    def _end(self, finished: Finished) -> None:
+        self._slots.release()
+        self._commits.put(finished)
+
+    def _count(self, change: int) -> None:
+        with self._idle:
+            self._unsettled += change
+            if self._unsettled == 0:
+                self._idle.notify_all()
+
+
+def worker_name() -> str:
+    """This process's name in leases: unique over machines and restarts."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

@@ -1,0 +1,139 @@
+"""Writing what gathers: batches of lease requests and finished jobs, in as few transactions as there can be.
+
+A batch is one transaction for everything that gives nothing back, and one for each sort of giving back. Dying
+at any line is harmless: a request not written is a message that the sweeper sends again, an end not written
+is a lease that runs out.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import structlog
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.provisioning.outcome import GiveBack
+from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
+from bulkdeploy.provisioning.taking import LeaseTaker, Taken
+from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
+from bulkdeploy.store.engine import database_is_away, run_transaction
+from bulkdeploy.store.outbox import forget_sent
+
+log = structlog.get_logger(__name__)
+
+LONGEST_WAIT_S = 5.0
+
+Entry = int | Finished
+"""A job id to lease, or a finished job."""
+
+
+class Listener(Protocol):
+    """Who is told what became of entries, after the commit."""
+
+    def on_taken(self, taken: Taken) -> None:
+        """Leases were taken, and some requests refused."""
+
+    def on_settled(self, finished: Sequence[Finished]) -> None:
+        """These jobs were settled, or their leases were lost: nothing more is to be done for them."""
+
+
+class JobWriter:
+    """Writes batches. Used by one thread.
+
+    Args:
+        engine: the database; while it cannot be reached the writer waits and repeats.
+        job_queue: where woken jobs are sent.
+        taker, settler: what is written.
+        listener: who is told.
+    """
+
+    def __init__(
+        self, engine: Engine, job_queue: JobQueue, taker: LeaseTaker, settler: Settler, listener: Listener
+    ) -> None:
+        self._engine, self._job_queue = engine, job_queue
+        self._taker, self._settler, self._listener = taker, settler, listener
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write a batch; never raises."""
+        requests: list[int] = []
+        ends: dict[GiveBack, list[Finished]] = defaultdict(list)
+        for entry in entries:
+            if isinstance(entry, Finished):
+                ends[entry.settlement.give_back].append(entry)
+            else:
+                requests.append(entry)
+        self._write_batch(requests, ends.pop(GiveBack.NOTHING, []))
+        for finished in ends.values():
+            self._write_batch([], finished)
+
+    def _write_batch(self, requests: list[int], finished: list[Finished]) -> None:
+        """One transaction; on a defect one per entry, so that one bad row stops only itself."""
+        if not requests and not finished:
+            return
+        try:
+            self._commit(requests, finished)
+        except Exception:
+            log.exception("batch_not_written", requests=len(requests), finished=len(finished))
+            if len(requests) + len(finished) == 1:
+                self._listener.on_taken(Taken(refused=len(requests)))
+                self._listener.on_settled(finished)
+                return
+            for job_id in requests:
+                self._write_batch([job_id], [])
+            for entry in finished:
+                self._write_batch([], [entry])
+
+    def _commit(self, requests: Sequence[int], finished: Sequence[Finished]) -> None:
+        current = list(finished)
+        while True:
+            try:
+                taken, messages = self._insist(partial(self._transaction, requests=requests, finished=current))
+                break
+            except StaleLeases as stale:
+                log.warning("leases_lost", jobs=sorted(stale.job_ids))
+                current = [entry for entry in current if entry.job.id not in stale.job_ids]
+        self._listener.on_settled(finished)
+        self._listener.on_taken(taken)
+        self._send(messages)
+
+    def _transaction(
+        self, connection: Connection, *, requests: Sequence[int], finished: Sequence[Finished]
+    ) -> tuple[Taken, list[JobMessage]]:
+        messages = self._settler.settle(connection, finished) if finished else []
+        taken = self._taker.take(connection, requests) if requests else Taken()
+        return taken, messages
+
+    def _insist(
+        self, work: Callable[[Connection], tuple[Taken, list[JobMessage]]]
+    ) -> tuple[Taken, list[JobMessage]]:
+        """Commit ``work``, however long the database is away."""
+        wait_s = 0.1
+        while True:
+            try:
+                return run_transaction(self._engine, work)
+            except StaleLeases:
+                raise
+            except Exception as error:
+                if not database_is_away(error):
+                    raise
+                log.warning("database_away", why=str(error).splitlines()[0], next_try_s=wait_s)
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+
+    def _send(self, messages: Sequence[JobMessage]) -> None:
+        """Send jobs that were woken; what cannot be sent now stays in the outbox."""
+        if not messages:
+            return
+        try:
+            self._job_queue.send(messages)
+            run_transaction(
+                self._engine, lambda connection: forget_sent(connection, [message.job_id for message in messages])
+            )
+        except QueueUnavailable as error:
+            log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
+        except Exception as error:
+            if not database_is_away(error):
+                raise
+            log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])

@@ -1,0 +1,70 @@
+"""How a try of a job ends, as a value: what becomes of the job, and what is left of its VM."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from bulkdeploy.domain.virtual_machines import VmState
+
+INTERNAL_ERROR = 530
+INSUFFICIENT_CAPACITY = 533
+RESOURCE_UNAVAILABLE = 534
+"""``errorcode`` inside a failed job's result (reference section 5.6)."""
+
+
+class LeaseLost(Exception):
+    """Another process holds the job now; whatever this one still does for it is refused."""
+
+
+class GiveBack(Enum):
+    """What a VM gives back when its job ends (``store.release``)."""
+
+    NOTHING = "nothing"
+    HOST = "host"
+    COMPUTE = "compute"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a finished job writes about its VM.
+
+    Attributes:
+        state: the VM's state from now on; None: it stays what it is.
+        give_back: what it no longer holds.
+        volumes_ready: its volumes exist now.
+        removed: the VM is gone for good.
+    """
+
+    state: VmState | None = None
+    give_back: GiveBack = GiveBack.NOTHING
+    volumes_ready: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The job is done; its result is the VM as it is then."""
+
+    settlement: Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job is done and did not reach its aim; ``text`` says why, to whoever polls it."""
+
+    error_code: int
+    text: str
+    settlement: Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The job goes on later: something may be left on a hypervisor that does not answer now."""
+
+    after_s: float
+    progress: Mapping[str, Any]
+
+
+Outcome = Succeeded | Failed | Paused

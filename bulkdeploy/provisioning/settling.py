@@ -1,0 +1,139 @@
+"""Settling finished jobs: what they leave of their VMs, their results and events; many at once.
+
+Order inside a transaction: what is given back first (hosts, pools, ranges, counts), then VM and job rows.
+The job rows come last and are the proof: if one lease was lost, nothing of the batch is written.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.outcome import Failed, GiveBack, Outcome, Paused, Settlement, Succeeded
+from bulkdeploy.provisioning.results import GONE_RESULT, failure_result, virtual_machine_result
+from bulkdeploy.provisioning.steps import JobSteps
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.store.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
+from bulkdeploy.store.guests import mark_removed, mark_volumes_ready, move_states
+from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
+from bulkdeploy.store.release import release_compute, release_hosts, release_vms
+from bulkdeploy.store.virtual_machines import virtual_machine_rows
+
+log = structlog.get_logger(__name__)
+
+SOURCES: Mapping[VmState, frozenset[VmState]] = {
+    VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.STOPPED: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.UNKNOWN: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.ERROR: frozenset({VmState.STOPPED, VmState.STARTING}),
+    VmState.DESTROYED: frozenset(set(VmState) - {VmState.EXPUNGING}),
+    VmState.EXPUNGING: frozenset(VmState),
+}
+"""From which states a job's end may move its VM to the state it leaves; other moves are not made."""
+
+RELEASE = {
+    GiveBack.HOST: release_hosts,
+    GiveBack.COMPUTE: release_compute,
+    GiveBack.EVERYTHING: release_vms,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A job whose try has ended; ``name`` is its VM's instance name, empty where there is none."""
+
+    job: LeasedJob
+    name: str
+    outcome: Outcome
+
+    @property
+    def settlement(self) -> Settlement:
+        """What is left of the VM; a pause leaves everything as it is."""
+        return Settlement() if isinstance(self.outcome, Paused) else self.outcome.settlement
+
+
+class StaleLeases(Exception):
+    """Some jobs' leases were lost; the transaction must be rolled back and repeated without them."""
+
+    def __init__(self, job_ids: Collection[int]) -> None:
+        self.job_ids = frozenset(job_ids)
+        super().__init__(f"leases lost: {sorted(self.job_ids)}")
+
+
+class Settler:
+    """Writes the ends of jobs. Holds no state.
+
+    Args:
+        steps: what each kind of job consists of.
+    """
+
+    def __init__(self, steps: Mapping[JobKind, JobSteps]) -> None:
+        self._steps = steps
+
+    def settle(self, connection: Connection, finished: Sequence[Finished]) -> list[JobMessage]:
+        """Settle jobs that give back the same (one lock order per transaction); messages to send afterwards.
+
+        Raises:
+            StaleLeases: roll back.
+        """
+        give_back = {entry.settlement.give_back for entry in finished}
+        if len(give_back) != 1:
+            raise ValueError("jobs of one transaction must give back the same")
+        release = RELEASE.get(give_back.pop())
+        if release is not None:
+            release(connection, sorted(entry.job.vm_id for entry in finished))
+        self._leave_vms(connection, finished)
+        self._end_jobs(connection, finished)
+        ended = [entry for entry in finished if not isinstance(entry.outcome, Paused)]
+        if not ended:
+            return []
+        write_events(connection, [self._event(entry) for entry in ended])
+        woken = wake_blocked(connection, [entry.job.vm_id for entry in ended], INTERACTIVE)
+        return [JobMessage(job_id, kind, INTERACTIVE) for job_id, kind in woken]
+
+    def _leave_vms(self, connection: Connection, finished: Sequence[Finished]) -> None:
+        by_settlement: dict[Settlement, list[int]] = defaultdict(list)
+        for entry in finished:
+            by_settlement[entry.settlement].append(entry.job.vm_id)
+        for settlement, vm_ids in by_settlement.items():
+            if settlement.state is not None:
+                moved = move_states(connection, vm_ids, SOURCES[settlement.state], settlement.state)
+                if len(moved) < len(vm_ids):
+                    log.warning("vm_not_moved", state=settlement.state.value, vms=sorted(set(vm_ids) - moved))
+            if settlement.volumes_ready:
+                mark_volumes_ready(connection, vm_ids)
+            if settlement.removed:
+                mark_removed(connection, vm_ids)
+
+    def _end_jobs(self, connection: Connection, finished: Sequence[Finished]) -> None:
+        succeeded = [entry.job.vm_id for entry in finished if isinstance(entry.outcome, Succeeded)]
+        rows = virtual_machine_rows(connection, succeeded)
+        ends: list[JobEnd] = []
+        pauses: list[JobPause] = []
+        for entry in finished:
+            job, outcome = entry.job, entry.outcome
+            if isinstance(outcome, Paused):
+                pauses.append(JobPause(job.id, job.fence, outcome.after_s, outcome.progress))
+            elif isinstance(outcome, Failed):
+                ends.append(JobEnd(job.id, job.fence, JobStatus.FAILED, failure_result(outcome)))
+            else:
+                row = rows.get(job.vm_id)
+                result = GONE_RESULT if row is None else virtual_machine_result(row)
+                ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, result))
+        done = (finish_jobs(connection, ends) if ends else set()) | (
+            pause_jobs(connection, pauses) if pauses else set()
+        )
+        if len(done) < len(finished):
+            raise StaleLeases({entry.job.id for entry in finished} - done)
+
+    def _event(self, entry: Finished) -> ActionEvent:
+        begin = self._steps[entry.job.kind].begin
+        if isinstance(entry.outcome, Failed):
+            text, level = f"failed: {begin.action} {entry.name}. {entry.outcome.text}", ERROR
+        else:
+            text, level = f"completed: {begin.action} {entry.name}", INFO
+        return ActionEvent(entry.job.id, begin.event_type, COMPLETED, text, level)

@@ -1,0 +1,50 @@
+"""Events of actions on VMs: Scheduled when a job is made, Started and Completed by the worker.
+
+The Scheduled event's uuid is the job's; the later ones name it as their parent, so that nobody has to
+look it up.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+INFO, ERROR = "INFO", "ERROR"
+SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionEvent:
+    """One event of a job; the owner, the user, the VM and the parent are the job's."""
+
+    job_id: int
+    event_type: str
+    state: str
+    description: str
+    level: str = INFO
+
+
+_WRITE = text(
+    "INSERT INTO events (uuid, event_type, level, state, description, account_id, user_id, resource_type,"
+    "   resource_id, resource_uuid, parent_uuid)"
+    " SELECT CASE e.state WHEN 'Scheduled' THEN j.uuid ELSE gen_random_uuid() END, e.event_type, e.level, e.state,"
+    "   e.description, v.account_id, j.user_id, 'VirtualMachine', v.id, v.uuid,"
+    "   CASE WHEN e.state <> 'Scheduled' THEN j.uuid END"
+    " FROM unnest(CAST(:jobs AS bigint[]), CAST(:types AS text[]), CAST(:levels AS text[]),"
+    "   CAST(:states AS text[]), CAST(:descriptions AS text[])) AS e(job_id, event_type, level, state, description)"
+    " JOIN async_jobs j ON j.id = e.job_id JOIN virtual_machines v ON v.id = j.instance_id ORDER BY e.job_id"
+)
+
+
+def write_events(connection: Connection, events: Sequence[ActionEvent]) -> None:
+    """Write these events, in one statement."""
+    connection.execute(
+        _WRITE,
+        {
+            "jobs": [event.job_id for event in events],
+            "types": [event.event_type for event in events],
+            "levels": [event.level for event in events],
+            "states": [event.state for event in events],
+            "descriptions": [event.description for event in events],
+        },
+    )
