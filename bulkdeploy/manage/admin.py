@@ -53,7 +53,7 @@ def read_credentials(settings: Settings) -> dict[str, str]:
     finally:
         engine.dispose()
     found = {
-        "url": f"http://{settings.listen}/client/api",
+        "url": f"{settings.url}/client/api",
         "username": row.username,
         "apikey": row.api_key,
         "secretkey": secret,

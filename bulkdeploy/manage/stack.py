@@ -46,8 +46,7 @@ class Stack:
     @property
     def url(self) -> str:
         """Where the API answers, for somebody on this machine."""
-        host, _, port = self.settings.listen.rpartition(":")
-        return f"http://{'127.0.0.1' if host in ('0.0.0.0', '[::]', '*') else host}:{port}"  # noqa: S104 - comparing
+        return self.settings.url
 
     def start(self, prepare: Callable[[Settings], None]) -> None:
         """Start all; ``prepare`` migrates and fills the database before the programs start.

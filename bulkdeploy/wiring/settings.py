@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
 
+EVERY_ADDRESS = ("0.0.0.0", "[::]", "*", "")  # noqa: S104 - for comparing
+
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -112,6 +114,12 @@ class Settings(BaseSettings):
         """Explicit values, then the environment, then the TOML file that ``load_settings`` names."""
         del dotenv_settings, file_secret_settings
         return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
+
+    @property
+    def url(self) -> str:
+        """Where the API answers, for somebody on this machine."""
+        host, _, port = self.listen.rpartition(":")
+        return f"http://{'127.0.0.1' if host in EVERY_ADDRESS else host}:{port}"
 
     def require_database_url(self) -> str:
         """The database's URL.
