@@ -8,6 +8,7 @@ the sweeper sends.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import IPv4Address
 from typing import Any
 
 import structlog
@@ -15,7 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
+from bulkdeploy.domain.deployment import DeployAsk, DeploySpec, NetworkFacts
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
@@ -198,15 +199,21 @@ def _addresses(
         if network.guest_type == L2:
             taken.append(None)
         elif position == 0 and spec.ask.ip_address is not None:
-            named = take_named_address(connection, network.id, spec.ask.ip_address)
-            if named is None:
-                raise InvalidParameter(
-                    "ipaddress", spec.ask.ip_address, f"it is in use, or outside network {network.name}"
-                )
-            taken.append([named])
+            taken.append([_named_address(connection, network, spec.ask.ip_address)])
         else:
             taken.append(take_addresses(connection, network.id, network.name, pods))
     return taken
+
+
+def _named_address(connection: Connection, network: NetworkFacts, ip: str) -> Address:
+    try:
+        IPv4Address(ip)
+    except ValueError:
+        raise InvalidParameter("ipaddress", ip, "it must be an IPv4 address such as 10.1.0.17") from None
+    named = take_named_address(connection, network.id, ip)
+    if named is None:
+        raise InvalidParameter("ipaddress", ip, f"it is in use, or outside the ranges of network {network.name}")
+    return named
 
 
 def _plan_record(planned: Planned | None) -> dict[str, Any]:
