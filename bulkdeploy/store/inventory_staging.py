@@ -23,6 +23,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upserting
@@ -97,14 +98,10 @@ class Upsert:
         self._find(connection, stage)
         self._refuse_fixed(connection, stage)
         changed = self._update(connection, stage, columns)
-        added = connection.execute(
-            insert(self.table).from_select(
-                columns,
-                select(*(stage.c[name] for name in columns))
-                .where(stage.c.target_id.is_(None))
-                .order_by(stage.c.ordinal),
-            )
-        ).rowcount
+        missing = stage.c.target_id.is_(None)
+        added = connection.execute(select(func.count()).select_from(stage).where(missing)).scalar_one()
+        wanted = select(*(stage.c[name] for name in columns)).where(missing).order_by(stage.c.ordinal)
+        connection.execute(insert(self.table).from_select(columns, wanted))
         self._find(connection, stage)
         ids = connection.execute(select(stage.c.target_id).order_by(stage.c.ordinal)).scalars().all()
         stage.drop(connection)
@@ -150,9 +147,22 @@ class Upsert:
             or_(*(table.c[name].is_distinct_from(value) for name, value in wanted.items())),
         )
         lock = select(table.c.id).join(stage, differs).order_by(table.c.id).with_for_update(of=table)
-        if not connection.execute(lock).all():
-            return 0
-        return connection.execute(update(table).values(wanted).where(differs)).rowcount
+        changing = connection.execute(lock).all()
+        if changing:
+            connection.execute(update(table).values(wanted).where(differs))
+        return len(changing)
+
+
+INVENTORY_LOCK = 0x62756C6B_64620003
+
+
+def serialize_loads(connection: Connection) -> None:
+    """Wait for, and hold until the end of the transaction, the right to write an inventory.
+
+    Many names have no unique index (two offerings may be called alike), so two loads at once could
+    each find the same thing missing.
+    """
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": INVENTORY_LOCK})
 
 
 def merge(connection: Connection, table: Table, rows: Sequence[Row], changes: Changes, noun: str) -> None:
