@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-import psutil
-
 from bulkdeploy.embedded.processes import ServerFailed, SystemAccount, spawn, stop
 from bulkdeploy.embedded.system_account import make_readable, make_traversable, server_account
 
@@ -193,6 +191,8 @@ class PostgresServer:
 
     def _stop_leftover(self) -> None:
         """End a server that a killed starter left on our data, or forget one that is long gone."""
+        import psutil  # noqa: PLC0415 - comes with the extra, as the server does
+
         lines = self._lock_file_lines()
         if not lines or not lines[0].strip().isdigit():
             return

@@ -1,0 +1,89 @@
+"""What import-linter cannot say: which NAMES may leave the store, and that plug-ins are strangers."""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(path for folder in ("bulkdeploy", "workers") for path in (ROOT / folder).rglob("*.py"))
+STORE = ROOT / "bulkdeploy" / "store"
+COMMANDS = ROOT / "bulkdeploy" / "commands"
+PASSED_UPWARDS = {"Connection", "Engine", "Row"}
+"""What code above the store may know of SQLAlchemy: types it hands through."""
+MAKERS = {
+    "create_engine",
+    "create_app",
+    "Celery",
+    "Flask",
+    "Redis",
+    "ConnectionPool",
+    "build_system",
+    "load_settings",
+}
+
+
+def module_of(path: Path) -> str:
+    """A file's module name."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Every (module, name) that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def is_declaration(path: Path) -> bool:
+    """True for a command module: one with COMMANDS at its top."""
+    tops = ast.parse(path.read_text()).body
+    targets = [node.target for node in tops if isinstance(node, ast.AnnAssign)]
+    targets += [target for node in tops if isinstance(node, ast.Assign) for target in node.targets]
+    return any(isinstance(target, ast.Name) and target.id == "COMMANDS" for target in targets)
+
+
+def offenders(paths: Iterable[Path], fault: Callable[[Path], object]) -> dict[str, object]:
+    """What is wrong with each file that has something wrong."""
+    return {module_of(path): found for path in paths if (found := fault(path))}
+
+
+def test_sql_is_built_in_the_store_only() -> None:
+    """Above the store SQLAlchemy appears as the types Connection, Engine and Row, and as its errors."""
+    allowed = {("sqlalchemy", name) for name in PASSED_UPWARDS}
+
+    def unwanted(path: Path) -> set[tuple[str, str]]:
+        known = {pair for pair in imports(path) if pair[0].partition(".")[0] == "sqlalchemy"}
+        return {pair for pair in known - allowed if pair[0] != "sqlalchemy.exc"}
+
+    assert offenders((path for path in SOURCES if STORE not in path.parents), unwanted) == {}
+
+
+def test_command_modules_are_strangers() -> None:
+    """No command module imports another: one more command touches one file."""
+    declarations = {module_of(path) for path in COMMANDS.glob("*.py") if is_declaration(path)}
+    assert len(declarations) > 10
+    assert (
+        offenders(COMMANDS.glob("*.py"), lambda path: {module for module, _ in imports(path)} & declarations) == {}
+    )
+
+
+def test_nothing_is_made_at_import() -> None:
+    """Modules define; no engine, app or connection is made while one is imported."""
+
+    def made(path: Path) -> set[str]:
+        tops = (
+            node.value for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign | ast.AnnAssign)
+        )
+        calls = (call.func for call in tops if isinstance(call, ast.Call))
+        return MAKERS & {func.id if isinstance(func, ast.Name) else getattr(func, "attr", "") for func in calls}
+
+    assert offenders(SOURCES, made) == {}
+
+
+def test_packages_are_empty() -> None:
+    """An ``__init__.py`` holds nothing: what a package offers stands in named files."""
+    packages = [path for path in SOURCES if path.name == "__init__.py"]
+    assert len(packages) > 10
+    assert offenders(packages, lambda path: path.read_text().strip()) == {}

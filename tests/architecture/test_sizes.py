@@ -1,0 +1,39 @@
+"""Budgets: a file can be read in one sitting, a function fits a screen, a name says what is inside."""
+
+import ast
+from pathlib import Path
+
+from tests.architecture.test_imports import SOURCES, module_of
+
+LONGEST_FILE = 300
+LONGEST_FUNCTION = 40
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "tools"}
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function of a file."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring and its signature."""
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    return 0 if not body else (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
+def test_files_keep_their_budget() -> None:
+    """No file of the product is longer than LONGEST_FILE lines."""
+    lengths = {module_of(path): len(path.read_text().splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_functions_keep_their_budget() -> None:
+    """No body of a function is longer than LONGEST_FUNCTION lines."""
+    lengths = {f"{module_of(path)}.{node.name}": code_lines(node) for path in SOURCES for node in functions(path)}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+def test_names_say_what_is_inside() -> None:
+    """No module is a drawer for everything."""
+    assert {path.stem for path in SOURCES} & VAGUE_NAMES == set()
