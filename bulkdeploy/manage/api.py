@@ -66,6 +66,9 @@ def end_after_fork(server: object, worker: object) -> None:
 
 def serve(settings: Settings) -> None:
     """Serve until SIGTERM; does not return."""
+    from bulkdeploy.wiring.logs import configure_logging
+
+    configure_logging(settings)
     gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
     ApiServer(settings).run()
 

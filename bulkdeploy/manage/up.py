@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from bulkdeploy.embedded.data_lock import exclusive
-from bulkdeploy.manage import running
+from bulkdeploy.manage import database, running
 from bulkdeploy.manage.configuration import settings_of
 from bulkdeploy.manage.stack import Stack
 from bulkdeploy.wiring.settings import Settings
@@ -68,8 +68,6 @@ def run(settings: Settings, zone_file: Path | None) -> None:
 
 def prepare(settings: Settings, zone_file: Path | None) -> None:
     """Migrate, write the first rows, and load the inventory where there is no zone yet."""
-    from bulkdeploy.manage import database
-
     database.prepare(settings)
     if zone_file is not None:
         from bulkdeploy.manage.inventory import load_first_zone
