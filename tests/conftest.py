@@ -156,7 +156,7 @@ def api_url(system: System) -> Iterator[str]:
     """A running API server's URL."""
     from bulkdeploy.api.app import create_app
 
-    with serving(create_app(system)) as url:
+    with serving(create_app(system, refuse_undeclared_fields=True)) as url:
         yield url
 
 

@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.discovery import discover
+from bulkdeploy.declare.discovery import DEEPEST, discover
 from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import flag, number, objects, text
 from bulkdeploy.declare.responses import Field, Response, Shape
@@ -44,8 +44,6 @@ def _answer_fields(depth: int) -> tuple[Field, ...]:
     return (*plain, objects("response", "the fields of the objects that it holds", _answer_fields(depth - 1)))
 
 
-DEEPEST_ANSWER = 4
-
 COMMANDS = (
     Command(
         name="listApis",
@@ -74,7 +72,7 @@ COMMANDS = (
                         text("related", "the APIs that list what it may name"),
                     ),
                 ),
-                objects("response", "the fields of its answer", _answer_fields(DEEPEST_ANSWER)),
+                objects("response", "the fields of its answer", _answer_fields(DEEPEST)),
             ),
         ),
         parameters=(string("name", "an API's name, to the letter"),),

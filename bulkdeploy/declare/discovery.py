@@ -21,6 +21,10 @@ SUCCESS_FIELDS = (
 )
 
 
+DEEPEST = 3
+"""Levels of objects within objects that are described; listApis, which describes itself, must end somewhere."""
+
+
 def discover(commands: Iterable[Command], role: RoleType) -> list[dict[str, Any]]:
     """One entry per command, with what this role may set and see; the commands are those it may call."""
     allowed = {command.name: command for command in commands}
@@ -41,7 +45,7 @@ def _entry(command: Command, allowed: Mapping[str, Command], role: RoleType) -> 
         "isasync": command.is_async,
         "related": ",".join(same) or None,
         "params": [_parameter(parameter, allowed) for parameter in command.parameters if role in parameter.roles],
-        "response": _fields(_answer_fields(command), role),
+        "response": _fields(_answer_fields(command), role, DEEPEST),
     }
 
 
@@ -66,14 +70,11 @@ def _answer_fields(command: Command) -> tuple[Field, ...]:
     return (*own, *(field for field in JOB_FIELDS if field.name not in named))
 
 
-def _fields(fields: Iterable[Field], role: RoleType) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": field.name,
-            "description": field.description,
-            "type": field.type.value,
-            "response": _fields(field.fields, role) or None,
-        }
-        for field in fields
-        if role in field.roles
-    ]
+def _fields(fields: Iterable[Field], role: RoleType, depth: int) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    for field in fields:
+        if role in field.roles:
+            entries.append({"name": field.name, "description": field.description, "type": field.type.value})
+            if field.fields and depth > 0:
+                entries[-1]["response"] = _fields(field.fields, role, depth - 1)
+    return entries
