@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.inventory import (
@@ -48,6 +48,11 @@ def hosts_of(inventory: Inventory) -> Iterator[tuple[Pod, Cluster, Host]]:
         for cluster in pod.clusters:
             for host in cluster.hosts:
                 yield pod, cluster, host
+
+
+def has_zones(connection: Connection) -> bool:
+    """Whether any zone is described yet."""
+    return connection.execute(select(zones.c.id).where(zones.c.removed.is_(None)).limit(1)).first() is not None
 
 
 def write_zone(connection: Connection, zone: Zone, domain_ids: Mapping[str, int], changes: Changes) -> int:
