@@ -1,0 +1,45 @@
+"""``bulkdeploy audit``: are the books true?"""
+
+import json
+import sys
+
+import click
+
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.running import with_running_services
+
+
+@click.command("audit")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.pass_context
+def audit(ctx: click.Context, as_json: bool) -> None:
+    """Check every invariant, and the rows against what the hypervisors really run.
+
+    Safe while everything works. Exit code 1 where something is not as promised.
+    """
+    from bulkdeploy.services.audit import audit as check_all
+    from bulkdeploy.wiring.system import build_engine
+    from bulkdeploy.wiring.worker import build_configured_drivers
+
+    settings = with_running_services(settings_of(ctx))
+    require(settings, "database_url")
+    engine = build_engine(settings, application_name="bulkdeploy audit")
+    drivers = build_configured_drivers(settings)
+    try:
+        findings = check_all(engine, drivers)
+    finally:
+        drivers.close()
+        engine.dispose()
+    if as_json:
+        found = [
+            {"name": one.name, "promise": one.promise, "compared": one.compared, "breaches": list(one.breaches)}
+            for one in findings
+        ]
+        click.echo(json.dumps({"intact": not any(one.breaches for one in findings), "findings": found}))
+    else:
+        for one in findings:
+            click.echo(f"{'BROKEN' if one.breaches else 'true  '}  {one.promise} ({one.compared} checked)")
+            for breach in one.breaches:
+                click.echo(f"        {breach}")
+    if any(one.breaches for one in findings):
+        sys.exit(1)
