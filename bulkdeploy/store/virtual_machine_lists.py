@@ -74,7 +74,7 @@ def _any_vm() -> Any:
 def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) -> Lists:
     """Rows of a query whose first column is ``vm_id``, by VM, in query order."""
     result = connection.execute(query, {VM_IDS: list(vm_ids)})
-    names = tuple(result.keys())[1:]
+    names = tuple(map(str, result.keys()))[1:]
     lists: Lists = defaultdict(list)
     for row in result:
         lists[row[0]].append(dict(zip(names, row[1:], strict=True)))

@@ -69,7 +69,7 @@ def virtual_machine_rows(
     if with_user_data:
         query = query.add_columns(user_data_column())
     result = connection.execute(query, {VM_IDS: list(vm_ids)})
-    names = tuple(result.keys())
+    names = tuple(map(str, result.keys()))
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result}
     for row in rows.values():
         del row["vm_id"]

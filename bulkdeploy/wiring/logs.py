@@ -39,7 +39,9 @@ def configure_logging(settings: Settings) -> None:
                 *([structlog.processors.format_exc_info] if as_json else []),
                 structlog.processors.JSONRenderer()
                 if as_json
-                else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+                else structlog.dev.ConsoleRenderer(
+                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                ),
             ],
         )
     )
