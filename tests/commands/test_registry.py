@@ -1,0 +1,57 @@
+"""Commands are found by looking into the folder."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import bulkdeploy.commands
+from bulkdeploy.commands.registry import DuplicateCommand, find_commands
+from bulkdeploy.domain.accounts import RoleType
+
+DECLARATION = """
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.responses import Shape
+COMMANDS = (Command("{name}", "", print, Shape.SUCCESS),)
+"""
+
+
+@pytest.fixture
+def extra_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that counts as one of commands for the test."""
+    monkeypatch.setattr(bulkdeploy.commands, "__path__", [*bulkdeploy.commands.__path__, str(tmp_path)])
+    for name in [name for name in sys.modules if name.startswith("bulkdeploy.commands.extra")]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+def test_commands_are_found_by_name() -> None:
+    """What a module declares is there under its own name, in alphabetical order."""
+    commands = find_commands()
+    assert {"login", "logout", "listApis", "listCapabilities"} <= commands.keys()
+    assert list(commands) == sorted(commands)
+    assert all(name == command.name for name, command in commands.items())
+
+
+def test_a_new_module_is_enough(extra_folder: Path) -> None:
+    """Adding a command is adding a file."""
+    (extra_folder / "extra_one.py").write_text(DECLARATION.format(name="tryOne"))
+    assert "tryOne" in find_commands()
+
+
+@pytest.mark.parametrize("name", ["listApis", "LISTAPIS"])
+def test_duplicates_are_refused(extra_folder: Path, name: str) -> None:
+    """Two declarations of one name, even in different case, stop the process at its start."""
+    (extra_folder / "extra_two.py").write_text(DECLARATION.format(name=name))
+    with pytest.raises(DuplicateCommand, match="apis"):
+        find_commands()
+
+
+def test_only_login_and_logout_are_open() -> None:
+    """Nothing else can be called without credentials."""
+    assert {name for name, command in find_commands().items() if command.open} == {"login", "logout"}
+
+
+def test_root_admins_may_call_everything() -> None:
+    """There is no command that is not for root admins."""
+    assert all(RoleType.ADMIN in command.roles for command in find_commands().values())
