@@ -5,6 +5,7 @@ A part of ``domain.inventory``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 
 from bulkdeploy.domain.inventory_owners import NOWHERE, ROOT, ROOT_ADMIN, AccountName, Where
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
@@ -129,9 +130,13 @@ class Network:
     physical_network: str | None = None
     cidr: str | None = None
     gateway: str | None = None
-    netmask: str | None = None
     vlan: str | None = None
     network_domain: str | None = None
     is_default: bool = False
     ranges: tuple[IpRange, ...] = ()
     where: Where = field(default=NOWHERE, compare=False, repr=False)
+
+    @property
+    def netmask(self) -> str | None:
+        """The netmask of its CIDR."""
+        return None if self.cidr is None else str(IPv4Network(self.cidr).netmask)

@@ -17,8 +17,9 @@ FRACTION_BITS = 24
 def fill_levels(start: Ints, step: Ints | int, room: Ints, segment: Ints, wanted: Ints) -> Ints:
     """How many VMs each member gets when each VM goes to the lowest member that has room.
 
-    ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members stand sorted
-    by ``segment`` (0, 1, ... without gaps), and inside a segment in the order that decides equal levels.
+    ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members
+    stand sorted by ``segment`` (0, 1, ... without gaps), and inside a segment in the order that decides
+    equal levels.
     ``wanted`` has an entry per segment and must not exceed the segment's room in all.
     """
     if len(start) == 0:

@@ -64,8 +64,6 @@ def _asked_networks(
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.name}"
             )
-        if network in networks:
-            raise InvalidParameter("networkids", network.name, "a network can be given only once")
         networks.append(network)
     if zone.security_groups_enabled:
         if len(networks) > 1:

@@ -189,7 +189,7 @@ def _read_template(keys: Keys, known: Known, kind: TemplateKind) -> Template:
         password_enabled=keys.get("password_enabled", flag(), default=False),
         sshkey_enabled=keys.get("sshkey_enabled", flag(), default=False),
         requires_hvm=keys.get("requires_hvm", flag(), default=True),
-        dynamically_scalable=keys.get("dynamically_scalable", flag(), default=not is_iso),
+        dynamically_scalable=keys.get("dynamically_scalable", flag(), default=True),
         template_tag=keys.get("template_tag", TAG, None),
         url=keys.get("url", text(2048), None),
         checksum=keys.get("checksum", text(255), None),

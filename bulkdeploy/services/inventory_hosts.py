@@ -1,6 +1,5 @@
 """Reading the hosts of a cluster: groups of alike hosts, one line for many."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
@@ -14,8 +13,8 @@ from bulkdeploy.domain.units import MIB
 from bulkdeploy.services.inventory_catalog import CORES, MEMORY, SPEED, TAGS, Known
 from bulkdeploy.services.inventory_document import Items, Keys, Node, Value
 from bulkdeploy.services.inventory_networks import dedication, settings
+from bulkdeploy.services.inventory_patterns import MOST_EXPANDED, expand
 from bulkdeploy.services.inventory_values import (
-    HOST_NAME,
     NO_IP,
     choice,
     host_name,
@@ -31,10 +30,8 @@ from bulkdeploy.services.inventory_values import (
     whole,
 )
 
-MOST_EXPANDED = 10_000
 MOST_PATTERNS = 100
 MOST_HOSTS = 200_000
-PATTERN = re.compile(r"([^{}]*)\{([0-9]{1,9})\.\.([0-9]{1,9})\}([^{}]*)", re.ASCII)
 CAPACITY = size(MIB, 2**62, 1)
 SOCKETS = whole(1, 256)
 VMS_LIMIT = whole(0, 10_000)
@@ -208,7 +205,7 @@ def host_names() -> Value[tuple[str, ...]]:
     """One or many host names: ``kvm-a-{01..10}`` stands for ten, with the zeros as written; or a list of such."""
     none: tuple[str, ...] = ()
     rule = f"must be a host name, or a pattern of at most {MOST_EXPANDED} such as 'kvm-a-{{01..10}}'"
-    one = matching(rule, _expanded, none)
+    one = matching(rule, expand, none)
     several = list_of(one, most=MOST_PATTERNS)
 
     def read(node: Node) -> tuple[str, ...]:
@@ -217,15 +214,3 @@ def host_names() -> Value[tuple[str, ...]]:
         return tuple(chain.from_iterable(several.read(node)))
 
     return Value(read, none)
-
-
-def _expanded(written: str) -> tuple[str, ...] | None:
-    found = PATTERN.fullmatch(written)
-    if found is None:
-        return (written,) if HOST_NAME.fullmatch(written) else None
-    head, first, last, tail = found.groups()
-    count = int(last) - int(first) + 1
-    if not 0 < count <= MOST_EXPANDED or HOST_NAME.fullmatch(f"{head}{last}{tail}") is None:
-        return None
-    width = len(first)
-    return tuple(f"{head}{number:0{width}}{tail}" for number in range(int(first), int(last) + 1))

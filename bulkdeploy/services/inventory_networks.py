@@ -137,7 +137,6 @@ def _read_network(keys: Keys, known: Known, zone: Zone) -> Network:
         ),
         cidr=network_cidr,
         gateway=gateway,
-        netmask=mask,
         vlan=vlan,
         network_domain=keys.get("network_domain", name(), None),
         is_default=keys.get("default", flag(), default=False),

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from ipaddress import ip_network
 
 from bulkdeploy.domain.accounts import AccountState
 from bulkdeploy.domain.inventory_owners import (
@@ -26,7 +27,6 @@ from bulkdeploy.services.inventory_document import Keys, Problems, Value
 from bulkdeploy.services.inventory_values import (
     MISSING,
     choice,
-    cidr,
     domain_path,
     matching,
     name,
@@ -40,9 +40,22 @@ from bulkdeploy.services.inventory_values import (
 
 MOST_COUNTED = 10**15
 MOST_BYTES = 2**62
+PROTOCOL_NUMBER = re.compile(r"1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5]", re.ASCII)
 API_KEY = re.compile(r"[A-Za-z0-9_-]{16,256}", re.ASCII)
 ROOT_ADMIN_ROLE = "Root Admin"
 PORT = whole(0, 65535)
+PROTOCOL = matching(
+    "must be tcp, udp, icmp, all or the number of a protocol",
+    lambda written: (
+        written if written in ("tcp", "udp", "icmp", "all") or PROTOCOL_NUMBER.fullmatch(written) else None
+    ),
+    "tcp",
+)
+PEER = matching(
+    "must be an IPv4 or IPv6 network such as 10.0.0.0/8",
+    lambda written: written if _is_network(written) else None,
+    "",
+)
 PASSWORD = matching(
     "must be a password of 1 to 1024 characters",
     lambda written: written if 0 < len(written) <= 1024 else None,
@@ -203,6 +216,14 @@ def _key(noun: str) -> Value[str]:
     )
 
 
+def _is_network(written: str) -> bool:
+    try:
+        ip_network(written, strict=False)
+    except ValueError:
+        return False
+    return "/" in written
+
+
 def _public_key(written: str) -> str | None:
     try:
         fingerprint(written)
@@ -234,12 +255,12 @@ def _read_security_group(keys: Keys) -> SecurityGroup:
 def _read_rule(keys: Keys) -> SecurityGroupRule:
     rule = SecurityGroupRule(
         direction=keys.get("direction", one_of("ingress", "egress"), "ingress"),
-        protocol=keys.get("protocol", one_of("tcp", "udp", "icmp", "all"), "tcp"),
+        protocol=keys.get("protocol", PROTOCOL, "tcp"),
         start_port=keys.get("start_port", PORT, None),
         end_port=keys.get("end_port", PORT, None),
         icmp_type=keys.get("icmp_type", whole(-1, 255), None),
         icmp_code=keys.get("icmp_code", whole(-1, 255), None),
-        cidr=keys.get("cidr", cidr(), None),
+        cidr=keys.get("cidr", PEER, None),
         group=keys.get("group", name(), None),
     )
     if (rule.cidr is None) is (rule.group is None):

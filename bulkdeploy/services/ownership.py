@@ -46,7 +46,7 @@ def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -
     if asked.account is not None:
         if asked.project is not None:
             raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
-        return _of_owner(_named_account(connection, caller, asked.account, asked.domain))
+        return _of_owner(named_account(connection, caller, asked.account, asked.domain))
     if asked.project is not None:
         return _of_projects(connection, caller, asked.project, lineage)
     projects = ProjectScope.SHOWN if asked.by_id else ProjectScope.HIDDEN
@@ -84,7 +84,7 @@ def resolve_owner(
             raise InvalidCombination(
                 ("projectid", "account", "domainid"), "Specify either projectid, or account and domainid; not both"
             )
-        return _project_owner(connection, caller, project_id)
+        return project_owner(connection, caller, project_id)
     if account_name is None and domain_id is None:
         return caller.owner
     if domain_id is None or account_name is None:
@@ -140,7 +140,7 @@ def _of_owner(owner: Owner) -> Visibility:
 
 def _of_projects(connection: Connection, caller: Caller, project: EntityRef, lineage: str | None) -> Visibility:
     if project.id != ALL_PROJECTS:
-        return _of_owner(_project_owner(connection, caller, project.id))
+        return _of_owner(project_owner(connection, caller, project.id))
     if caller.role_type is RoleType.USER:
         return Visibility(
             caller.owner.account_id,
@@ -156,7 +156,13 @@ def _of_projects(connection: Connection, caller: Caller, project: EntityRef, lin
     )
 
 
-def _project_owner(connection: Connection, caller: Caller, project_id: int) -> Owner:
+def project_owner(connection: Connection, caller: Caller, project_id: int) -> Owner:
+    """The account behind a project that the caller may act in.
+
+    Raises:
+        InvalidParameter: there is no such project.
+        PermissionDenied: the caller is not a member, nor an admin above it.
+    """
     owner = owners.project_owner(connection, project_id)
     if owner is None:
         raise InvalidParameter("projectid", project_id, "there is no project with this id")
@@ -165,8 +171,15 @@ def _project_owner(connection: Connection, caller: Caller, project_id: int) -> O
     return owner
 
 
-def _named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:
-    """The account of a list's ``account`` parameter; without a domain the caller's is meant."""
+def named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:
+    """The account of a list's ``account`` parameter; without a domain the caller's is meant.
+
+    The caller's right to the domain has been checked (``require_domain``).
+
+    Raises:
+        InvalidParameter: there is no such account.
+        PermissionDenied: a user names an account that is not its own.
+    """
     if domain is None:
         return _account_in(connection, caller, name, caller.owner.domain_id, caller.owner.domain_uuid)
     return _account_in(connection, caller, name, domain.id, domain.uuid)

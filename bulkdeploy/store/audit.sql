@@ -6,7 +6,7 @@
 -- compared:
 SELECT count(*) FROM host_capacity;
 -- breaches:
-SELECT format('host %s: counts %s MHz, %s MiB, %s VMs; claims %s MHz, %s MiB, %s VMs', h.name, c.cpu_mhz_used, c.memory_mib_used, c.vms_used, s.cpu, s.memory, s.vms)
+SELECT format('host %s: counts %s MHz, %s MiB, %s VMs, claims %s MHz, %s MiB, %s VMs', h.name, c.cpu_mhz_used, c.memory_mib_used, c.vms_used, s.cpu, s.memory, s.vms)
   FROM host_capacity c
   JOIN hosts h ON h.id = c.host_id
   CROSS JOIN LATERAL (SELECT coalesce(sum(cpu_mhz), 0) AS cpu, coalesce(sum(memory_mib), 0) AS memory, count(*) AS vms
@@ -63,7 +63,7 @@ SELECT format('pool %s: counts %s bytes, claims %s bytes', p.name, p.allocated_b
 -- compared:
 SELECT count(*) FROM storage_claims;
 -- breaches:
-SELECT format('volume %s: row says pool %s, %s bytes; claim says pool %s, %s bytes', coalesce(v.uuid, x.consumer), v.pool_id, v.size_bytes, x.pool_id, x.size_bytes)
+SELECT format('volume %s: row says pool %s, %s bytes, claim says pool %s, %s bytes', coalesce(v.uuid, x.consumer), v.pool_id, v.size_bytes, x.pool_id, x.size_bytes)
   FROM (SELECT *
   FROM volumes
   WHERE removed IS NULL AND pool_id IS NOT NULL) v

@@ -7,6 +7,7 @@ references, tuples of them, texts, numbers, flags.
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     exists,
+    false,
     func,
     or_,
     select,
@@ -80,6 +82,18 @@ def same_text(column: ColumnElement[Any]) -> Filter:
 
     def condition(value: str) -> Condition:
         return func.lower(column) == value.lower()
+
+    return condition
+
+
+def same_uuid(column: ColumnElement[Any]) -> Filter:
+    """A text that should be a uuid; one that is none matches nothing."""
+
+    def condition(value: str) -> Condition:
+        try:
+            return column == UUID(value)
+        except ValueError:
+            return false()
 
     return condition
 

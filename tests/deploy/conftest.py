@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bulkdeploy.services.inventory import load_inventory
 from sqlalchemy import Engine, text
 
+from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 
+WHOLE_TABLE = "SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {} t"
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 
 
@@ -43,21 +44,14 @@ def nothing_written(engine: Engine) -> Callable[[], bool]:
 
     def picture() -> list[Any]:
         with engine.connect() as connection:
-            counts = [
-                connection.execute(
-                    text(f"SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {name} t")
-                )
-                .one()
-                ._tuple()
-                for name in tables
-            ]
+            counts = [tuple(connection.execute(text(WHOLE_TABLE.format(name))).one()) for name in tables]
             sums = connection.execute(
                 text(
                     "SELECT (SELECT sum(cpu_mhz_used) FROM host_capacity), (SELECT sum(allocated_bytes)"
                     " FROM storage_pools), (SELECT string_agg(next_ip::text, ',') FROM ip_ranges)"
                 )
             ).one()
-            return [*counts, sums._tuple()]
+            return [*counts, tuple(sums)]
 
     before = picture()
     return lambda: picture() == before

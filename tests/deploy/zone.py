@@ -50,4 +50,4 @@ class Zone:
             "SELECT c.name, count(v.id) FROM clusters c LEFT JOIN virtual_machines v"
             " ON v.cluster_id = c.id AND v.host_id IS NOT NULL GROUP BY c.name"
         )
-        return Counter(dict(row._tuple() for row in rows))
+        return Counter(dict(rows))

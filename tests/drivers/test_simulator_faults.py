@@ -21,8 +21,6 @@ from bulkdeploy.drivers.simulator_control import (
 from bulkdeploy.drivers.simulator_inventory import list_hosts
 from tests.drivers.subjects import PATIENCE_S, Caller, address, guests_of, new_guest, new_host, volume_uuids
 
-ALWAYS = {"kind": FaultKind.TRANSIENT}
-
 
 @pytest.fixture
 def hosts(simulator: SimulatorDriver) -> list[HostAddress]:
@@ -82,7 +80,7 @@ def test_a_failed_removal_leaves_the_volumes(
     """A delete that fails has taken the guest away, and what is left can be listed."""
     guest = new_guest()
     caller.run(hosts[0], guest)
-    add_fault(control, FaultRule(Step.DELETE, **ALWAYS))
+    add_fault(control, FaultRule(Step.DELETE, FaultKind.TRANSIENT))
     with pytest.raises(DriverError, match="delete failed on host alpha"):
         caller.remove(None, guest)
     assert guests_of(simulator) == {}
@@ -93,10 +91,10 @@ def test_a_rule_for_a_host_leaves_others_alone(
     control: Connection, hosts: list[HostAddress], caller: Caller
 ) -> None:
     """A rule names its host by name or by uuid."""
-    add_fault(control, FaultRule(Step.BOOT, host="alpha", **ALWAYS))
+    add_fault(control, FaultRule(Step.BOOT, FaultKind.TRANSIENT, host="alpha"))
     assert [fails(caller, host) for host in hosts] == [True, False]
     clear_faults(control)
-    add_fault(control, FaultRule(Step.BOOT, host=str(hosts[1].uuid), **ALWAYS))
+    add_fault(control, FaultRule(Step.BOOT, FaultKind.TRANSIENT, host=str(hosts[1].uuid)))
     assert [fails(caller, host) for host in hosts] == [False, True]
 
 
@@ -104,7 +102,7 @@ def test_a_rule_strikes_exactly_as_often_as_it_says(
     control: Connection, hosts: list[HostAddress], caller: Caller
 ) -> None:
     """However many callers there are at once."""
-    add_fault(control, FaultRule(Step.NETWORK, remaining=5, **ALWAYS))
+    add_fault(control, FaultRule(Step.NETWORK, FaultKind.TRANSIENT, remaining=5))
     with ThreadPoolExecutor(16) as threads:
         answers = list(threads.map(lambda _: fails(caller, hosts[0]), range(48)))
     assert answers.count(True) == 5
@@ -116,7 +114,7 @@ def test_the_rate_is_the_share_of_failing_calls(
     control: Connection, hosts: list[HostAddress], caller: Caller, step: Step
 ) -> None:
     """A rate of 0.3 fails 30 % of the calls (to five deviations), also for a rule of any step."""
-    add_fault(control, FaultRule(step, rate=0.3, **ALWAYS))
+    add_fault(control, FaultRule(step, FaultKind.TRANSIENT, rate=0.3))
     struck = sum(fails(caller, hosts[0], new_guest(cpu_mhz=1, memory_mib=1)) for _ in range(400))
     assert 74 <= struck <= 166
 
@@ -125,7 +123,7 @@ def test_a_rule_for_any_step_strikes_at_all_of_them(
     control: Connection, hosts: list[HostAddress], caller: Caller
 ) -> None:
     """Each step of a start gets its share."""
-    add_fault(control, FaultRule(Step.ANY, **ALWAYS))
+    add_fault(control, FaultRule(Step.ANY, FaultKind.TRANSIENT))
     steps: Counter[str] = Counter()
     for _ in range(60):
         with pytest.raises(DriverError) as failed:
@@ -141,9 +139,9 @@ def test_a_dead_host_answers_nothing_even_when_nothing_is_to_do(
     """A rule for any step also strikes calls that find everything as asked; one for a step does not."""
     guest = new_guest()
     caller.run(hosts[0], guest)
-    add_fault(control, FaultRule(Step.BOOT, **ALWAYS))
+    add_fault(control, FaultRule(Step.BOOT, FaultKind.TRANSIENT))
     caller.run(hosts[0], guest)
-    add_fault(control, FaultRule(Step.ANY, **ALWAYS))
+    add_fault(control, FaultRule(Step.ANY, FaultKind.TRANSIENT))
     with pytest.raises(DriverError):
         caller.run(hosts[0], guest)
     with pytest.raises(DriverError):
@@ -154,8 +152,8 @@ def test_a_dead_host_answers_nothing_even_when_nothing_is_to_do(
 
 def test_the_earliest_step_fails_first(control: Connection, hosts: list[HostAddress], caller: Caller) -> None:
     """Of two rules that strike, the one whose step comes first is heard of, and used up."""
-    add_fault(control, FaultRule(Step.BOOT, remaining=1, **ALWAYS))
-    add_fault(control, FaultRule(Step.VOLUME, remaining=1, **ALWAYS))
+    add_fault(control, FaultRule(Step.BOOT, FaultKind.TRANSIENT, remaining=1))
+    add_fault(control, FaultRule(Step.VOLUME, FaultKind.TRANSIENT, remaining=1))
     guest = new_guest()
     for step in ("volume", "boot"):
         with pytest.raises(DriverError) as failed:

@@ -22,10 +22,10 @@ def used(control: Connection) -> dict[str, tuple[int, int, int]]:
 def test_an_unknown_host_is_refused(simulator: SimulatorDriver) -> None:
     """A host that nobody told of makes nothing; elsewhere the guest may still go."""
     stranger = HostAddress(uuid4(), "stranger", "192.0.2.9", "Simulator")
-    calls, guest = Caller(simulator), new_guest()
-    for call in (lambda: calls.run(stranger, guest), lambda: calls.stop(stranger, guest)):
+    caller, guest = Caller(simulator), new_guest()
+    for call in (caller.run, caller.stop, caller.remove):
         with pytest.raises(DriverError, match=f"no host with uuid {stranger.uuid} is known here") as refused:
-            call()
+            call(stranger, guest)
         assert (refused.value.host, refused.value.transient) == ("stranger", True)
     assert guests_of(simulator) == {}
 

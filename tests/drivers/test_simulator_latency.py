@@ -156,7 +156,12 @@ def test_waiting_calls_hold_no_connection(simulator_url: str, control: Connectio
     """Twenty calls sleep at the same time on a driver that has one connection."""
     calls = 20
     everyone = threading.Barrier(calls, timeout=30)
-    driver = SimulatorDriver(simulator_url, pool_size=1, sleep=lambda _: everyone.wait() and None)
+
+    def sleep(seconds: float) -> None:
+        del seconds
+        everyone.wait()
+
+    driver = SimulatorDriver(simulator_url, pool_size=1, sleep=sleep)
     host = new_host("alpha")
     driver.sync_hosts([host])
     set_latency(control, Latency(Step.BOOT, Distribution.FIXED, 1000.0))
