@@ -6,6 +6,8 @@ from urllib.parse import quote, urlencode
 
 import pytest
 from cs import CloudStack
+from libcloud.common.types import InvalidCredsError
+from libcloud.compute.drivers.cloudstack import CloudStackNodeDriver
 from sqlalchemy import Engine, update
 
 from bulkdeploy.signature import JAVA, LIBCLOUD, PYTHON, sign
@@ -218,6 +220,19 @@ def test_the_cs_library(client: ApiClient, method: str) -> None:
     """An unmodified client library calls with version 3 signatures, by GET and by POST."""
     library = CloudStack(f"{client.url}/client/api", client.api_key, client.secret_key, method=method)
     assert library.listCapabilities()["capability"]["cloudstackversion"] == "4.22.1.0"
+
+
+def libcloud(client: ApiClient, secret_key: str) -> CloudStackNodeDriver:
+    """A Libcloud driver for the server."""
+    return CloudStackNodeDriver(client.api_key, secret_key, secure=False, url=f"{client.url}/client/api")
+
+
+def test_libcloud(client: ApiClient) -> None:
+    """Libcloud gets in, and takes a refusal for what it is: its InvalidCredsError, which it makes of 401 alone."""
+    answer = libcloud(client, client.secret_key)._sync_request("listCapabilities", {"keyword": "a [b] ~*"})
+    assert answer["capability"]["cloudstackversion"] == "4.22.1.0"
+    with pytest.raises(InvalidCredsError):
+        libcloud(client, "wrong")._sync_request("listCapabilities")
 
 
 def test_users_see_their_own_apis(client: ApiClient, engine: Engine, cipher: FernetCipher) -> None:

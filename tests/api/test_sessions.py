@@ -1,6 +1,7 @@
 """Logging in, calling by session, logging out: over a real socket, with a client that keeps cookies."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -205,6 +206,15 @@ def test_allowed_failures_are_a_setting(
     for _ in range(3):
         browser.login("ann", "wrong")
     assert column(engine, ann, "state") == state
+
+
+def test_parallel_guesses_are_counted(browser: Browser, engine: Engine, ann: TestUser, api_url: str) -> None:
+    """Guesses made at once are counted one by one: not one more is evaluated for it."""
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: Browser(api_url).login("ann", "wrong").status_code, range(6)))
+    assert answers == [531] * 6
+    assert (column(engine, ann, "failed_logins"), column(engine, ann, "state")) == (6, "disabled")
+    assert browser.login("ann", PASSWORD).status_code == 531
 
 
 def test_the_default_admin_is_never_disabled(browser: Browser) -> None:
