@@ -2,11 +2,16 @@
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from bulkdeploy.manage.configuration import require, settings_of
 from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from bulkdeploy.store.audit import Finding
 
 
 @click.command("audit")
@@ -17,19 +22,9 @@ def audit(ctx: click.Context, as_json: bool) -> None:
 
     Safe while everything works. Exit code 1 where something is not as promised.
     """
-    from bulkdeploy.services.audit import audit as check_all
-    from bulkdeploy.wiring.system import build_engine
-    from bulkdeploy.wiring.worker import build_configured_drivers
-
     settings = with_running_services(settings_of(ctx))
     require(settings, "database_url")
-    engine = build_engine(settings, application_name="bulkdeploy audit")
-    drivers = build_configured_drivers(settings)
-    try:
-        findings = check_all(engine, drivers)
-    finally:
-        drivers.close()
-        engine.dispose()
+    findings = check(settings)
     if as_json:
         found = [
             {"name": one.name, "promise": one.promise, "compared": one.compared, "breaches": list(one.breaches)}
@@ -43,3 +38,18 @@ def audit(ctx: click.Context, as_json: bool) -> None:
                 click.echo(f"        {breach}")
     if any(one.breaches for one in findings):
         sys.exit(1)
+
+
+def check(settings: Settings) -> "list[Finding]":
+    """Every invariant, checked on the configured database and its hypervisors."""
+    from bulkdeploy.services.audit import audit as check_all
+    from bulkdeploy.wiring.system import build_engine
+    from bulkdeploy.wiring.worker import build_configured_drivers
+
+    engine = build_engine(settings, application_name="bulkdeploy audit")
+    drivers = build_configured_drivers(settings)
+    try:
+        return check_all(engine, drivers)
+    finally:
+        drivers.close()
+        engine.dispose()

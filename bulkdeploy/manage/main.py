@@ -10,19 +10,19 @@ from pathlib import Path
 import click
 
 COMMANDS = {
-    "up": "bulkdeploy.manage.up:up",
-    "api": "bulkdeploy.manage.api:api",
-    "worker": "bulkdeploy.manage.workers:worker",
-    "sweeper": "bulkdeploy.manage.workers:sweeper",
-    "db": "bulkdeploy.manage.database:database",
-    "admin": "bulkdeploy.manage.admin:admin",
-    "inventory": "bulkdeploy.manage.inventory:inventory",
-    "simulator": "bulkdeploy.manage.simulator:simulator",
-    "audit": "bulkdeploy.manage.audit:audit",
-    "demo": "bulkdeploy.manage.demo:demo",
-    "report": "bulkdeploy.manage.report:report",
+    "up": ("bulkdeploy.manage.up:up", "Run the whole service on this machine."),
+    "api": ("bulkdeploy.manage.api:api", "Serve the HTTP API."),
+    "worker": ("bulkdeploy.manage.workers:worker", "Run jobs."),
+    "sweeper": ("bulkdeploy.manage.workers:sweeper", "Send, take over and expire what was left behind."),
+    "db": ("bulkdeploy.manage.database:database", "Look after the database's schema."),
+    "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
+    "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, write out or make up zones."),
+    "simulator": ("bulkdeploy.manage.simulator:simulator", "Make simulated hypervisors fail and tarry."),
+    "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
+    "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
+    "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),
 }
-"""Where each subcommand is: ``module:attribute``."""
+"""Where each subcommand is (``module:attribute``), and what it does."""
 
 
 class LazyGroup(click.Group):
@@ -38,9 +38,15 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a subcommand; what an operator can mend is told in one line, without a traceback."""

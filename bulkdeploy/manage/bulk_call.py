@@ -1,0 +1,114 @@
+"""The demonstration's bulk call, as any client of the API would make and watch it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from bulkdeploy.cli.transport import Transport
+from bulkdeploy.manage.own_api import list_all
+from bulkdeploy.manage.spread import ClusterSpread, read_spread, uneven
+
+OFFERING = "Small"
+TEMPLATE = "Debian 12 (KVM)"
+NETWORK = "guests"
+OWNER = "admin"
+MOST_REASONS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Jobs of the deployment by state."""
+
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+
+    @property
+    def done(self) -> bool:
+        """True when no job will change any more."""
+        return self.queued == self.running == 0
+
+
+class BulkCall:
+    """One bulk call and what became of it."""
+
+    def __init__(self, api: Transport) -> None:
+        self._api = api
+        self._deployment: dict[str, Any] = {}
+        self._asked = 0
+        self._before: Counter[str] = Counter()
+        self.progress_seen = Progress(0, 0, 0, 0)
+
+    def deploy(self, count: int) -> None:
+        """Ask for ``count`` VMs in the sample zone, as the admin.
+
+        Raises:
+            cli.failures.ApiRefused: the API said no.
+        """
+        self._asked = count
+        self._before = self._vms_per_cluster()
+        jobs = self._api.call(
+            "bulkDeployVirtualMachine",
+            {
+                "zoneid": self._only("listZones", "zone", name="demo"),
+                "serviceofferingid": self._only("listServiceOfferings", "serviceoffering", name=OFFERING),
+                "templateid": self._only("listTemplates", "template", name=TEMPLATE, templatefilter="executable"),
+                "networkids": self._only("listNetworks", "network", keyword=NETWORK),
+                "virtualmachinecount": str(count),
+            },
+        )["asyncjobs"]
+        self._deployment = self._read(jobs[0]["deploymentid"])
+
+    def progress(self) -> Progress:
+        """The jobs now."""
+        self._deployment = self._read(self._deployment["id"])
+        numbers = (self._deployment[name] for name in ("queued", "running", "succeeded", "failed"))
+        self.progress_seen = Progress(*numbers)
+        return self.progress_seen
+
+    def spread(self) -> list[ClusterSpread]:
+        """Where VMs are by listVirtualMachines and listHosts, not by what the planner says it did."""
+        after = self._vms_per_cluster()
+        return [
+            ClusterSpread(
+                one.pod,
+                one.cluster,
+                self._before[one.cluster],
+                after[one.cluster] - self._before[one.cluster],
+                one.room,
+            )
+            for one in read_spread(self._deployment)
+        ]
+
+    def problems(self, spread: list[ClusterSpread]) -> list[str]:
+        """What is not as promised, in words; empty: all is well."""
+        found = [f"job {one['jobid']}: {one['errortext']}" for one in self._deployment.get("failures", ())]
+        if len(found) > MOST_REASONS:
+            found[MOST_REASONS:] = [f"... and {len(found) - MOST_REASONS} more"]
+        if self.progress_seen.succeeded != self._asked:
+            found.append(f"{self.progress_seen.succeeded} of {self._asked} jobs succeeded")
+        if (arrived := sum(one.added for one in spread)) != self._asked:
+            found.append(f"{arrived} of {self._asked} VMs are on eligible clusters")
+        return found + uneven(spread)
+
+    def _read(self, deployment_id: str) -> dict[str, Any]:
+        (found,) = self._api.call("listBulkDeployments", {"id": deployment_id})["bulkdeployment"]
+        return dict(found)
+
+    def _only(self, command: str, noun: str, **parameters: str) -> str:
+        """The id of the one object that fits."""
+        found = [
+            row
+            for row in list_all(self._api, command, noun, **parameters)
+            if row["name"] in (parameters.get("name"), parameters.get("keyword"))
+        ]
+        return str(found[0]["id"])
+
+    def _vms_per_cluster(self) -> Counter[str]:
+        """The owner's VMs that have a host, by their cluster's name."""
+        clusters = {
+            row["id"]: row["clustername"] for row in list_all(self._api, "listHosts", "host", type="Routing")
+        }
+        rows = list_all(self._api, "listVirtualMachines", "virtualmachine", listall="true")
+        return Counter(clusters[row["hostid"]] for row in rows if row.get("hostid") and row["account"] == OWNER)

@@ -1,0 +1,132 @@
+"""``bulkdeploy demo``: one bulk call against a fresh installation, from start to clean shutdown."""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bulkdeploy.embedded.data_lock import exclusive
+from bulkdeploy.manage import database
+from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.stack import Stack
+from bulkdeploy.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from bulkdeploy.manage.demo_view import DemoView
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1, 2000), default=200, show_default=True, help="VMs to deploy.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where data lives and stays; else a temporary directory that is removed.",
+)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the spread into this file.")
+@click.pass_context
+def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None) -> None:
+    """Start everything, deploy COUNT VMs with one call over HTTP, show where they went, stop.
+
+    Exit code 0 only if every job succeeded, the VMs are spread as promised, and the books are true.
+    """
+    with _data_dir(data_dir) as place, exclusive(place):
+        settings = settings_of(ctx, data_dir=place, listen="127.0.0.1:0")
+        problems = run(settings, count, svg)
+    for problem in problems:
+        click.echo(f"FAILED: {problem}", err=True)
+    if problems:
+        sys.exit(1)
+
+
+def run(settings: Settings, count: int, svg: Path | None) -> list[str]:
+    """The whole demonstration; what went wrong, in words."""
+    from bulkdeploy.manage.demo_view import DemoView
+
+    view = DemoView()
+    began = time.monotonic()
+    with _log(settings.data_dir / "logs" / "demo.log") as emit:
+        stack = Stack(settings, emit)
+        stack.supervisor.catch_signals()
+        try:
+            with view.working("Starting PostgreSQL, Valkey, the API, workers and the sweeper"):
+                stack.start(_prepare)
+                stack.wait_until_ready()
+            if stack.supervisor.stop_requested:
+                return ["interrupted"]
+            view.started(stack.url, time.monotonic() - began)
+            return _deploy(stack, view, count, svg)
+        finally:
+            with view.working("Stopping"):
+                stack.stop()
+
+
+def _prepare(settings: Settings) -> None:
+    from bulkdeploy.manage.inventory import demo_zone_file, load_first_zone
+
+    database.prepare(settings)
+    load_first_zone(settings, demo_zone_file())
+
+
+def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> list[str]:
+    from bulkdeploy.manage.bulk_call import BulkCall
+    from bulkdeploy.manage.own_api import own_api
+    from bulkdeploy.manage.picture import draw_spread
+
+    with own_api(stack.settings) as api:
+        call = BulkCall(api)
+        began = time.monotonic()
+        call.deploy(count)
+        view.answered(count, time.monotonic() - began)
+        with view.progress(count) as show:
+            while not stack.supervisor.stop_requested and not show(call.progress()):
+                _supervise_for(stack, 0.2)
+        if stack.supervisor.stop_requested:
+            return ["interrupted"]
+        elapsed = time.monotonic() - began
+        spread = call.spread()
+        view.spread(spread)
+        problems = call.problems(spread)
+    problems += _untrue_books(stack.settings)
+    view.summary(call.progress_seen, elapsed, problems)
+    if svg is not None:
+        svg.write_text(draw_spread(spread, f"One call, {count} VMs"))
+    return problems
+
+
+def _untrue_books(settings: Settings) -> list[str]:
+    from bulkdeploy.manage.audit import check
+
+    return [f"audit: {breach}" for finding in check(settings) for breach in finding.breaches]
+
+
+def _supervise_for(stack: Stack, seconds: float) -> None:
+    """Keep children's output flowing for a while."""
+    deadline = time.monotonic() + seconds
+    stack.supervisor.run(until=lambda: time.monotonic() > deadline)
+
+
+@contextmanager
+def _data_dir(given: Path | None) -> Iterator[Path]:
+    """The given directory, or one that is removed afterwards."""
+    if given is not None:
+        yield given
+        return
+    place = Path(tempfile.mkdtemp(prefix="bulkdeploy-demo-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def _log(file: Path) -> Iterator[Callable[[str, str], None]]:
+    """Where the programs' output goes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as log:
+        yield lambda name, line: print(f"{name:<9}| {line}", file=log, flush=True)

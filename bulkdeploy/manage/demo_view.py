@@ -1,0 +1,77 @@
+"""What the demonstration shows on the terminal."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bulkdeploy.manage import bulk_call
+from bulkdeploy.manage.spread import ClusterSpread, by_pod
+
+
+class DemoView:
+    """Writes to standard output; plain lines where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+
+    def working(self, what: str) -> AbstractContextManager[object]:
+        """Show that something takes a moment."""
+        if not self._console.is_terminal:
+            self._console.print(f"{what} ...")
+        return self._console.status(what)
+
+    def started(self, url: str, seconds: float) -> None:
+        """Everything runs."""
+        self._console.print(f"[green]ready[/] after {seconds:.1f} s: {url}/client/api")
+
+    def answered(self, count: int, seconds: float) -> None:
+        """The bulk call was answered."""
+        self._console.print(
+            f"bulkDeployVirtualMachine virtualmachinecount={count}: {count} jobs in {seconds:.2f} s"
+        )
+
+    @contextmanager
+    def progress(self, count: int) -> Iterator[Callable[[bulk_call.Progress], bool]]:
+        """A live bar; the function it gives takes the jobs and says whether all are done."""
+        columns = (
+            TextColumn("deploying"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[states]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console) as bar:
+            task = bar.add_task("", total=count, states="")
+
+            def show(now: bulk_call.Progress) -> bool:
+                states = f"{now.queued} queued, {now.running} running, {now.failed} failed"
+                bar.update(task, completed=now.succeeded + now.failed, states=states)
+                return now.done
+
+            yield show
+
+    def spread(self, spread: Sequence[ClusterSpread]) -> None:
+        """VMs per pod and cluster."""
+        table = Table(title="The owner's VMs", title_justify="left")
+        table.add_column("pod")
+        table.add_column("cluster")
+        for title in ("before", "added", "after", "room left"):
+            table.add_column(title, justify="right")
+        for pod in by_pod(spread):
+            for one in pod.clusters:
+                table.add_row("", one.cluster, *map(str, (one.before, one.added, one.after, one.room_left)))
+            sums = (pod.before, pod.added, pod.after)
+            table.add_row(pod.pod, "", *map(str, sums), "", style="bold", end_section=True)
+        self._console.print(table)
+
+    def summary(self, jobs: bulk_call.Progress, seconds: float, problems: Sequence[str]) -> None:
+        """How it ended."""
+        self._console.print(f"{jobs.succeeded} jobs succeeded, {jobs.failed} failed, in {seconds:.1f} s.")
+        if not problems:
+            self._console.print(
+                "[green]As promised:[/] no cluster that received a VM is more than one above an eligible cluster "
+                "that had room, and the books are true."
+            )

@@ -1,0 +1,35 @@
+"""Calling the service's own API as its admin, over HTTP, as any client does."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bulkdeploy.cli.profiles import Connection
+from bulkdeploy.cli.transport import SystemClock, Transport
+from bulkdeploy.manage.admin import read_credentials
+from bulkdeploy.wiring.settings import Settings
+
+PAGE_SIZE = 500
+
+
+@contextmanager
+def own_api(settings: Settings) -> Iterator[Transport]:
+    """A signed way to the API that ``settings`` name (or that the running ``up`` serves)."""
+    found = read_credentials(settings)
+    connection = Connection("admin", found["url"], apikey=found["apikey"], secretkey=found["secretkey"])
+    transport = Transport(connection, SystemClock(), lambda _: None)
+    try:
+        yield transport
+    finally:
+        transport.close()
+
+
+def list_all(api: Transport, command: str, noun: str, **parameters: str) -> list[dict[str, Any]]:
+    """Every object of a list command, page by page."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        page = len(rows) // PAGE_SIZE + 1
+        found = api.call(command, {**parameters, "page": str(page), "pagesize": str(PAGE_SIZE)}).get(noun, [])
+        rows += found
+        if len(found) < PAGE_SIZE:
+            return rows

@@ -1,0 +1,63 @@
+"""Promises of the product's command itself."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from bulkdeploy.manage.main import COMMANDS, main
+from bulkdeploy.wiring.settings import Settings
+from tests.support.programs import bulkdeploy
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_subcommand_exists_and_explains_itself(name: str) -> None:
+    """What the help lists can be run, and has a help text of its own."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.help
+
+
+def test_every_module_of_commands_is_listed() -> None:
+    """A click command in ``manage`` that nobody can reach does not exist."""
+    folder = Path(importlib.import_module("bulkdeploy.manage.main").__file__ or "").parent
+    reachable = {target.partition(":")[0] for target, _ in COMMANDS.values()}
+    for path in folder.glob("*.py"):
+        module = f"bulkdeploy.manage.{path.stem}"
+        if path.stem in ("main", "generate", "__init__"):
+            continue
+        tops = [one for one in vars(importlib.import_module(module)).values() if isinstance(one, click.Group)]
+        assert tops == [] or module in reachable
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """``--help`` answers without loading the database, HTTP or queue libraries."""
+    code = (
+        "import sys\n"
+        "from bulkdeploy.manage.main import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "print(sorted({'sqlalchemy', 'flask', 'celery', 'numpy', 'pydantic'} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_unreachable_database_is_told_in_one_line(tmp_path: Path) -> None:
+    """A database that does not answer is the operator's to mend: no traceback, and the host is named."""
+    settings = Settings(data_dir=tmp_path, database_url="postgresql://nobody@127.0.0.1:9/nothing")
+    ended = bulkdeploy(settings, "db", "upgrade")
+    assert ended.returncode == 1
+    assert "127.0.0.1" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_wrong_configuration_file_is_told_by_name(tmp_path: Path) -> None:
+    """A file with a wrong value ends the command, naming the setting."""
+    file = tmp_path / "settings.toml"
+    file.write_text("api_processes = 0\n")
+    ended = bulkdeploy(Settings(data_dir=tmp_path), "--config", str(file), "db", "revision")
+    assert ended.returncode == 1
+    assert "api_processes" in ended.stderr or "database_url" in ended.stderr
