@@ -41,6 +41,7 @@ DISK = size(1, 1024 * 1024, GIB)
 SORT_KEY = whole(-(2**31), 2**31 - 1)
 IMAGE = size(1, 2**62, 1)
 READY_STATUS = "Download Complete"
+UNREADY_STATUS = "Not downloaded"
 FORMATS = {
     HypervisorType.KVM: "QCOW2",
     HypervisorType.XENSERVER: "VHD",
@@ -198,7 +199,7 @@ def _read_template(keys: Keys, known: Known, kind: TemplateKind) -> Template:
         sort_key=keys.get("sort_key", SORT_KEY, 0),
         shared_with=keys.get("shared_with", list_of(known.account), ()),
         ready=ready,
-        status=keys.get("status", name(), READY_STATUS if ready else "Not downloaded"),
+        status=keys.get("status", name(), READY_STATUS if ready else UNREADY_STATUS),
         where=keys.where,
     )
     if is_iso and hypervisor is not None:
