@@ -26,9 +26,13 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls; ``due_token``: the token of the caller's session if that is to be prolonged."""
+    """Who calls, and whether calls are counted at the moment.
+
+    ``due_token``: the token of the caller's session if that is to be prolonged.
+    """
 
     caller: Caller
+    throttled: bool
     due_token: str | None = None
 
 
@@ -58,7 +62,7 @@ def by_signature(
     require_permission(holder.caller)
     if not verify(request.parameters, decrypt(holder.secret_key_encrypted), signature):
         raise CredentialsRefused
-    return Identity(holder.caller)
+    return Identity(holder.caller, holder.throttled)
 
 
 def by_session(connection: Connection, request: WireRequest) -> Identity:
@@ -75,7 +79,7 @@ def by_session(connection: Connection, request: WireRequest) -> Identity:
         raise CredentialsRefused
     if not session.enabled or not sessions.has_session_key(request, session):
         raise SessionRefused
-    return Identity(session.caller, token if session.due else None)
+    return Identity(session.caller, session.throttled, token if session.due else None)
 
 
 def _is_expired(request: WireRequest) -> bool:

@@ -37,6 +37,7 @@ from bulkdeploy.domain.errors import (
     UnexpectedFailure,
     UnknownCommand,
 )
+from bulkdeploy.services.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import read_only
@@ -139,6 +140,8 @@ class Dispatcher:
             if prepared is None:
                 raise NoCommand if request.command is None else unknown_command(caller, request.command)
             require_permission(caller, prepared.command)
+            if identity.throttled and not caller.is_root_admin:
+                count_call(self._system, connection, caller.owner.account_id)
             arguments = prepared.binder.bind(request.parameters, caller.role_type, partial(resolve_all, connection))
             call = Call(prepared.command, caller, arguments, self._system, connection, request.method)
             content = prepared.renderer.content(prepared.command.handler(call), caller.role_type)

@@ -11,17 +11,26 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam,
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
 from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.domain.permissions import RoleRule
+from bulkdeploy.store.configuration import GLOBAL_ID
 from bulkdeploy.store.default_rows import ALLOW
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
+from bulkdeploy.store.tables.jobs import configuration_values
+
+THROTTLING = "api.throttling.enabled"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """The user of an API key; ``enabled`` is true when both user and account are."""
+    """The user of an API key; ``enabled`` is true when both user and account are.
+
+    ``throttled``: calls are counted at the moment (``api.throttling.enabled``).
+    """
 
     caller: Caller
     enabled: bool
+    throttled: bool
     secret_key_encrypted: bytes
 
 
@@ -53,6 +62,15 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
         .where(role_rules.c.role_id == roles.c.id)
         .scalar_subquery()
     )
+    throttled = (
+        select(func.lower(configuration_values.c.value) == "true")
+        .where(
+            configuration_values.c.scope == Scope.GLOBAL.value,
+            configuration_values.c.scope_id == GLOBAL_ID,
+            configuration_values.c.name == THROTTLING,
+        )
+        .scalar_subquery()
+    )
     return (
         select(
             users.c.id.label("user_id"),
@@ -70,6 +88,8 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             roles.c.id.label("role_id"),
             roles.c.role_type,
             rules.label("rules"),
+            # Asked for here and not in a statement of its own: every call needs to know.
+            func.coalesce(throttled, BY_NAME[THROTTLING].default == "true").label("throttled"),
             *columns,
         )
         .join(accounts, accounts.c.id == users.c.account_id)
@@ -122,7 +142,9 @@ BY_USERNAME = (
 def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
     """The user that this API key belongs to, or None."""
     row = connection.execute(BY_API_KEY, {"api_key": api_key}).mappings().first()
-    return None if row is None else KeyHolder(caller_of(row), is_enabled(row), row["secret_key_encrypted"])
+    if row is None:
+        return None
+    return KeyHolder(caller_of(row), is_enabled(row), row["throttled"], row["secret_key_encrypted"])
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:

@@ -23,10 +23,11 @@ TOUCH_AFTER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that has not ended; ``due``: it should be prolonged."""
+    """A session that has not ended; ``due``: it should be prolonged, ``throttled``: as for a ``KeyHolder``."""
 
     caller: Caller
     enabled: bool
+    throttled: bool
     session_key_hash: bytes
     due: bool
 
@@ -51,7 +52,9 @@ def session_by_token(connection: Connection, token: str) -> OpenSession | None:
     row = connection.execute(BY_TOKEN, {"token_hash": digest(token)}).mappings().first()
     if row is None:
         return None
-    return OpenSession(caller_of(row), is_enabled(row), bytes(row["session_key_hash"]), row["due"])
+    return OpenSession(
+        caller_of(row), is_enabled(row), row["throttled"], bytes(row["session_key_hash"]), row["due"]
+    )
 
 
 def insert_session(connection: Connection, user_id: int, token: str, session_key: str) -> None:

@@ -136,6 +136,17 @@ sessions = Table(
     Column("expires", DateTime(timezone=True), nullable=False, index=True),
 )
 
+api_calls = Table(
+    "api_calls",
+    metadata,
+    Column("account_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("interval_began", DateTime(timezone=True), nullable=False),
+    Column("calls", Integer, nullable=False, comment="since then"),
+    prefixes=["UNLOGGED"],
+    postgresql_with={"fillfactor": "50"},
+    comment="calls of each account in its present interval; written only while api.throttling.enabled",
+)
+
 projects = Table(
     "projects",
     metadata,

@@ -1,0 +1,60 @@
+"""How many calls an account has made in its present interval, counted over all API processes.
+
+An interval begins with the first call after the last one ended. All times are the database's.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, Connection, Double, case, cast, delete, extract, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.store.tables.accounts import api_calls
+
+
+@dataclass(frozen=True, slots=True)
+class CallCount:
+    """Calls in the present interval, and milliseconds until it ends."""
+
+    calls: int
+    milliseconds_left: int
+
+
+def count_call(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
+    """Count one more call of an account; calls made at once are counted one by one."""
+    over = api_calls.c.interval_began <= func.clock_timestamp() - timedelta(seconds=interval_seconds)
+    first = insert(api_calls).values(account_id=account_id, interval_began=func.clock_timestamp(), calls=1)
+    counted = first.on_conflict_do_update(
+        index_elements=[api_calls.c.account_id],
+        set_={
+            "interval_began": case((over, func.clock_timestamp()), else_=api_calls.c.interval_began),
+            "calls": case((over, 1), else_=api_calls.c.calls + 1),
+        },
+    ).returning(api_calls.c.calls, _age())
+    row = connection.execute(counted).one()
+    return CallCount(row.calls, _left(interval_seconds, row.age))
+
+
+def current_count(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
+    """What has been counted for an account; nothing, with a whole interval left, if its last one is over."""
+    row = connection.execute(
+        select(api_calls.c.calls, _age()).where(api_calls.c.account_id == account_id)
+    ).one_or_none()
+    if row is None or row.age >= interval_seconds:
+        return CallCount(0, interval_seconds * 1000)
+    return CallCount(row.calls, _left(interval_seconds, row.age))
+
+
+def forget_calls(connection: Connection, account_id: int | None) -> None:
+    """Let an account, or all of them, begin a new interval."""
+    query = delete(api_calls)
+    connection.execute(query if account_id is None else query.where(api_calls.c.account_id == account_id))
+
+
+def _age() -> ColumnElement[float]:
+    """Seconds since an account's interval began."""
+    return cast(extract("epoch", func.clock_timestamp() - api_calls.c.interval_began), Double).label("age")
+
+
+def _left(interval_seconds: int, age: float) -> int:
+    return max(0, round((interval_seconds - age) * 1000))
