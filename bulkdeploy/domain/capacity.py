@@ -1,0 +1,29 @@
+"""Kinds of capacity, with CloudStack's numbers and names (reference section 6.6)."""
+
+from enum import IntEnum
+
+
+class CapacityType(IntEnum):
+    """``type`` of a capacity row. Units: memory and storage bytes, CPU MHz, the rest pieces."""
+
+    MEMORY = 0
+    CPU = 1
+    STORAGE_ALLOCATED = 3
+    DIRECT_ATTACHED_PUBLIC_IP = 8
+    LOCAL_STORAGE = 9
+    CPU_CORE = 90
+
+
+class CapacityLevel(IntEnum):
+    """What capacity is added up over."""
+
+    ZONE = 0
+    POD = 1
+    CLUSTER = 2
+
+
+def percentage(part: float, whole: float) -> str:
+    """A share in percent with at most two decimals, as CloudStack writes ``percentused``: ``12.5``."""
+    if whole <= 0:
+        return "0"
+    return f"{100 * part / whole:.2f}".rstrip("0").rstrip(".")
