@@ -1,0 +1,99 @@
+"""The list query of clusters, and their over-commit."""
+
+from decimal import Decimal
+
+from sqlalchemy import Column, Connection, Numeric, cast, select, text, update
+
+from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.store.capacity import add_capacity
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.topology import clusters, pods, zones
+
+FILTERS: Filters = {
+    "id": by_id(clusters.c.id),
+    "name": same_text(clusters.c.name),
+    "keyword": keyword(clusters.c.name, clusters.c.hypervisor),
+    "zoneid": by_id(clusters.c.zone_id),
+    "podid": by_id(clusters.c.pod_id),
+    "hypervisor": same_text(clusters.c.hypervisor),
+    "clustertype": same_text(clusters.c.cluster_type),
+    "managedstate": same_text(clusters.c.managed_state),
+    "allocationstate": same_text(clusters.c.allocation_state),
+}
+
+CPU_FACTOR = "cpu.overprovisioning.factor"
+MEMORY_FACTOR = "mem.overprovisioning.factor"
+
+OVERCOMMIT: dict[str, Column[Decimal]] = {
+    CPU_FACTOR: clusters.c.cpu_overcommit,
+    MEMORY_FACTOR: clusters.c.memory_overcommit,
+}
+"""Settings that are columns of the cluster they are set for."""
+
+
+def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of clusters by id."""
+    cluster = clusters.c
+    query = (
+        select(
+            cluster.id.label("_id"),
+            cluster.uuid.label("id"),
+            cluster.name,
+            pods.c.uuid.label("podid"),
+            pods.c.name.label("podname"),
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            cluster.hypervisor.label("hypervisortype"),
+            cluster.cluster_type.label("clustertype"),
+            cluster.managed_state.label("managedstate"),
+            cluster.allocation_state.label("allocationstate"),
+            cluster.cpu_overcommit.label("cpuovercommitratio"),
+            cluster.memory_overcommit.label("memoryovercommitratio"),
+        )
+        .select_from(clusters.join(pods, pods.c.id == cluster.pod_id).join(zones, zones.c.id == cluster.zone_id))
+        .where(cluster.removed.is_(None))
+        .order_by(cluster.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        for ratio in ("cpuovercommitratio", "memoryovercommitratio"):
+            row[ratio] = str(float(row[ratio]))
+    add_capacity(connection, CapacityLevel.CLUSTER, rows, wanted=bool(arguments.get("showcapacities")))
+    return Page(rows, count)
+
+
+def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
+    """The cluster's over-commit by the name of the setting, as text such as ``2.0``."""
+    columns = [column.label(name) for name, column in OVERCOMMIT.items()]
+    row = connection.execute(select(*columns).where(clusters.c.id == cluster_id)).mappings().one()
+    return {name: str(float(row[name])) for name in OVERCOMMIT}
+
+
+def write_overcommit(connection: Connection, cluster_id: int, setting: str, factor: str) -> None:
+    """Set a cluster's CPU or memory over-commit and with it what its hosts may promise.
+
+    What is claimed stays claimed; hosts that now promise less than that take no VM until VMs leave.
+    """
+    connection.execute(
+        update(clusters)
+        .where(clusters.c.id == cluster_id)
+        .values({OVERCOMMIT[setting].name: cast(factor, Numeric)})
+    )
+    # Hosts by id, as every claim locks them.
+    connection.execute(
+        text(
+            "SELECT FROM host_capacity WHERE host_id IN (SELECT id FROM hosts WHERE cluster_id = :cluster)"
+            " ORDER BY host_id FOR UPDATE"
+        ),
+        {"cluster": cluster_id},
+    )
+    connection.execute(
+        text(
+            "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores * h.cpu_mhz * k.cpu_overcommit),"
+            " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
+            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id"
+            " WHERE c.host_id = h.id AND k.id = :cluster"
+        ),
+        {"cluster": cluster_id},
+    )

@@ -1,0 +1,29 @@
+"""The VMs in security and affinity groups, for any number of groups in one statement."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.visibility import Visibility, with_owner
+
+
+def members_of(
+    connection: Connection, link: Table, group: str, group_ids: Sequence[int], visibility: Visibility
+) -> dict[int, list[UUID]]:
+    """The uuids of the live VMs in each group that has any, in the order they were made.
+
+    ``link`` joins VMs (``vm_id``) to groups (its column ``group``). A group may be open to a whole
+    domain: only VMs that ``visibility`` shows are named.
+    """
+    vm, group_id = virtual_machines.c, link.c[group]
+    query = (
+        select(group_id, func.array_agg(aggregate_order_by(vm.uuid, vm.id)))
+        .select_from(with_owner(link.join(virtual_machines, vm.id == link.c.vm_id), vm.account_id))
+        .where(id_in(group_id, group_ids), vm.removed.is_(None), visibility.condition())
+        .group_by(group_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}

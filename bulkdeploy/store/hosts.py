@@ -1,0 +1,130 @@
+"""The list query of hosts, with what the ledger says of each."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
+
+from bulkdeploy.domain.capacity import percentage
+from bulkdeploy.domain.topology import PoolScope
+from bulkdeploy.domain.units import mib_to_bytes
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.ledger import host_capacity
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+
+HOST_TYPE = "Routing"
+"""``type`` of hosts that run VMs; there are no others here."""
+
+CAPABILITIES = "hvm"
+
+FILTERS: Filters = {
+    "id": by_id(hosts.c.id),
+    "name": same_text(hosts.c.name),
+    "keyword": keyword(hosts.c.name, hosts.c.state),
+    "zoneid": by_id(hosts.c.zone_id),
+    "podid": by_id(hosts.c.pod_id),
+    "clusterid": by_id(hosts.c.cluster_id),
+    "hypervisor": same_text(hosts.c.hypervisor),
+    "state": same_text(hosts.c.state),
+    "resourcestate": same_text(hosts.c.resource_state),
+}
+
+
+def list_hosts(connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool) -> Page:
+    """One page of hosts by id; ``with_capacity`` adds what is promised and what local disks hold."""
+    rows, count = fetch_rows(connection, filtered(_query(), FILTERS, arguments), paging)
+    ids = [row.pop("_id") for row in rows]
+    for row in rows:
+        _finish(row, with_capacity=with_capacity)
+    if with_capacity:
+        disks = _local_disks(connection, ids)
+        for host_id, row in zip(ids, rows, strict=True):
+            row["islocalstorageactive"] = host_id in disks
+            row.update(disks.get(host_id, {}))
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    host, held = hosts.c, host_capacity.c
+    return (
+        select(
+            host.id.label("_id"),
+            host.uuid.label("id"),
+            host.name,
+            host.state,
+            host.resource_state.label("resourcestate"),
+            host.hypervisor,
+            host.hypervisor_version.label("hypervisorversion"),
+            host.ip_address.label("ipaddress"),
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            pods.c.uuid.label("podid"),
+            pods.c.name.label("podname"),
+            clusters.c.uuid.label("clusterid"),
+            clusters.c.name.label("clustername"),
+            clusters.c.cluster_type.label("clustertype"),
+            host.cpu_sockets.label("cpusockets"),
+            host.cpu_cores.label("cpunumber"),
+            host.cpu_mhz.label("cpuspeed"),
+            host.memory_mib,
+            host.tags,
+            host.details,
+            host.created,
+            held.cpu_mhz_limit,
+            held.cpu_mhz_used,
+            held.memory_mib_limit,
+            held.memory_mib_used,
+        )
+        .select_from(
+            hosts.join(clusters, clusters.c.id == host.cluster_id)
+            .join(pods, pods.c.id == host.pod_id)
+            .join(zones, zones.c.id == host.zone_id)
+            .join(host_capacity, held.host_id == host.id)
+        )
+        .where(host.removed.is_(None))
+        .order_by(host.id)
+    )
+
+
+def _finish(row: dict[str, Any], *, with_capacity: bool) -> None:
+    """Turn what the tables say (MiB, arrays) into what goes over the wire (bytes, texts)."""
+    tags = ",".join(row.pop("tags"))
+    memory = mib_to_bytes(row.pop("memory_mib"))
+    memory_limit, memory_used = (mib_to_bytes(row.pop(name)) for name in ("memory_mib_limit", "memory_mib_used"))
+    cpu_limit, cpu_used = row.pop("cpu_mhz_limit"), row.pop("cpu_mhz_used")
+    row.update(
+        type=HOST_TYPE,
+        capabilities=CAPABILITIES,
+        hosttags=tags or None,
+        explicithosttags=tags or None,
+        memorytotal=memory,
+    )
+    if not with_capacity:
+        return
+    cpu_share = f"{percentage(cpu_used, row['cpunumber'] * row['cpuspeed'])}%"
+    row.update(
+        cpuallocated=cpu_share,
+        cpuallocatedpercentage=cpu_share,
+        cpuallocatedvalue=cpu_used,
+        cpuallocatedwithoverprovisioning=f"{percentage(cpu_used, cpu_limit)}%",
+        cpuwithoverprovisioning=str(cpu_limit),
+        memoryallocated=memory_used,
+        memoryallocatedbytes=memory_used,
+        memoryallocatedpercentage=f"{percentage(memory_used, memory_limit)}%",
+        memorywithoverprovisioning=str(memory_limit),
+    )
+
+
+def _local_disks(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """``disksizetotal`` and ``disksizeallocated`` (bytes) of each host that has local storage."""
+    pool = storage_pools.c
+    query = (
+        select(pool.host_id, func.sum(pool.capacity_bytes), func.sum(pool.allocated_bytes))
+        .where(id_in(pool.host_id, host_ids), pool.scope == PoolScope.HOST, pool.removed.is_(None))
+        .group_by(pool.host_id)
+    )
+    return {
+        host_id: {"disksizetotal": int(total), "disksizeallocated": int(allocated)}
+        for host_id, total, allocated in connection.execute(query)
+    }

@@ -1,0 +1,28 @@
+"""The list query of instance groups."""
+
+from sqlalchemy import Connection, select
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.groups import instance_groups
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+FILTERS: Filters = {
+    "id": by_id(instance_groups.c.id),
+    "name": same_text(instance_groups.c.name),
+    "keyword": keyword(instance_groups.c.name),
+}
+
+
+def list_instance_groups(
+    connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
+) -> Page:
+    """One page of instance groups by id."""
+    group = instance_groups.c
+    query = (
+        select(group.uuid.label("id"), group.name, group.created, *owner_columns())
+        .select_from(with_owner(instance_groups, group.account_id))
+        .where(group.removed.is_(None), visibility.condition())
+        .order_by(group.id)
+    )
+    return fetch_page(connection, filtered(query, FILTERS, arguments), paging)

@@ -1,0 +1,48 @@
+"""The list query of network offerings."""
+
+from sqlalchemy import Connection, select
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.networks import network_offerings
+
+FILTERS: Filters = {
+    "id": by_id(network_offerings.c.id),
+    "name": same_text(network_offerings.c.name),
+    "displaytext": same_text(network_offerings.c.display_text),
+    "keyword": keyword(network_offerings.c.name, network_offerings.c.display_text),
+    "guestiptype": same_text(network_offerings.c.guest_type),
+    "traffictype": same_text(network_offerings.c.traffic_type),
+    "availability": same_text(network_offerings.c.availability),
+    "state": same_text(network_offerings.c.state),
+    "isdefault": equal(network_offerings.c.is_default),
+    "specifyvlan": equal(network_offerings.c.specify_vlan),
+    "supportedservices": has_all(network_offerings.c.services),
+}
+
+
+def list_network_offerings(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of network offerings by id."""
+    offering = network_offerings.c
+    query = (
+        select(
+            offering.uuid.label("id"),
+            offering.name,
+            offering.display_text.label("displaytext"),
+            offering.guest_type.label("guestiptype"),
+            offering.traffic_type.label("traffictype"),
+            offering.availability,
+            offering.specify_vlan.label("specifyvlan"),
+            offering.is_default.label("isdefault"),
+            offering.state,
+            offering.services.label("service"),
+            offering.created,
+        )
+        .where(offering.removed.is_(None))
+        .order_by(offering.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        row["service"] = [{"name": name} for name in row["service"]]
+        row["forvpc"] = False
+    return Page(rows, count)

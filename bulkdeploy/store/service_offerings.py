@@ -1,0 +1,130 @@
+"""The list query of service offerings."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, false, or_, select, true
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filter,
+    Filters,
+    by_id,
+    filtered,
+    keyword,
+    ref_in_array,
+    same_text,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.offering_places import offered_in, offered_to, place_columns
+from bulkdeploy.store.tables.offerings import service_offerings
+
+ACTIVE = "Active"
+
+BOUNDS = {
+    "mincpunumber": "min_cpu_number",
+    "maxcpunumber": "max_cpu_number",
+    "minmemory": "min_memory_mib",
+    "maxmemory": "max_memory_mib",
+}
+"""Keys of ``serviceofferingdetails`` that say what a custom offering allows."""
+
+
+def list_service_offerings(
+    connection: Connection, caller: Caller, arguments: Arguments, lineage: str | None, paging: Paging
+) -> Page:
+    """One page of offerings that the caller may use, by sort key and id; ``lineage`` is that of ``domainid``.
+
+    Only active ones, unless ``state`` asks for others.
+    """
+    query = filtered(_query().where(offered_to(service_offerings, caller)), _filters(), arguments)
+    if "state" not in arguments:
+        query = query.where(service_offerings.c.state == ACTIVE)
+    if lineage is not None:
+        recursive = bool(arguments.get("isrecursive"))
+        query = query.where(offered_in(service_offerings, arguments["domainid"].id, lineage, recursive=recursive))
+    rows, count = fetch_rows(connection, query, paging)
+    for row in rows:
+        _finish(row)
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    offering = service_offerings.c
+    return (
+        select(
+            offering.uuid.label("id"),
+            offering.name,
+            offering.display_text.label("displaytext"),
+            offering.cpu_number.label("cpunumber"),
+            offering.cpu_mhz.label("cpuspeed"),
+            offering.memory_mib.label("memory"),
+            *(offering[column].label(name) for name, column in BOUNDS.items()),
+            offering.root_disk_gib.label("rootdisksize"),
+            offering.storage_type.label("storagetype"),
+            offering.storage_tags.label("storagetags"),
+            offering.host_tags.label("hosttags"),
+            offering.deployment_planner.label("deploymentplanner"),
+            offering.offer_ha.label("offerha"),
+            offering.limit_cpu_use.label("limitcpuuse"),
+            offering.dynamic_scaling.label("dynamicscalingenabled"),
+            offering.network_rate.label("networkrate"),
+            offering.details.label("serviceofferingdetails"),
+            offering.state,
+            offering.created,
+            *place_columns(service_offerings),
+        )
+        .where(offering.removed.is_(None))
+        .order_by(offering.sort_key, offering.id)
+    )
+
+
+def _filters() -> Filters:
+    offering = service_offerings.c
+    return {
+        "id": by_id(offering.id),
+        "name": same_text(offering.name),
+        "keyword": keyword(offering.name, offering.display_text),
+        "state": same_text(offering.state),
+        "storagetype": same_text(offering.storage_type),
+        "zoneid": ref_in_array(offering.zone_ids),
+        "cpunumber": _allows("cpu_number", "min_cpu_number", "max_cpu_number"),
+        "cpuspeed": _speed,
+        "memory": _allows("memory_mib", "min_memory_mib", "max_memory_mib"),
+        "issystem": _is_system,
+    }
+
+
+def _allows(fixed: str, low: str, high: str) -> Filter:
+    """The offering has this amount, or lets the caller choose it."""
+    offering = service_offerings.c
+
+    def condition(amount: int) -> Condition:
+        chosen = and_(
+            offering[fixed].is_(None),
+            or_(offering[low].is_(None), offering[low] <= amount),
+            or_(offering[high].is_(None), offering[high] >= amount),
+        )
+        return or_(offering[fixed] == amount, chosen)
+
+    return condition
+
+
+def _speed(mhz: int) -> Condition:
+    column = service_offerings.c.cpu_mhz
+    return or_(column == mhz, column.is_(None))
+
+
+def _is_system(value: bool) -> Condition:
+    """No offering here is a system one."""
+    return false() if value else true()
+
+
+def _finish(row: dict[str, Any]) -> None:
+    bounds = {name: str(value) for name in BOUNDS if (value := row.pop(name)) is not None}
+    row["serviceofferingdetails"] = {**row["serviceofferingdetails"], **bounds} or None
+    row["iscustomized"] = None in (row["cpunumber"], row["cpuspeed"], row["memory"])
+    row["hosttags"] = ",".join(row["hosttags"]) or None
+    row["storagetags"] = ",".join(row["storagetags"]) or None
+    row.update(issystem=False, defaultuse=False, isvolatile=False, iscustomizediops=False, provisioningtype="thin")

@@ -1,0 +1,29 @@
+"""The list query of SSH key pairs."""
+
+from sqlalchemy import Connection, select
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.groups import ssh_key_pairs
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+FILTERS: Filters = {
+    "id": by_id(ssh_key_pairs.c.id),
+    "name": same_text(ssh_key_pairs.c.name),
+    "keyword": keyword(ssh_key_pairs.c.name, ssh_key_pairs.c.fingerprint),
+    "fingerprint": equal(ssh_key_pairs.c.fingerprint),
+}
+
+
+def list_ssh_key_pairs(
+    connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
+) -> Page:
+    """One page of key pairs by id."""
+    pair = ssh_key_pairs.c
+    query = (
+        select(pair.uuid.label("id"), pair.name, pair.fingerprint, *owner_columns())
+        .select_from(with_owner(ssh_key_pairs, pair.account_id))
+        .where(pair.removed.is_(None), visibility.condition())
+        .order_by(pair.id)
+    )
+    return fetch_page(connection, filtered(query, FILTERS, arguments), paging)

@@ -1,0 +1,34 @@
+"""The list query of registered user data."""
+
+from sqlalchemy import Connection, select
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.accounts import accounts
+from bulkdeploy.store.tables.groups import user_data
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+FILTERS: Filters = {
+    "id": by_id(user_data.c.id),
+    "name": same_text(user_data.c.name),
+    "keyword": keyword(user_data.c.name),
+}
+
+
+def list_user_data(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """One page of registered user data by id, the data itself in base64."""
+    data = user_data.c
+    query = (
+        select(
+            data.uuid.label("id"),
+            data.name,
+            data.content.label("userdata"),
+            data.params,
+            accounts.c.uuid.label("accountid"),
+            *owner_columns(),
+        )
+        .select_from(with_owner(user_data, data.account_id))
+        .where(data.removed.is_(None), visibility.condition())
+        .order_by(data.id)
+    )
+    return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
