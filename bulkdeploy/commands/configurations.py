@@ -1,0 +1,123 @@
+"""listConfigurations and updateConfiguration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Exclusive, string, uuid
+from bulkdeploy.declare.response_fields import flag, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.configuration import LONGEST_VALUE
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services import configurations
+from bulkdeploy.services.configurations import EVERYWHERE, SCOPE_PARAMETERS, Place
+from bulkdeploy.services.ownership import require_access, require_domain
+from bulkdeploy.store.listing import Page, cut_page
+
+CONFIGURATION = Response(
+    "configuration",
+    (
+        text("name", "the setting"),
+        text("value", "the value that holds"),
+        text("defaultvalue", "the value where nobody set one"),
+        text("description", "what it does"),
+        text("category", "its category"),
+        text("component", "bulkdeploy"),
+        text("scope", "what it can be set for besides everything: Global, Cluster or StoragePool"),
+        text("type", "String, Boolean, Number or Decimal"),
+        text("options", "the values to choose from, separated by commas"),
+        flag("isdynamic", "always true: no restart is needed"),
+    ),
+)
+
+PLACES = (
+    uuid("zoneid", Entity.ZONE, "settings of this zone"),
+    uuid("clusterid", Entity.CLUSTER, "settings of this cluster"),
+    uuid("storageid", Entity.STORAGE_POOL, "settings of this storage pool"),
+    uuid("accountid", Entity.ACCOUNT, "settings of this account"),
+    uuid("domainid", Entity.DOMAIN, "settings of this domain"),
+)
+
+ONE_PLACE = Exclusive(tuple(SCOPE_PARAMETERS))
+
+
+def list_configurations(call: Call) -> Page:
+    """Settings with the values that hold.
+
+    Raises:
+        PermissionDenied: the account or domain is outside the caller's reach.
+    """
+    if (domain := call.ref("domainid")) is not None:
+        require_domain(call.connection, call.caller, domain)
+    if (account := call.ref("accountid")) is not None:
+        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
+    rows = configurations.list_configurations(
+        call.connection,
+        call.caller,
+        _place(call)[0],
+        name=call.text("name"),
+        category=call.text("category"),
+        keyword=call.text("keyword"),
+    )
+    return cut_page(rows, paging(call))
+
+
+def update_configuration(call: Call) -> Mapping[str, Any]:
+    """Set one setting.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    place, entity = _place(call)
+    return configurations.update_configuration(
+        call.system, call.caller, call.arguments["name"], call.text("value"), place, entity
+    )
+
+
+def _place(call: Call) -> tuple[Place, EntityRef | None]:
+    for name, scope in SCOPE_PARAMETERS.items():
+        ref = call.ref(name)
+        if ref is not None:
+            return Place(scope, ref.id), ref
+    return EVERYWHERE, None
+
+
+COMMANDS = (
+    Command(
+        name="listConfigurations",
+        description="Lists settings with the values that hold",
+        handler=list_configurations,
+        shape=Shape.LIST,
+        response=CONFIGURATION,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "only this setting"),
+            string("category", "only settings of this category"),
+            *PLACES,
+            *PAGING,
+        ),
+        rules=(ONE_PLACE,),
+    ),
+    Command(
+        name="updateConfiguration",
+        description="Sets one setting, everywhere or for one cluster or storage pool",
+        handler=update_configuration,
+        shape=Shape.OBJECT,
+        response=CONFIGURATION,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "the setting", required=True),
+            string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
+            *PLACES,
+        ),
+        rules=(ONE_PLACE,),
+    ),
+)

@@ -1,0 +1,30 @@
+"""listDeploymentPlanners."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.configuration import PLANNERS
+from bulkdeploy.store.listing import Page, cut_page
+
+
+def list_deployment_planners(call: Call) -> Page:
+    """The planners that an offering or a deployment may name."""
+    keyword = (call.text("keyword") or "").lower()
+    return cut_page([{"name": name} for name in PLANNERS if keyword in name.lower()], paging(call))
+
+
+COMMANDS = (
+    Command(
+        name="listDeploymentPlanners",
+        description="Lists the planners that an offering or a deployment may name",
+        handler=list_deployment_planners,
+        shape=Shape.LIST,
+        response=Response("deploymentplanner", (text("name", "the planner"),)),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=PAGING,
+    ),
+)

@@ -1,0 +1,117 @@
+"""listDomains and listDomainChildren."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.counter_fields import DOMAIN_COUNTERS
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
+from bulkdeploy.declare.response_fields import flag, moment, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.store import domains
+from bulkdeploy.store.listing import Page
+
+ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN})
+DETAILS = ("all", "resource", "min")
+
+DOMAIN = Response(
+    "domain",
+    (
+        text("id", "the domain"),
+        text("name", "its name"),
+        number("level", "how far it is below ROOT, which is 0"),
+        text("path", "its name and those above it, from ROOT down: ROOT/a/b"),
+        text("parentdomainid", "the domain above it"),
+        text("parentdomainname", "the name of the domain above it"),
+        flag("haschild", "whether there are domains below it"),
+        text("networkdomain", "the DNS domain of its networks"),
+        text("state", "Active"),
+        moment("created", "when it was made"),
+        *DOMAIN_COUNTERS,
+    ),
+)
+
+
+def list_domains(call: Call) -> Page:
+    """Root admins: all domains; others their own, with ``listall`` those below it too.
+
+    Raises:
+        InvalidParameter: an unknown word in ``details``.
+        PermissionDenied: ``id`` is outside the caller's reach.
+    """
+    details = call.arguments.get("details", ("all",))
+    for word in details:
+        if word.lower() not in DETAILS:
+            raise InvalidParameter("details", word, f"it should be one of: {', '.join(DETAILS)}")
+    wanted = call.ref("id")
+    if wanted is not None:
+        require_domain(call.connection, call.caller, wanted)
+    bounded = wanted is None and not call.caller.is_root_admin
+    return domains.list_domains(
+        call.connection,
+        call.arguments,
+        paging(call),
+        lineage=call.caller.owner.lineage if bounded else None,
+        recursive=call.flag("listall"),
+        with_counters=any(word.lower() != "min" for word in details),
+    )
+
+
+def list_domain_children(call: Call) -> Page:
+    """The domains below one, or below the caller's own.
+
+    Raises:
+        PermissionDenied: ``id`` is outside the caller's reach.
+    """
+    wanted = call.ref("id")
+    parent = call.caller.owner.lineage
+    if wanted is not None:
+        parent = require_domain(call.connection, call.caller, wanted)
+    return domains.list_children(
+        call.connection,
+        call.arguments,
+        paging(call),
+        parent_lineage=parent,
+        recursive=call.flag("isrecursive") or call.flag("listall"),
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listDomains",
+        description="Lists domains with their limits and totals",
+        handler=list_domains,
+        shape=Shape.LIST,
+        response=DOMAIN,
+        roles=ADMINS,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "only this domain"),
+            string("name", "only domains of this name"),
+            integer("level", "only domains this far below ROOT"),
+            boolean("listall", "the domains below the caller's, too"),
+            strings("details", f"what to say of each domain: {', '.join(DETAILS)}; default all"),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="listDomainChildren",
+        description="Lists the domains below a domain",
+        handler=list_domain_children,
+        shape=Shape.LIST,
+        response=DOMAIN,
+        roles=ADMINS,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain above; default the caller's"),
+            string("name", "only domains of this name"),
+            boolean("isrecursive", "all below it, not only those right below it"),
+            boolean("listall", "the same as isrecursive"),
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,81 @@
+"""listEvents and listEventTypes."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.events import EventLevel, EventState, EventType
+from bulkdeploy.store import events
+from bulkdeploy.store.listing import Page
+
+EVENT = Response(
+    "event",
+    (
+        text("id", "the event"),
+        text("type", "what happened, such as VM.CREATE"),
+        text("level", "INFO, WARN or ERROR"),
+        text("state", "Created, Scheduled, Started or Completed"),
+        text("description", "what happened, in words"),
+        *OWNER_FIELDS,
+        text("username", "the user who did it"),
+        text("parentid", "the event that began the action"),
+        text("resourcetype", "the kind of thing that it happened to"),
+        text("resourceid", "the thing that it happened to"),
+        flag("archived", "whether it was archived"),
+        moment("created", "when it happened"),
+    ),
+)
+
+
+def list_events(call: Call) -> Page:
+    """Events, newest first.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return events.list_events(call.connection, visible(call), call.arguments, paging(call))
+
+
+def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes the call
+    """The types that events have."""
+    return Page([{"name": kind.value} for kind in EventType], len(EventType))
+
+
+COMMANDS = (
+    Command(
+        name="listEvents",
+        description="Lists events, newest first",
+        handler=list_events,
+        shape=Shape.LIST,
+        response=EVENT,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.EVENT, "only this event"),
+            uuid("startid", Entity.EVENT, "only this event and those of the same action"),
+            string("type", "only events of this type"),
+            string("level", "only events of this level", choices=tuple(level.value for level in EventLevel)),
+            string("state", "only events in this state", choices=tuple(state.value for state in EventState)),
+            Parameter("startdate", WireType.DATE, "only events from this day or moment on"),
+            Parameter("enddate", WireType.DATE, "only events up to this day's end or this moment"),
+            string("resourcetype", "only events of this kind of thing, such as VirtualMachine"),
+            string("resourceid", "only events of this thing"),
+            boolean("archived", "archived events instead of the others"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="listEventTypes",
+        description="Lists the types that events have",
+        handler=list_event_types,
+        shape=Shape.LIST,
+        response=Response("eventtype", (text("name", "the type"),)),
+    ),
+)

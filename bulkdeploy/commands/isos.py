@@ -1,0 +1,60 @@
+"""listIsos."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.template_fields import FIELDS, FILTER_WORDS, PARAMETERS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.store import templates
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.templates import TemplateFilter
+
+
+def list_isos(call: Call) -> Page:
+    """The ISOs that the filter asks for, one row per zone.
+
+    Raises:
+        InvalidParameter: a user asks for all.
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    shown = TemplateFilter(call.arguments.get("isofilter", TemplateFilter.SELF_EXECUTABLE))
+    if shown is TemplateFilter.ALL and call.caller.role_type is RoleType.USER:
+        raise InvalidParameter("isofilter", shown.value, "only admins may list all ISOs")
+    return templates.list_templates(
+        call.connection,
+        call.caller,
+        visible(call),
+        call.arguments,
+        paging(call),
+        kind=TemplateKind.ISO,
+        shown=shown,
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listIsos",
+        description="Lists ISOs, one row per zone",
+        handler=list_isos,
+        shape=Shape.LIST,
+        response=Response("iso", FIELDS),
+        errors=(PermissionDenied,),
+        parameters=(
+            string(
+                "isofilter",
+                f"which ISOs: {FILTER_WORDS}; default selfexecutable",
+                choices=tuple(word.value for word in TemplateFilter),
+            ),
+            uuid("id", Entity.ISO, "only this ISO"),
+            boolean("bootable", "only bootable ones, or only those that are not"),
+            boolean("ispublic", "only public ones, or only those that are not"),
+            *PARAMETERS,
+        ),
+    ),
+)

@@ -1,0 +1,66 @@
+"""listTemplates."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.template_fields import FIELDS, FILTER_WORDS, PARAMETERS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import Exclusive, string, uuid, uuids
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.store import templates
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.templates import TemplateFilter
+
+NO_HYPERVISOR = "None"
+"""What templates say that are for any hypervisor: clients fail on a template without the field."""
+
+
+def list_templates(call: Call) -> Page:
+    """The templates that the filter asks for, one row per zone.
+
+    Raises:
+        InvalidParameter: a user asks for all.
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    shown = TemplateFilter(call.arguments["templatefilter"])
+    if shown is TemplateFilter.ALL and call.caller.role_type is RoleType.USER:
+        raise InvalidParameter("templatefilter", shown.value, "only admins may list all templates")
+    page = templates.list_templates(
+        call.connection,
+        call.caller,
+        visible(call),
+        call.arguments,
+        paging(call),
+        kind=TemplateKind.TEMPLATE,
+        shown=shown,
+    )
+    return Page([{**row, "hypervisor": row["hypervisor"] or NO_HYPERVISOR} for row in page.rows], page.count)
+
+
+COMMANDS = (
+    Command(
+        name="listTemplates",
+        description="Lists templates, one row per zone",
+        handler=list_templates,
+        shape=Shape.LIST,
+        response=Response("template", FIELDS),
+        errors=(PermissionDenied,),
+        parameters=(
+            string(
+                "templatefilter",
+                f"which templates: {FILTER_WORDS}",
+                required=True,
+                choices=tuple(word.value for word in TemplateFilter),
+            ),
+            uuid("id", Entity.TEMPLATE, "only this template"),
+            uuids("ids", Entity.TEMPLATE, "only these templates"),
+            string("templatetype", "only templates of this type"),
+            *PARAMETERS,
+        ),
+        rules=(Exclusive(("id", "ids")),),
+    ),
+)
