@@ -1,5 +1,6 @@
 """``bulkdeploy inventory``: describe a zone in a file and load it, write one out, or make a large one up."""
 
+import os
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 from bulkdeploy.manage.configuration import settings_of
 from bulkdeploy.manage.running import with_running_services
 from bulkdeploy.services.inventory import LoadReport, load_inventory
+from bulkdeploy.services.inventory_export import export_inventory
 from bulkdeploy.wiring.settings import Settings
 
 DEMO_ZONE = "demo.yaml"
@@ -35,6 +37,41 @@ def load_command(ctx: click.Context, file: Path) -> None:
     click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
 
 
+@inventory.command("export")
+@click.option("--zone", "zone_name", help="Its name; needed where there are several.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else the terminal.")
+@click.option(
+    "--with-secrets", is_flag=True, help="Write API secret keys, and hashes of passwords. Keep such a file safe."
+)
+@click.pass_context
+def export_command(ctx: click.Context, zone_name: str | None, output: Path | None, with_secrets: bool) -> None:
+    """Write the file that describes a zone as it is now; loading it changes nothing.
+
+    VMs are in it as far as an inventory brought them.
+    """
+    from bulkdeploy.wiring.system import build_cipher, build_engine
+
+    settings = with_running_services(settings_of(ctx))
+    engine = build_engine(settings, application_name="bulkdeploy inventory")
+    try:
+        cipher = build_cipher(settings) if with_secrets else None
+        export = export_inventory(engine, zone_name=zone_name, cipher=cipher)
+    finally:
+        engine.dispose()
+    for reason in export.left_out:
+        click.echo(f"left out: {reason}", err=True)
+    if output is None:
+        click.echo(export.text, nl=False)
+    else:
+        write_private(output, export.text)
+
+
+def write_private(path: Path, written: str) -> None:
+    """Write a file that only its owner may read: it may hold secrets."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(written)
+
+
 def load(settings: Settings, file: Path) -> LoadReport:
     """Load a file into the configured database, and let the simulated hypervisors know.
 
@@ -56,13 +93,13 @@ def load(settings: Settings, file: Path) -> LoadReport:
 def load_first_zone(settings: Settings, file: Path) -> None:
     """Load a file where the database has no zone yet; simulated hypervisors are told in any case."""
     from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.store.inventory_topology import has_zones
+    from bulkdeploy.store.inventory_topology import zone_ids
     from bulkdeploy.wiring.system import build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy inventory")
     try:
         with engine.connect() as connection:
-            present = has_zones(connection)
+            present = bool(zone_ids(connection))
         if present:
             tell_simulator(settings, engine)
     finally:

@@ -50,9 +50,12 @@ def hosts_of(inventory: Inventory) -> Iterator[tuple[Pod, Cluster, Host]]:
                 yield pod, cluster, host
 
 
-def has_zones(connection: Connection) -> bool:
-    """Whether any zone is described yet."""
-    return connection.execute(select(zones.c.id).where(zones.c.removed.is_(None)).limit(1)).first() is not None
+def zone_ids(connection: Connection) -> dict[str, int]:
+    """The zones that are described, by name."""
+    rows = connection.execute(
+        select(zones.c.name, zones.c.id).where(zones.c.removed.is_(None)).order_by(zones.c.id)
+    )
+    return {row.name: row.id for row in rows}
 
 
 def write_zone(connection: Connection, zone: Zone, domain_ids: Mapping[str, int], changes: Changes) -> int:
