@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from bulkdeploy.store.arrays import int_array
+
 INFO, ERROR = "INFO", "ERROR"
 SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
 
@@ -41,7 +43,7 @@ def write_events(connection: Connection, events: Sequence[ActionEvent]) -> None:
     connection.execute(
         _WRITE,
         {
-            "jobs": [event.job_id for event in events],
+            "jobs": int_array(event.job_id for event in events),
             "types": [event.event_type for event in events],
             "levels": [event.level for event in events],
             "states": [event.state for event in events],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import orjson
 import sqlalchemy
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -37,7 +38,13 @@ def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bul
         pool_timeout=30,
         pool_pre_ping=True,
         connect_args={"application_name": application_name, "prepare_threshold": 3},
+        json_serializer=_json_text,
+        json_deserializer=orjson.loads,
     )
+
+
+def _json_text(value: object) -> str:
+    return orjson.dumps(value).decode()
 
 
 @contextmanager

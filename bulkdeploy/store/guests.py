@@ -7,26 +7,27 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.arrays import int_array
 
 _VMS = text(
     "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
     " v.user_data, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
     " h.ip_address AS host_ip_address, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
     " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
-    " WHERE v.id = ANY(:vms) AND v.removed IS NULL"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL"
 )
 
 _VOLUMES = text(
     "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, p.uuid AS pool_uuid, t.uuid AS template_uuid"
     " FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
-    " WHERE v.vm_id = ANY(:vms) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"
+    " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"
 )
 
 _NICS = text(
     "SELECT n.vm_id, n.uuid, n.mac_address, host(n.ip_address) AS ip_address, w.uuid AS network_uuid,"
     " coalesce(r.vlan, w.vlan) AS vlan FROM nics n JOIN networks w ON w.id = n.network_id"
     " LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
-    " WHERE n.vm_id = ANY(:vms) AND n.removed IS NULL ORDER BY n.vm_id, n.device_id"
+    " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND n.removed IS NULL ORDER BY n.vm_id, n.device_id"
 )
 
 
@@ -41,15 +42,16 @@ class GuestRows:
 
 def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, GuestRows]:
     """These VMs by id, in three statements; those that were expunged are left out."""
-    wanted = {"vms": list(vm_ids)}
+    wanted = {"vms": int_array(vm_ids)}
     volumes: dict[int, list[Row[Any]]] = {}
-    for volume in connection.execute(_VOLUMES, wanted):
+    for volume in connection.execute(_VOLUMES, wanted).all():
         volumes.setdefault(volume.vm_id, []).append(volume)
     nics: dict[int, list[Row[Any]]] = {}
-    for nic in connection.execute(_NICS, wanted):
+    for nic in connection.execute(_NICS, wanted).all():
         nics.setdefault(nic.vm_id, []).append(nic)
     return {
-        vm.id: GuestRows(vm, volumes.get(vm.id, ()), nics.get(vm.id, ())) for vm in connection.execute(_VMS, wanted)
+        vm.id: GuestRows(vm, volumes.get(vm.id, ()), nics.get(vm.id, ()))
+        for vm in connection.execute(_VMS, wanted).all()
     }
 
 
@@ -65,19 +67,19 @@ class SharedConfig:
 _SHARED = text(
     "SELECT d.id, d.pinned, d.config ->> 'user_data' AS user_data, ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = d.account_id AND k.removed IS NULL AND d.config -> 'keypairs' ? k.name"
-    "   ORDER BY k.name) AS public_keys FROM deployments d WHERE d.id = ANY(:ids)"
+    "   ORDER BY k.name) AS public_keys FROM deployments d WHERE d.id = ANY(CAST(:ids AS bigint[]))"
 )
 
 
 def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
     """The shared part of these deployments by id."""
-    rows = connection.execute(_SHARED, {"ids": list(deployment_ids)})
+    rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
     return {row.id: SharedConfig(row.pinned, row.user_data, tuple(row.public_keys)) for row in rows}
 
 
 _MOVE = text(
     "UPDATE virtual_machines SET state = :state, updated = now()"
-    " WHERE id = ANY(:vms) AND state = ANY(:sources) AND removed IS NULL RETURNING id"
+    " WHERE id = ANY(CAST(:vms AS bigint[])) AND state = ANY(:sources) AND removed IS NULL RETURNING id"
 )
 
 
@@ -86,28 +88,31 @@ def move_states(
 ) -> set[int]:
     """Move VMs that are in one of ``sources`` to ``state``; returns those that were moved."""
     rows = connection.execute(
-        _MOVE, {"vms": sorted(vm_ids), "sources": [source.value for source in sources], "state": state.value}
+        _MOVE,
+        {"vms": int_array(sorted(vm_ids)), "sources": [source.value for source in sources], "state": state.value},
     )
     return set(rows.scalars())
 
 
 _READY = text(
     "UPDATE volumes SET state = 'Ready', attached = now()"
-    " WHERE vm_id = ANY(:vms) AND state = 'Allocated' AND removed IS NULL"
+    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND state = 'Allocated' AND removed IS NULL"
 )
 
 
 def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
     """The VMs' volumes exist on their pools now."""
-    connection.execute(_READY, {"vms": sorted(vm_ids)})
+    connection.execute(_READY, {"vms": int_array(sorted(vm_ids))})
 
 
-_REMOVE = text("UPDATE virtual_machines SET removed = now() WHERE id = ANY(:vms) AND removed IS NULL")
+_REMOVE = text(
+    "UPDATE virtual_machines SET removed = now() WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+)
 
 
 def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
     """The VMs are gone; their rows still resolve by uuid."""
-    connection.execute(_REMOVE, {"vms": sorted(vm_ids)})
+    connection.execute(_REMOVE, {"vms": int_array(sorted(vm_ids))})
 
 
 _PENDING = text(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.store.arrays import int_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ def take_unsent(connection: Connection, *, older_than_s: float, most: int) -> li
     return [Unsent(row.job_id, JobKind(row.kind), row.queue) for row in rows]
 
 
-_FORGET = text("DELETE FROM outbox WHERE job_id = ANY(:ids)")
+_FORGET = text("DELETE FROM outbox WHERE job_id = ANY(CAST(:ids AS bigint[]))")
 
 
 def forget_sent(connection: Connection, job_ids: Sequence[int]) -> None:
     """Delete the entries of messages that were sent."""
-    connection.execute(_FORGET, {"ids": list(job_ids)})
+    connection.execute(_FORGET, {"ids": int_array(job_ids)})

@@ -76,7 +76,7 @@ def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) 
     result = connection.execute(query, {VM_IDS: list(vm_ids)})
     names = tuple(map(str, result.keys()))[1:]
     lists: Lists = defaultdict(list)
-    for row in result:
+    for row in result.all():
         lists[row[0]].append(dict(zip(names, row[1:], strict=True)))
     return lists
 

@@ -70,7 +70,7 @@ def virtual_machine_rows(
         query = query.add_columns(user_data_column())
     result = connection.execute(query, {VM_IDS: list(vm_ids)})
     names = tuple(map(str, result.keys()))
-    rows = {row[0]: dict(zip(names, row, strict=True)) for row in result}
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
     for row in rows.values():
         del row["vm_id"]
         row["vmtype"] = "User"
