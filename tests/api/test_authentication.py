@@ -115,7 +115,7 @@ def moment(**ahead: int) -> str:
 @pytest.mark.parametrize(
     "expires",
     [
-        moment(minutes=10),
+        "2999-01-31T12:00:00+0000",
         "2999-01-31T12:00:00Z",
         "2999-01-31T12:00:00.123Z",
         "2999-01-31T12:00:00+05:30",
@@ -126,14 +126,16 @@ def moment(**ahead: int) -> str:
 def test_version_3_signatures_in_time(client: ApiClient, expires: str, name: str) -> None:
     """Every form of ``expires`` that clients send is read."""
     assert send(client, signed(client, expires=expires, **{name: "3"})).status == 200
+    assert send(client, signed(client, expires=moment(minutes=10), **{name: "3"})).status == 200
 
 
 @pytest.mark.parametrize(
-    "expires", [moment(minutes=-1), "", "tomorrow", "2999-13-31T12:00:00Z", "2999-01-31", "9" * 50]
+    "expires", ["2026-01-31T12:00:00Z", "", "tomorrow", "2999-13-31T12:00:00Z", "2999-01-31", "9" * 50]
 )
 def test_version_3_signatures_too_late(client: ApiClient, expires: str) -> None:
     """A version 3 signature is good only until ``expires``, which must be there and be a time."""
     assert is_refused(send(client, signed(client, expires=expires, signatureVersion="3")))
+    assert is_refused(send(client, signed(client, expires=moment(minutes=-1), signatureVersion="3")))
     assert is_refused(send(client, signed(client, signatureVersion="3")))
 
 
