@@ -10,9 +10,9 @@ to do gets done.
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import LiteralString
+from functools import partial
+from typing import LiteralString, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -20,10 +20,14 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from bulkdeploy.drivers import simulator_inventory
 from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, HostAddress, PowerState, StaleFence
 from bulkdeploy.drivers.simulator_database import conninfo
-from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost
+from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
+
+T = TypeVar("T")
+
+ANY_HOST = "any host"
+"""Named in errors of calls that no single host is asked."""
 
 PAGE_ROWS = 5000
 """Rows that the lists fetch at a time; between pages no connection is held."""
@@ -140,14 +144,20 @@ class SimulatorDriver:
             yield row[0], row[1], row[2]
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
-        """Make hosts known; see ``simulator_inventory.sync_hosts``."""
-        with self._for_long_work() as connection:
-            simulator_inventory.sync_hosts(connection, hosts)
+        """Make hosts known; see ``simulator_inventory.sync_hosts``.
+
+        Raises:
+            DriverError: the database does not answer.
+        """
+        self._ask("sync", ANY_HOST, _at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
-        """Take guests as running; see ``simulator_inventory.adopt_guests``."""
-        with self._for_long_work() as connection:
-            return simulator_inventory.adopt_guests(connection, guests)
+        """Take guests as running; see ``simulator_inventory.adopt_guests``.
+
+        Raises:
+            DriverError: see there, or the database does not answer.
+        """
+        return self._ask("adopt", ANY_HOST, _at_leisure(lambda connection: adopt_guests(connection, guests)))
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -155,9 +165,16 @@ class SimulatorDriver:
 
     def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> None:
         draw = self._random.random()
-        row = self._ask(query, [*parameters, call.fence, call.timeout_s * 1000, draw], call)
-        verdict, step, reason, transient, wait_ms, host_name = row
-        host = call.host.name if call.host is not None else host_name or "any host"
+        everything = [*parameters, call.fence, call.timeout_s * 1000, draw]
+        host = ANY_HOST if call.host is None else call.host.name
+        verdict, step, reason, transient, wait_ms, host_found = self._ask(
+            call.step,
+            host,
+            lambda connection: connection.execute(query, everything).fetchall()[0],
+            patience_s=call.timeout_s,
+        )
+        if call.host is None and host_found is not None:
+            host = host_found
         wait_s = min(wait_ms / 1000, call.timeout_s)
         if wait_s > 0:
             self._sleep(wait_s)
@@ -168,17 +185,18 @@ class SimulatorDriver:
         if verdict == "failed":
             raise DriverError(step, host, reason, transient=transient)
 
-    def _ask(self, query: LiteralString, parameters: list[object], call: "_Call") -> TupleRow:
-        """The one row of ``query``; repeated when it lost its connection or a deadlock.
+    def _ask(
+        self, step: str, host: str, work: Callable[[Connection], T], *, patience_s: float = CONNECTION_WAIT_S
+    ) -> T:
+        """``work`` on a connection; done anew when it lost its connection or a deadlock.
 
-        Repeating is harmless: calls are of the make-it-so kind.
+        Doing anything here twice is harmless: it is of the make-it-so kind, or only looks.
         """
-        host = call.host.name if call.host is not None else "any host"
-        wait_s = min(call.timeout_s, CONNECTION_WAIT_S)
+        wait_s = min(patience_s, CONNECTION_WAIT_S)
         for is_last in (False, False, True):
             try:
                 with self._pool.connection(timeout=wait_s) as connection:
-                    return _one(connection.execute(query, parameters).fetchone())
+                    return work(connection)
             except PoolTimeout as error:
                 reason = f"no connection to the simulator's database within {wait_s:g} s"
                 raise DriverError("connect", host, reason, transient=True) from error
@@ -188,24 +206,17 @@ class SimulatorDriver:
                 if error.sqlstate != DEADLOCK:
                     self._pool.check()  # a restarted server leaves dead connections behind
             except psycopg.Error as error:
-                raise DriverError(call.step, host, str(error), transient=False) from error
+                raise DriverError(step, host, str(error), transient=False) from error
         raise AssertionError("the last attempt returns or raises")
 
     def _pages(self, query: LiteralString) -> Iterator[TupleRow]:
         last = UUID(int=0)
         while True:
-            with self._pool.connection() as connection:
-                page = connection.execute(query, [last, PAGE_ROWS]).fetchall()
+            page = self._ask("list", ANY_HOST, partial(_page, query, last))
             yield from page
             if len(page) < PAGE_ROWS:
                 return
             last = page[-1][0]
-
-    @contextmanager
-    def _for_long_work(self) -> Iterator[Connection]:
-        with self._pool.connection() as connection, connection.transaction():
-            connection.execute("SET LOCAL statement_timeout = 0")
-            yield connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +229,16 @@ class _Call:
     timeout_s: float
 
 
-def _one(row: TupleRow | None) -> TupleRow:
-    if row is None:
-        raise AssertionError("a function call gave no row")
-    return row
+def _page(query: LiteralString, after: UUID, connection: Connection) -> list[TupleRow]:
+    return connection.execute(query, [after, PAGE_ROWS]).fetchall()
+
+
+def _at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
+    """``work`` in one transaction that may take longer than a call."""
+
+    def all_or_nothing(connection: Connection) -> T:
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            return work(connection)
+
+    return all_or_nothing

@@ -208,6 +208,7 @@ def test_a_short_hang_only_delays(
     add_fault(control, FaultRule(Step.NETWORK, FaultKind.HANG, hang_ms=hang_ms, effect=HangEffect.UNDONE))
     assert fails(Caller(simulator, timeout_s=10), hosts[0]) == fails_
     assert naps == [min(hang_ms / 1000, 10)]
+    assert [guest.power is PowerState.RUNNING for guest in guests_of(simulator).values()] == [not fails_]
 
 
 def test_a_forced_stop_ends_a_guest_that_hangs_in_its_shutdown(

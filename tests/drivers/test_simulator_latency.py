@@ -108,6 +108,17 @@ def test_a_call_takes_the_time_of_the_steps_it_goes_through(
     assert naps == pytest.approx([1.2, 1.23, 0.004, 0.005])
 
 
+def test_pulling_the_plug_takes_no_time(simulator: SimulatorDriver, control: Connection, naps: list[float]) -> None:
+    """A forced stop does not wait for the guest's shutdown."""
+    set_latency(control, Latency(Step.STOP, Distribution.FIXED, 4000.0))
+    host, guest, caller = new_host("alpha"), new_guest(), Caller(simulator)
+    simulator.sync_hosts([host])
+    caller.run(address(host), guest)
+    caller.stop(address(host), guest, forced=True)
+    assert guests_of(simulator) == {}
+    assert naps == []
+
+
 def test_the_scale_speeds_everything_up(simulator: SimulatorDriver, control: Connection, naps: list[float]) -> None:
     """The scale multiplies latencies, also to nothing, and clearing forgets it."""
     host, caller = new_host("alpha"), Caller(simulator)

@@ -102,7 +102,7 @@ class SimulatorMachine(RuleBasedStateMachine):
         super().__init__()
         self.control = connect(self.url)
         clear_state(self.control)
-        self.driver = SimulatorDriver(self.url, sleep=lambda _: None)
+        self.driver = SimulatorDriver(self.url, pool_size=1, sleep=lambda _: None)
         hosts = [new_host(f"host-{number}", guests=ROOM) for number in range(HOSTS)]
         self.driver.sync_hosts(hosts)
         self.hosts = [address(host) for host in hosts]
@@ -206,7 +206,7 @@ def test_the_simulator_agrees_with_its_model(machine: type[SimulatorMachine]) ->
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=30,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,
