@@ -37,6 +37,37 @@ def load_command(ctx: click.Context, file: Path) -> None:
     click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
 
 
+@inventory.command("generate")
+@click.option("--zones", type=int, default=1, show_default=True, help="How many zones.")
+@click.option("--pods", type=int, default=10, show_default=True, help="Pods over all zones.")
+@click.option("--clusters", type=int, default=100, show_default=True, help="Clusters over all zones.")
+@click.option("--hosts", type=int, default=2500, show_default=True, help="Hosts over all zones.")
+@click.option("--vms", type=int, default=0, show_default=True, help="VMs that run already, unevenly spread.")
+@click.option("--prefix", default="generated", show_default=True, help="Zones are called PREFIX-1, PREFIX-2, ...")
+@click.pass_context
+def generate_command(
+    ctx: click.Context, zones: int, pods: int, clusters: int, hosts: int, vms: int, prefix: str
+) -> None:
+    """Make up zones of any size and write them, for benchmarks.
+
+    The same numbers give the same zones; repeating it changes nothing.
+    """
+    from bulkdeploy.manage.simulated_hosts import tell_simulator
+    from bulkdeploy.services.inventory_generation import Size, generate_inventory
+    from bulkdeploy.wiring.system import build_cipher, build_engine
+
+    settings = with_running_services(settings_of(ctx))
+    engine = build_engine(settings, application_name="bulkdeploy inventory")
+    try:
+        size = Size(zones=zones, pods=pods, clusters=clusters, hosts=hosts, vms=vms)
+        reports = generate_inventory(engine, build_cipher(settings), size, prefix=prefix)
+        tell_simulator(settings, engine)
+    finally:
+        engine.dispose()
+    for report in reports:
+        click.echo(describe(report))
+
+
 @inventory.command("export")
 @click.option("--zone", "zone_name", help="Its name; needed where there are several.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else the terminal.")

@@ -165,6 +165,11 @@ def serialize_loads(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": INVENTORY_LOCK})
 
 
+def refresh_statistics(connection: Connection) -> None:
+    """Let PostgreSQL look at all tables, after so much was written that it would plan queries badly."""
+    connection.execute(text("ANALYZE"))
+
+
 def merge(connection: Connection, table: Table, rows: Sequence[Row], changes: Changes, noun: str) -> None:
     """The same for a table whose primary key is given with the rows; other columns are updated."""
     if not rows:
