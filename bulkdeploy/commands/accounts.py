@@ -4,7 +4,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import ACCOUNT_COUNTERS
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.users import USER
+from bulkdeploy.commands.user_response import USER
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING
 from bulkdeploy.declare.parameters import integer, string, strings, uuid

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, Select, and_, case, false, literal, or_, select, true
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, and_, case, false, literal, or_, select, true
 
 from bulkdeploy.store.filters import (
     Arguments,
@@ -79,8 +79,7 @@ def _shown(shown: NetworkFilter, visibility: Visibility) -> Condition:
 
 
 def _query() -> Select[Any]:
-    network, is_owned = networks.c, networks.c.acl_type == OF_ACCOUNT
-    vlan_uri = (literal("vlan://") + network.vlan).label("broadcasturi")
+    network = networks.c
     return (
         select(
             network.id.label("_id"),
@@ -89,12 +88,7 @@ def _query() -> Select[Any]:
             network.display_text.label("displaytext"),
             network.guest_type.label("type"),
             network.acl_type.label("acltype"),
-            case((is_owned, account_name())).label("account"),
-            reach.c.uuid.label("domainid"),
-            reach.c.name.label("domain"),
-            reach.c.path.label("domainpath"),
-            case((is_owned, projects.c.name)).label("project"),
-            case((is_owned, projects.c.uuid)).label("projectid"),
+            *_owner_columns(),
             network.subdomain_access.label("subdomainaccess"),
             zones.c.uuid.label("zoneid"),
             zones.c.name.label("zonename"),
@@ -111,7 +105,7 @@ def _query() -> Select[Any]:
             network.gateway,
             network.netmask,
             network.vlan,
-            vlan_uri,
+            (literal("vlan://") + network.vlan).label("broadcasturi"),
             network.network_domain.label("networkdomain"),
             network.is_default.label("isdefault"),
             network.is_system.label("issystem"),
@@ -120,6 +114,19 @@ def _query() -> Select[Any]:
         )
         .select_from(_tables())
         .order_by(network.id)
+    )
+
+
+def _owner_columns() -> tuple[ColumnElement[Any], ...]:
+    """The domain a network is open to; the account or project only where it is theirs alone."""
+    is_owned = networks.c.acl_type == OF_ACCOUNT
+    return (
+        case((is_owned, account_name())).label("account"),
+        reach.c.uuid.label("domainid"),
+        reach.c.name.label("domain"),
+        reach.c.path.label("domainpath"),
+        case((is_owned, projects.c.name)).label("project"),
+        case((is_owned, projects.c.uuid)).label("projectid"),
     )
 
 

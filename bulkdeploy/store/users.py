@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, select
 
 from bulkdeploy.domain.accounts import AccountType, Caller
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
@@ -53,40 +53,8 @@ def user_by_key(connection: Connection, caller: Caller, api_key: str) -> dict[st
 
 
 def _query(caller: Caller) -> Select[Any]:
-    newest_key = (
-        select(api_keys.c.api_key)
-        .where(api_keys.c.user_id == users.c.id)
-        .order_by(api_keys.c.id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    # CloudStack's answer to "may the caller manage this user": its domain lies in the caller's.
-    below = domains.c.lineage.startswith(literal(caller.owner.lineage)) & (
-        domains.c.lineage != caller.owner.lineage
-    )
     return (
-        select(
-            accounts.c.id.label("_account_id"),
-            users.c.uuid.label("id"),
-            users.c.username,
-            users.c.firstname,
-            users.c.lastname,
-            users.c.email,
-            users.c.timezone,
-            users.c.state,
-            users.c.is_default.label("isdefault"),
-            users.c.created,
-            accounts.c.uuid.label("accountid"),
-            accounts.c.name.label("account"),
-            accounts.c.account_type.label("accounttype"),
-            domains.c.uuid.label("domainid"),
-            domains.c.name.label("domain"),
-            roles.c.uuid.label("roleid"),
-            roles.c.name.label("rolename"),
-            roles.c.role_type.label("roletype"),
-            newest_key.label("apikey"),
-            below.label("iscallerchilddomain"),
-        )
+        select(accounts.c.id.label("_account_id"), *_user_columns(), *_account_columns(caller))
         .select_from(
             users.join(accounts, accounts.c.id == users.c.account_id)
             .join(domains, domains.c.id == accounts.c.domain_id)
@@ -97,4 +65,41 @@ def _query(caller: Caller) -> Select[Any]:
             users.c.id != SYSTEM_USER_ID,
             accounts.c.account_type != AccountType.PROJECT,
         )
+    )
+
+
+def _user_columns() -> tuple[ColumnElement[Any], ...]:
+    newest_key = (
+        select(api_keys.c.api_key)
+        .where(api_keys.c.user_id == users.c.id)
+        .order_by(api_keys.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return (
+        users.c.uuid.label("id"),
+        users.c.username,
+        users.c.firstname,
+        users.c.lastname,
+        users.c.email,
+        users.c.timezone,
+        users.c.state,
+        users.c.is_default.label("isdefault"),
+        users.c.created,
+        newest_key.label("apikey"),
+    )
+
+
+def _account_columns(caller: Caller) -> tuple[ColumnElement[Any], ...]:
+    mine = caller.owner.lineage
+    return (
+        accounts.c.uuid.label("accountid"),
+        accounts.c.name.label("account"),
+        accounts.c.account_type.label("accounttype"),
+        domains.c.uuid.label("domainid"),
+        domains.c.name.label("domain"),
+        (domains.c.lineage.startswith(mine) & (domains.c.lineage != mine)).label("iscallerchilddomain"),
+        roles.c.uuid.label("roleid"),
+        roles.c.name.label("rolename"),
+        roles.c.role_type.label("roletype"),
     )
