@@ -40,5 +40,15 @@ COMMAND_CLASS: dict[JobKind, str] = {
 }
 """``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
 
+EXPUNGE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd"
+"""``cmd`` of a job that the sweeper makes to expunge a VM."""
+
+
+def command_class(kind: JobKind, *, is_root_admin: bool) -> str:
+    """``cmd`` of a job as its caller's CloudStack would name it: root admins have commands of their own."""
+    name = COMMAND_CLASS[kind]
+    return name if is_root_admin else name.replace(".admin.", ".user.").removesuffix("ByAdmin")
+
+
 FAILED_RESULT_CODE = 530
 """``jobresultcode`` of every failed job; the true code stands in ``jobresult.errorcode``."""

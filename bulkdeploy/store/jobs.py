@@ -126,7 +126,7 @@ def hold_back_blocked(connection: Connection, job_ids: Sequence[int]) -> None:
 
 
 _WAKE = _sql(
-    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = NULL"
+    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now()"
     "   WHERE j.instance_id = ANY(CAST(:vms AS bigint[]))"
     "   AND j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'waiting' AND $first"
     "   RETURNING id, kind)"

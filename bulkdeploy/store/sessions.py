@@ -59,7 +59,7 @@ def session_by_token(connection: Connection, token: str) -> OpenSession | None:
 
 def insert_session(connection: Connection, user_id: int, token: str, session_key: str) -> None:
     """Begin a session; sessions of anybody that are over go."""
-    connection.execute(delete(sessions).where(sessions.c.expires < func.now()))
+    delete_expired_sessions(connection)
     connection.execute(
         insert(sessions).values(
             token_hash=digest(token),
@@ -68,6 +68,11 @@ def insert_session(connection: Connection, user_id: int, token: str, session_key
             expires=func.now() + timedelta(seconds=IDLE_SECONDS),
         )
     )
+
+
+def delete_expired_sessions(connection: Connection) -> None:
+    """Forget sessions that are over."""
+    connection.execute(delete(sessions).where(sessions.c.expires < func.now()))
 
 
 def prolong_session(connection: Connection, token: str) -> None:

@@ -1,0 +1,47 @@
+"""The relay: messages that were not sent after their transaction are sent now."""
+
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.queue.job_queue import JobMessage, JobQueue
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.outbox import forget_sent, take_unsent
+
+MESSAGES_AT_ONCE = 1000
+GRACE_S = 1.0
+"""Whoever wrote an outbox row sends it himself, usually within this time."""
+
+
+class Relay:
+    """Sends what the outbox holds. Several may work at once: they share the rows by locks.
+
+    Args:
+        engine: the database.
+        job_queue: the courier.
+        grace_s: rows younger than this are left to their writer, in seconds.
+    """
+
+    def __init__(self, engine: Engine, job_queue: JobQueue, *, grace_s: float = GRACE_S) -> None:
+        self._engine, self._job_queue, self._grace_s = engine, job_queue, grace_s
+
+    def send_unsent(self) -> int:
+        """Send all that is due; how many messages.
+
+        A message is sent while its row is locked and forgotten after: if this process dies in between it
+        is sent again.
+
+        Raises:
+            QueueUnavailable: the courier does not answer; the rows stay.
+        """
+        total = 0
+        while True:
+            sent = run_transaction(self._engine, self._send_some)
+            total += sent
+            if sent < MESSAGES_AT_ONCE:
+                return total
+
+    def _send_some(self, connection: Connection) -> int:
+        unsent = take_unsent(connection, older_than_s=self._grace_s, most=MESSAGES_AT_ONCE)
+        if unsent:
+            self._job_queue.send([JobMessage(entry.job_id, entry.kind, entry.queue) for entry in unsent])
+            forget_sent(connection, [entry.job_id for entry in unsent])
+        return len(unsent)

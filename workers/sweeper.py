@@ -1,0 +1,99 @@
+"""A sweeper process: ``python -m workers.sweeper``, or ``bulkdeploy sweeper``. One is enough, several are safe."""
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+import click
+import structlog
+
+from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
+from bulkdeploy.provisioning.settling import Settler
+from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.queue.job_queue import QueueUnavailable
+from bulkdeploy.store.engine import database_is_away
+from bulkdeploy.wiring.logs import configure_logging
+from bulkdeploy.wiring.settings import Settings, load_settings
+from bulkdeploy.wiring.worker import build_worker
+
+log = structlog.get_logger(__name__)
+
+LOOK_FOR_LOST_EVERY_S = 5.0
+TIDY_EVERY_S = 30.0
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
+def main(config: Path | None) -> None:
+    """Sweep until SIGTERM."""
+    settings = load_settings(config)
+    configure_logging(settings)
+    ended = Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        ended.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    run(settings, ended)
+
+
+def run(settings: Settings, ended: Event) -> None:
+    """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
+    worker = build_worker(settings)
+    steps = steps_of_all_kinds(
+        worker.engine,
+        worker.drivers,
+        lease_seconds=settings.lease_seconds,
+        driver_timeout_s=settings.driver_timeout_seconds,
+    )
+    sweeper = Sweeper(worker.engine, worker.job_queue, Settler(steps))
+    passes = [
+        _Pass(sweeper.end_late, TIDY_EVERY_S),
+        _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
+        _Pass(sweeper.expire, TIDY_EVERY_S),
+        _Pass(sweeper.requeue_dropped, 0.0),
+        _Pass(sweeper.requeue_lost, LOOK_FOR_LOST_EVERY_S),
+        _Pass(sweeper.send_unsent, 0.0),
+    ]
+    log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)
+    try:
+        while not ended.is_set():
+            for sweep in passes:
+                sweep.run_when_due()
+            ended.wait(settings.sweep_interval_seconds)
+    finally:
+        worker.close()
+        log.info("sweeper_ends")
+
+
+class _Pass:
+    """One pass of the sweeper and when it is due."""
+
+    def __init__(self, work: Callable[[], None], every_s: float) -> None:
+        self._work, self._every_s, self._due = work, every_s, 0.0
+
+    def run_when_due(self) -> None:
+        """Run it if it is due; services that are away are waited for, defects are logged."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + self._every_s
+        name = self._work.__name__
+        try:
+            self._work()
+        except QueueUnavailable as error:
+            log.warning("queue_unavailable", sweep=name, why=str(error))
+        except Exception as error:
+            if database_is_away(error):
+                log.warning("database_away", sweep=name, why=str(error).splitlines()[0])
+            else:
+                log.exception("sweep_failed", sweep=name)
+
+
+if __name__ == "__main__":
+    main()
