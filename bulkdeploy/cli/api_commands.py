@@ -1,0 +1,145 @@
+"""Commands of the API: read the arguments, call, wait for what was begun, show the answer."""
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.cli.arguments import Arguments, check_values, read_arguments
+from bulkdeploy.cli.catalogue import Api
+from bulkdeploy.cli.command_context import CommandContext
+from bulkdeploy.cli.entities import PAGE, rows_of
+from bulkdeploy.cli.failures import JobsFailed
+from bulkdeploy.cli.jobs import result_of
+from bulkdeploy.cli.naming import resolve_names
+from bulkdeploy.cli.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
+from bulkdeploy.cli.plan_report import is_plan, show_plan
+from bulkdeploy.cli.summary import summary_parts
+from bulkdeploy.cli.watching import DeploymentWatch, Watch
+
+TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
+MOST_PAGES = 1000
+
+
+def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
+    """Call one API as the words say, and see it through.
+
+    Raises:
+        CommandFailed: any failure, of the call or of the jobs it began.
+    """
+    arguments = read_arguments(api, words, send_unknown=context.options.send_unknown)
+    if any((parameter := api.parameter(name)) and parameter.names_entities for name in arguments.parameters):
+        resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
+    check_values(api, arguments.parameters)
+    answer = _send(context, api, arguments)
+    if is_plan(answer):
+        show_plan(context.screen, answer, arguments.filter)
+        return
+    job_id = answer.get("jobid")
+    if api.is_async and isinstance(job_id, str | int):
+        _see_job_through(context, api, answer, str(job_id), arguments)
+        return
+    batch = [row for row in rows_of(answer) if row.get("jobid") and "jobstatus" in row]
+    if batch and not api.only_reads:
+        _see_batch_through(context, answer, batch, arguments)
+        return
+    _show_list(context, api, answer, arguments)
+
+
+def _send(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, Any]:
+    """The answer. With a request token a call may be repeated: the same token gives the same jobs again."""
+    parameters = arguments.parameters
+    plans_only = parameters.get("dryrun", "").lower() == "true"
+    if api.parameter(TOKEN) is not None and not plans_only:
+        parameters.setdefault(TOKEN, str(uuid.uuid4()))
+    repeatable = True if TOKEN in parameters and api.parameter(TOKEN) is not None else None
+    return context.transport.call(api.name, parameters, repeatable=repeatable)
+
+
+def _see_job_through(
+    context: CommandContext, api: Api, answer: Mapping[str, Any], job_id: str, arguments: Arguments
+) -> None:
+    if not context.preferences.asyncblock:
+        context.screen.show(answer, arguments.filter)
+        context.screen.say(f"The job goes on. See how it ends: bulkmonkey follow {job_id}")
+        return
+    follow_job(context, job_id, api.name, arguments.filter)
+
+
+def follow_job(context: CommandContext, job_id: str, label: str, fields: tuple[str, ...]) -> None:
+    """Wait for a job and show its result."""
+    job = context.follower.job(job_id, label)
+    context.screen.show(result_of(job), fields)
+
+
+def _see_batch_through(
+    context: CommandContext, answer: Mapping[str, Any], batch: list[Mapping[str, Any]], arguments: Arguments
+) -> None:
+    watch = context.watch([str(row["jobid"]) for row in batch], str(batch[0].get("deploymentid") or ""))
+    if not context.preferences.asyncblock:
+        context.screen.show(answer, arguments.filter)
+        context.screen.say(f"{len(batch)} jobs go on. Follow them: bulkmonkey follow {watch.name}")
+        return
+    context.screen.say(
+        f"{len(batch)} jobs, {'deployment' if batch[0].get('deploymentid') else 'batch'} {watch.name}"
+    )
+    key = next(name for name, value in answer.items() if isinstance(value, list))
+    follow_batch(context, watch, arguments.filter, key=key, order=[str(row["jobid"]) for row in batch])
+
+
+def follow_batch(
+    context: CommandContext, watch: Watch, fields: tuple[str, ...], *, key: str = "asyncjobs", order: list[str]
+) -> None:
+    """Wait for a batch; show a summary to people and the finished jobs to programs.
+
+    Raises:
+        JobsFailed: some jobs failed.
+    """
+    began = context.clock.now()
+    progress = context.follower.batch(watch)
+    seconds = context.clock.now() - began
+    jobs = sorted(watch.jobs, key=_position(order))
+    screen = context.screen
+    deployment = watch.row if isinstance(watch, DeploymentWatch) else {}
+    clusters = deployment.get("clusters") or clusters_of_jobs(
+        jobs, hosts_by_id(context.catalogue, context.call, host_ids(jobs))
+    )
+    parts = summary_parts(progress, jobs, deployment, clusters, seconds)
+    if screen.format == "table":
+        screen.render(*parts)
+    else:
+        screen.show({"count": len(jobs), key: jobs}, fields)
+        if not screen.quiet:
+            screen.err.print(*parts, sep="\n")
+    if progress.failed:
+        hint = f"Why: bulkmonkey explain {watch.name}" if deployment else ""
+        raise JobsFailed(progress.failed, progress.total, hint=hint)
+
+
+def _position(order: list[str]) -> Any:
+    """Sorts jobs in the order in which they were created."""
+    places = {job_id: place for place, job_id in enumerate(order)}
+    return lambda job: places.get(str(job.get("jobid")), len(places))
+
+
+def _show_list(context: CommandContext, api: Api, answer: dict[str, Any], arguments: Arguments) -> None:
+    rows, total = rows_of(answer), answer.get("count")
+    if isinstance(total, int) and 0 < len(rows) < total and "page" not in arguments.parameters:
+        if context.options.all_pages and api.parameter("page") is not None:
+            answer = _all_pages(context, api, answer, arguments)
+        else:
+            context.screen.say(f"{len(rows)} of {total} shown; --all reads every page")
+    context.screen.show(answer, arguments.filter)
+
+
+def _all_pages(context: CommandContext, api: Api, answer: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
+    """The whole list, read anew in pages, because the first answer's order need not be that of pages."""
+    key = next(name for name, value in answer.items() if isinstance(value, list))
+    size = min(PAGE, len(rows_of(answer)))
+    rows: list[Mapping[str, Any]] = []
+    for page in range(1, MOST_PAGES + 1):
+        asked = {**arguments.parameters, "page": str(page), "pagesize": str(size)}
+        found = rows_of(context.call(api.name, asked))
+        rows += found
+        if len(found) < size:
+            break
+    return {"count": len(rows), key: rows}

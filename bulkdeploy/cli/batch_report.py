@@ -1,0 +1,146 @@
+"""The parts that reports about batches have in common: spread over clusters, failures by reason, slow jobs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from bulkdeploy.cli.formats import printable
+from bulkdeploy.cli.jobs import Failure, seconds_taken, virtual_machine_of
+from bulkdeploy.cli.live_view import duration
+from bulkdeploy.cli.remedies import reason_remedy, reason_text, remedy
+
+SLOWEST = 5
+MOST_CLUSTERS = 200
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """Failures with the same code and reason."""
+
+    code: int
+    reason: str
+    help: str
+    failures: list[Failure] = field(default_factory=list)
+
+    def as_row(self) -> dict[str, Any]:
+        """The group as a row."""
+        return {
+            "failed": len(self.failures),
+            "errorcode": self.code,
+            "errortext": self.reason,
+            "help": self.help,
+            "jobid": self.failures[0].job_id,
+        }
+
+
+def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
+    """Failures by reason, the most frequent first. Ids in texts do not make reasons differ."""
+    groups: dict[tuple[int, str], FailureGroup] = {}
+    for failure in failures:
+        reason = failure.reason.replace(failure.vm_id, "<vm>") if failure.vm_id else failure.reason
+        group = groups.setdefault(
+            (failure.code, reason), FailureGroup(failure.code, reason, remedy(failure.code, reason))
+        )
+        group.failures.append(failure)
+    return sorted(groups.values(), key=lambda group: -len(group.failures))
+
+
+def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict[str, Any]]:
+    """The jobs that took longest, with their VMs."""
+    timed = [(taken, job) for job in jobs if (taken := seconds_taken(job)) is not None]
+    timed.sort(key=lambda pair: -pair[0])
+    return [
+        {
+            "seconds": taken,
+            "jobid": str(job.get("jobid") or ""),
+            "virtualmachine": str(virtual_machine_of(job).get("name") or job.get("jobinstanceid") or ""),
+            "hostname": str(virtual_machine_of(job).get("hostname") or ""),
+        }
+        for taken, job in timed[:most]
+    ]
+
+
+def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """VMs per pod and cluster: before, added, after, and the room that is left."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("pod", overflow="fold")
+    table.add_column("cluster", overflow="fold")
+    for name in ("before", "added", "after", "room left"):
+        table.add_column(name, justify="right")
+    for cluster in ordered(clusters)[:MOST_CLUSTERS]:
+        added = number(cluster, "added")
+        left = None if cluster.get("room") is None else number(cluster, "room") - added
+        counts = [_shown(cluster.get("before")), str(added), _shown(cluster.get("after")), _shown(left)]
+        style = "" if added else "dim"
+        table.add_row(place(cluster, "pod"), place(cluster, "cluster"), *counts, style=style)
+    if len(clusters) > MOST_CLUSTERS:
+        table.caption = f"and {len(clusters) - MOST_CLUSTERS} more clusters (-o json has all)"
+    return table
+
+
+def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
+    """Hosts that were left out, by the rule that did it, with what would change it."""
+    table = Table(
+        box=box.SIMPLE_HEAD, title="Hosts left out", title_justify="left", title_style="bold", pad_edge=False
+    )
+    table.add_column("hosts", justify="right")
+    table.add_column("why", overflow="fold")
+    table.add_column("what would help", overflow="fold", style="dim")
+    for entry in sorted(excluded, key=lambda entry: -number(entry, "hosts")):
+        reason = str(entry.get("reason") or "")
+        table.add_row(str(number(entry, "hosts")), printable(reason_text(reason)), reason_remedy(reason))
+    return table
+
+
+def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
+    """Failures by reason, with what would help; rows as ``FailureGroup.as_row`` makes them."""
+    table = Table(box=box.SIMPLE_HEAD, title="Failed", title_justify="left", title_style="bold red", pad_edge=False)
+    table.add_column("jobs", justify="right")
+    table.add_column("why", overflow="fold")
+    table.add_column("what would help", overflow="fold", style="dim")
+    table.add_column("for example", overflow="fold")
+    for group in groups:
+        why = printable(f"{group['errortext']} (code {group['errorcode']})")
+        table.add_row(str(group["failed"]), why, str(group["help"]), str(group["jobid"]))
+    return table
+
+
+def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The slowest jobs."""
+    table = Table(box=box.SIMPLE_HEAD, title="Slowest", title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("took", justify="right")
+    for name in ("VM", "host", "job"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        texts = (printable(str(row[name])) for name in ("virtualmachine", "hostname", "jobid"))
+        table.add_row(duration(row["seconds"]), *texts)
+    return table
+
+
+def ordered(clusters: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Clusters by pod, then by name."""
+    return sorted(clusters, key=lambda cluster: (place(cluster, "pod").plain, place(cluster, "cluster").plain))
+
+
+def place(row: Mapping[str, Any], kind: str) -> Text:
+    """The name of a row's pod or cluster, or its id where it has none."""
+    return Text(printable(str(row.get(f"{kind}name") or row.get(f"{kind}id") or "-")))
+
+
+def number(row: Mapping[str, Any], name: str) -> int:
+    """A count of a row; absent is 0."""
+    return int(row.get(name) or 0)
+
+
+def skew_of(clusters: Iterable[Mapping[str, Any]]) -> int:
+    """The largest difference of VMs between clusters that got some."""
+    after = [number(cluster, "after") for cluster in clusters if number(cluster, "added")]
+    return max(after) - min(after) if after else 0
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)

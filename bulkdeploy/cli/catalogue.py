@@ -1,0 +1,146 @@
+"""What an API can do, as its listApis says: commands, their parameters and the fields of their answers.
+
+Reading is tolerant: other servers leave fields out and add empty objects (reference section 4).
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+GENERAL_PARAMETERS = frozenset({"listall", "isrecursive", "keyword", "page", "pagesize", "response"})
+"""What may be given to any command without a warning: CloudMonkey's users write them everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParameter:
+    """One parameter of an API; ``related`` names APIs whose answers hold fitting ids."""
+
+    name: str
+    type: str
+    description: str
+    required: bool
+    related: tuple[str, ...] = ()
+
+    @property
+    def names_entities(self) -> bool:
+        """Whether its value is an id, or a list of ids."""
+        return self.type == "uuid" or (self.type == "list" and self.name.endswith("ids"))
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API; ``verb`` and ``noun`` are CloudMonkey's two words for it."""
+
+    name: str
+    description: str
+    is_async: bool
+    parameters: tuple[ApiParameter, ...]
+    fields: tuple[tuple[str, str, str], ...]
+    """Name, type and description of the fields of its answer's objects."""
+
+    @cached_property
+    def verb(self) -> str:
+        """The leading lower-case letters: ``bulk`` of ``bulkDeployVirtualMachine``."""
+        match = re.match(r"[a-z]+", self.name)
+        return match.group() if match else self.name.lower()
+
+    @cached_property
+    def noun(self) -> str:
+        """The rest, in lower case: ``deployvirtualmachine``."""
+        return self.name[len(self.verb) :].lower()
+
+    @cached_property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing."""
+        return self.verb in ("list", "get", "query", "find")
+
+    def parameter(self, name: str) -> ApiParameter | None:
+        """The parameter of that name, in any case."""
+        lower = name.lower()
+        return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
+
+
+class Catalogue:
+    """All APIs that a user may call."""
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self.by_name = {api.name.lower(): api for api in sorted(apis, key=lambda api: api.name.lower())}
+
+    def __iter__(self) -> Iterator[Api]:
+        return iter(self.by_name.values())
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def get(self, name: str) -> Api | None:
+        """The API of that name, in any case."""
+        return self.by_name.get(name.lower())
+
+    def find(self, words: Sequence[str]) -> tuple[Api, list[str]] | None:
+        """The API that the first word, or the first two joined, name; and the words after it.
+
+        So ``bulk deployvirtualmachine``, ``bulkdeploy virtualmachine`` and ``bulkDeployVirtualMachine``
+        are the same. A word with ``=`` is an argument and never part of the name.
+        """
+        for length in (1, 2):
+            name = "".join(words[:length])
+            if len(words) >= length and "=" not in name and name.lower() in self.by_name:
+                return self.by_name[name.lower()], list(words[length:])
+        return None
+
+    @cached_property
+    def verbs(self) -> dict[str, list[Api]]:
+        """The APIs of each verb."""
+        verbs: dict[str, list[Api]] = {}
+        for api in self.by_name.values():
+            verbs.setdefault(api.verb, []).append(api)
+        return dict(sorted(verbs.items()))
+
+    def nouns_after(self, word: str) -> list[tuple[str, Api]]:
+        """What may follow a first word: the nouns of a verb, or the rest of names that begin with the word."""
+        lower = word.lower()
+        if lower in self.verbs:
+            return [(api.noun, api) for api in self.verbs[lower] if api.noun]
+        return [(name[len(lower) :], api) for name, api in self.by_name.items() if name.startswith(lower)]
+
+    def similar(self, words: Sequence[str]) -> list[Api]:
+        """APIs whose names are close to what was typed, best first."""
+        typed = "".join(word for word in words[:2] if "=" not in word).lower()
+        return [self.by_name[name] for name in difflib.get_close_matches(typed, self.by_name, n=3, cutoff=0.7)]
+
+
+def read_catalogue(entries: Iterable[Mapping[str, Any]]) -> Catalogue:
+    """The catalogue in an answer of listApis; entries without a name are left out."""
+    return Catalogue(_api(entry) for entry in entries if isinstance(entry.get("name"), str))
+
+
+def _api(entry: Mapping[str, Any]) -> Api:
+    return Api(
+        name=entry["name"],
+        description=_line(entry.get("description")),
+        is_async=entry.get("isasync") in (True, "true"),
+        parameters=tuple(_parameter(given) for given in entry.get("params") or () if given.get("name")),
+        fields=tuple(
+            (str(field["name"]), str(field.get("type") or "string"), _line(field.get("description")))
+            for field in entry.get("response") or ()
+            if field.get("name")
+        ),
+    )
+
+
+def _parameter(given: Mapping[str, Any]) -> ApiParameter:
+    related = str(given.get("related") or "").split(",")
+    return ApiParameter(
+        name=str(given["name"]),
+        type=str(given.get("type") or "string").lower(),
+        description=_line(given.get("description")),
+        required=given.get("required") in (True, "true"),
+        related=tuple(name.strip() for name in related if name.strip()),
+    )
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text or "").split())

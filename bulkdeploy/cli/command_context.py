@@ -1,0 +1,75 @@
+"""What one command works with: its options, its connection, its screen."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from bulkdeploy.cli import config_file
+from bulkdeploy.cli.catalogue import Catalogue
+from bulkdeploy.cli.command_line import Options
+from bulkdeploy.cli.followed import FollowedBatches
+from bulkdeploy.cli.following import Follower
+from bulkdeploy.cli.profiles import Connection, Preferences
+from bulkdeploy.cli.screen import Screen
+from bulkdeploy.cli.transport import Clock, Transport
+from bulkdeploy.cli.watching import ONE_BY_ONE, Budget, DeploymentWatch, JobListWatch, Watch
+from bulkdeploy.cli.workspace import Workspace
+
+
+class CommandContext:
+    """One command of one process; what it does not use is never made."""
+
+    def __init__(self, workspace: Workspace, options: Options, screen: Screen) -> None:
+        self.workspace, self.options, self.screen = workspace, options, screen
+
+    @cached_property
+    def preferences(self) -> Preferences:
+        """How the command behaves."""
+        return self.workspace.preferences(self.options)
+
+    @cached_property
+    def connection(self) -> Connection:
+        """Where it goes and who calls."""
+        return self.workspace.connection(self.options)
+
+    @cached_property
+    def transport(self) -> Transport:
+        """The way there."""
+        return self.workspace.transport(self.connection)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """What the API can do."""
+        return self.workspace.catalogue(self.connection, self.screen.say)
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self.workspace.clock
+
+    @cached_property
+    def follower(self) -> Follower:
+        """Waits for jobs."""
+        return Follower(self.call_once, self.clock, self.screen, self.preferences.timeout)
+
+    def call(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Call the API; reading is repeated where that may help."""
+        return self.transport.call(command, parameters)
+
+    def call_once(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """Call the API with one request."""
+        return self.transport.call(command, parameters, attempts=1)
+
+    @property
+    def batches(self) -> FollowedBatches:
+        """Batches of APIs that have no deployments."""
+        return FollowedBatches(config_file.state_directory())
+
+    def watch(self, job_ids: Sequence[str], deployment_id: str = "") -> Watch:
+        """What watches a batch: as a deployment where the API has them, else by its job ids."""
+        budget = Budget(self.clock)
+        if deployment_id and self.catalogue.get("listBulkDeployments") is not None:
+            return DeploymentWatch(self.call_once, budget, deployment_id)
+        listed = self.catalogue.get("listAsyncJobs") is not None and len(job_ids) > ONE_BY_ONE
+        name = self.batches.keep(job_ids)
+        return JobListWatch(self.call_once, budget, job_ids, listed=listed, name=name)

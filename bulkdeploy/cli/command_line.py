@@ -1,0 +1,94 @@
+"""The options of a command line; the same one-shot and in the shell."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from bulkdeploy.cli.failures import UsageError
+from bulkdeploy.cli.profiles import FORMATS
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a command line says, beside the words of its command."""
+
+    words: tuple[str, ...] = ()
+    output: str | None = None
+    profile: str | None = None
+    url: str | None = None
+    apikey: str | None = None
+    secretkey: str | None = None
+    config: str | None = None
+    timeout: float | None = None
+    no_wait: bool = False
+    all_pages: bool = False
+    quiet: bool = False
+    reveal: bool = False
+    no_pager: bool = False
+    send_unknown: bool = False
+    insecure: bool = False
+    debug: bool = False
+    version: bool = False
+    help: bool = False
+
+
+OPTIONS: tuple[click.Option, ...] = (
+    click.Option(["-o", "--output"], type=click.Choice(FORMATS), help="output format"),
+    click.Option(["-p", "--profile"], metavar="NAME", help="use this profile; -u, -k and -s win over it"),
+    click.Option(["-u", "--url"], metavar="URL", help="the API's address"),
+    click.Option(["-k", "--apikey"], metavar="KEY", help="API key; @FILE reads it, - asks for it"),
+    click.Option(["-s", "--secretkey"], metavar="KEY", help="secret key; @FILE reads it, - asks for it"),
+    click.Option(["-c", "--config"], metavar="FILE", help="use this configuration file"),
+    click.Option(["--no-wait"], is_flag=True, help="do not wait for jobs"),
+    click.Option(["--timeout"], type=click.FloatRange(min=0), metavar="SECONDS", help="wait so long; 0: no end"),
+    click.Option(["--all", "all_pages"], is_flag=True, help="read every page of a list"),
+    click.Option(["-q", "--quiet"], is_flag=True, help="no progress and remarks, only answers and errors"),
+    click.Option(["--reveal"], is_flag=True, help="show secrets in answers on a terminal"),
+    click.Option(["--no-pager"], is_flag=True, help="do not page long output"),
+    click.Option(["--send-unknown"], is_flag=True, help="send parameters that the API does not declare"),
+    click.Option(["--insecure"], is_flag=True, help="accept any certificate"),
+    click.Option(["-d", "--debug"], is_flag=True, help="show requests, without secrets"),
+    click.Option(["-v", "--version"], is_flag=True, help="show the version"),
+    click.Option(["-h", "--help"], is_flag=True, help="help; after a verb or an API: on that"),
+)
+
+
+class _Parser(click.Command):
+    """Turns arguments into parameters; it runs nothing."""
+
+    def __init__(self) -> None:
+        words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+        super().__init__("bulkmonkey", params=[*OPTIONS, words], add_help_option=False)
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The options and words of a command line; options may stand anywhere among the words.
+
+    Raises:
+        UsageError: an option does not exist or its value is wrong.
+    """
+    try:
+        context = _Parser().make_context("bulkmonkey", list(arguments))
+    except click.ClickException as error:
+        message = error.format_message().rstrip(".")
+        raise UsageError(message[:1].lower() + message[1:], hint="Options: bulkmonkey -h") from error
+    return Options(**context.params)
+
+
+def takes_value(word: str) -> str | None:
+    """The name of the option that a word is, if its value is the next word; else None."""
+    for option in OPTIONS:
+        if word in option.opts and not option.is_flag:
+            return option.name
+    return None
+
+
+def merged(base: Options, typed: Options) -> Options:
+    """Options of a line in the shell: what is typed, else what the shell was started with."""
+    default = Options()
+    values = {
+        name: getattr(typed if getattr(typed, name) != getattr(default, name) else base, name)
+        for name in Options.__dataclass_fields__
+    }
+    return Options(**{**values, "words": typed.words, "help": typed.help, "version": typed.version})

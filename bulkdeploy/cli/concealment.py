@@ -1,0 +1,109 @@
+"""What is secret, and how it stays off the screen, out of history and out of process lists.
+
+Standard library only and quick to import: the arguments are concealed before anything else is done.
+"""
+
+import getpass
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SECRET_NAMES = frozenset({"apikey", "secretkey", "password", "sessionkey", "userapikey", "usersecretkey"})
+"""Parameters, settings and answer fields that are secret; any name that ends in ``password`` is, too."""
+
+SECRET_OPTIONS = frozenset({"-k", "--apikey", "-s", "--secretkey"})
+HIDDEN = "********"
+HANDED_OVER = "BULKMONKEY_CONCEALED_ARGUMENTS"
+MOST_BYTES = 60_000  # what a pipe takes without a reader, with room to spare
+
+_SECRET_NAME = r"(?:apikey|secretkey|sessionkey|userapikey|usersecretkey|\w*password)"  # noqa: S105 - a pattern
+SECRET_TEXT = re.compile(
+    rf"(?ix) (?: \b{_SECRET_NAME}= | \bset\s+{_SECRET_NAME}\s+ "
+    r"| (?:^|\s)(?:-[ks]\s*|--(?:apikey|secretkey)(?:\s+|=)) )"
+    r"(?P<secret>\"[^\"]*\"?|'[^']*'?|[^\s\"']+)"
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a parameter, setting or field of this name holds a secret."""
+    lower = name.lower()
+    return lower in SECRET_NAMES or lower.endswith("password")
+
+
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """Where in a typed line secrets stand, as (start, end); references such as ``@file`` are none."""
+    spans = (match.span("secret") for match in SECRET_TEXT.finditer(text))
+    return [(start, end) for start, end in spans if not text[start:end].startswith(("@", "-"))]
+
+
+def ask_secret(name: str) -> str:
+    """A secret from the terminal, without showing it; from standard input where that is no terminal."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"{name}: ")
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def without_secrets(value: Any) -> Any:
+    """A copy of an answer in which every secret field is ``HIDDEN``."""
+    if isinstance(value, Mapping):
+        return {
+            name: HIDDEN if is_secret(name) and isinstance(inner, str) else without_secrets(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secrets(inner) for inner in value]
+    return value
+
+
+def conceal_arguments(arguments: Sequence[str]) -> list[str]:
+    """The arguments to work with; where one is a literal secret, the process first replaces itself.
+
+    Other users of the machine can read a process's arguments. So a secret among them is written into a
+    pipe, and the same program is executed anew with ``HIDDEN`` in its place; the new program reads the
+    pipe. (The secret is visible for the first milliseconds: a profile, ``@FILE`` or ``-`` never shows it.)
+    """
+    handed_over = os.environ.pop(HANDED_OVER, None)
+    if handed_over is not None:
+        with os.fdopen(int(handed_over), encoding="utf-8") as pipe:
+            return [str(argument) for argument in json.load(pipe)]
+    shown = [_hide(arguments, position) for position in range(len(arguments))]
+    if os.name != "posix" or shown == list(arguments):
+        return list(arguments)
+    _execute_anew(arguments, shown)
+    return list(arguments)
+
+
+def _hide(arguments: Sequence[str], position: int) -> str:
+    argument = arguments[position]
+    before = list(arguments[max(position - 2, 0) : position])
+    if before and (before[-1] in SECRET_OPTIONS or (before[0] == "set" and is_secret(before[-1]))):
+        return argument if _refers(argument) else HIDDEN
+    name, equals, value = argument.partition("=")
+    if name[:2] in ("-k", "-s") and len(argument) > 2 and not name.startswith("--"):
+        return argument if _refers(argument[2:]) else name[:2] + HIDDEN
+    if equals and is_secret(name.lstrip("-")):
+        return argument if _refers(value) else f"{name}={HIDDEN}"
+    return argument
+
+
+def _refers(value: str) -> bool:
+    """Whether a value only says where the secret is (``@file``, ``-``)."""
+    return value in ("", "-", HIDDEN) or value.startswith("@")
+
+
+def _execute_anew(arguments: Sequence[str], shown: Sequence[str]) -> None:
+    content = json.dumps(list(arguments)).encode()
+    interpreter = sys.orig_argv
+    if len(content) > MOST_BYTES or interpreter[len(interpreter) - len(arguments) :] != list(arguments):
+        return
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    os.set_inheritable(reader, True)
+    os.environ[HANDED_OVER] = str(reader)
+    start = interpreter[1 : len(interpreter) - len(arguments)]
+    # The same interpreter and program as before, with nothing from outside but what was typed.
+    os.execv(sys.executable, [interpreter[0], *start, *shown])  # noqa: S606

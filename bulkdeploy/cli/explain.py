@@ -1,0 +1,140 @@
+"""Where the VMs of a job or deployment went and why, or why they failed: the facts, from the API alone."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bulkdeploy.cli.batch_report import grouped, number, skew_of
+from bulkdeploy.cli.catalogue import Catalogue
+from bulkdeploy.cli.entities import Caller, rows_of
+from bulkdeploy.cli.failures import ApiRefused
+from bulkdeploy.cli.jobs import (
+    has_succeeded,
+    is_finished,
+    result_of,
+    seconds_taken,
+    virtual_machine_of,
+)
+from bulkdeploy.cli.placement_facts import hosts_by_id
+from bulkdeploy.cli.remedies import remedy
+from bulkdeploy.cli.summary import all_failures
+
+UNKNOWN_ID, UNAVAILABLE = 431, 432
+
+
+def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> Mapping[str, Any] | None:
+    """The deployment of that id; None if there is none, or the API knows no deployments."""
+    if not deployment_id or catalogue.get("listBulkDeployments") is None:
+        return None
+    try:
+        rows = rows_of(call("listBulkDeployments", {"id": deployment_id, "listall": "true"}))
+    except ApiRefused as error:
+        if error.errorcode in (UNKNOWN_ID, UNAVAILABLE):
+            return None
+        raise
+    return rows[0] if rows else None
+
+
+def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, Any]:
+    """One job: its state, its VM's place and why there, or its failure and what would help.
+
+    Raises:
+        ApiRefused: there is no such job, or the caller may not see it.
+    """
+    job = {"jobid": job_id, **call("queryAsyncJobResult", {"jobid": job_id})}
+    vm = _virtual_machine(catalogue, call, job)
+    hosts = hosts_by_id(catalogue, call, {str(vm["hostid"])} if vm.get("hostid") else set())
+    deployment = find_deployment(catalogue, call, str(job.get("deploymentid") or "")) or {}
+    facts = _placed(job, vm, hosts) | {"deploymentid": job.get("deploymentid"), "cmd": job.get("cmd")}
+    facts |= _outcome(job)
+    if facts["result"] == "succeeded" and facts.get("clusterid"):
+        facts["why"] = why_cluster(facts, deployment.get("clusters") or ())
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def explain_deployment(
+    catalogue: Catalogue, call: Caller, deployment: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A deployment: why each cluster got what it got, failures by reason, and where every VM is.
+
+    ``jobs`` are its finished jobs.
+    """
+    clusters = deployment.get("clusters") or []
+    vms = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}
+    wanted = {str(vm["hostid"]) for vm in vms.values() if vm.get("hostid")}
+    hosts = hosts_by_id(catalogue, call, wanted, deployment.get("zoneid"))
+    placed = [_placed(job, vms[str(job.get("jobinstanceid"))], hosts) | _outcome(job) for job in jobs]
+    return {
+        "deployment": {key: value for key, value in deployment.items() if not isinstance(value, list)},
+        "clusters": [{**cluster, "why": why_cluster(cluster, clusters)} for cluster in clusters],
+        "skew": deployment.get("skew", skew_of(clusters)),
+        "excluded": deployment.get("excluded") or [],
+        "failures": [group.as_row() for group in grouped(all_failures(jobs, deployment))],
+        "virtualmachine": [{key: value for key, value in row.items() if value not in (None, "")} for row in placed],
+    }
+
+
+def why_cluster(cluster: Mapping[str, Any], clusters: Iterable[Mapping[str, Any]]) -> str:
+    """Why a cluster got as many VMs as it did, from the counts before and after and the room.
+
+    The planner fills the clusters where the owner has fewest VMs first, level by level, as far as each
+    has room.
+    """
+    known = {str(one.get("clusterid")): one for one in clusters}
+    mine = known.get(str(cluster.get("clusterid")))
+    if mine is None:
+        return ""
+    before, added, room = number(mine, "before"), number(mine, "added"), number(mine, "room")
+    level = max(
+        (number(one, "before") + number(one, "added") for one in known.values() if number(one, "added")), default=0
+    )
+    if added == 0 and room == 0:
+        return "no room for another such VM"
+    if added == 0:
+        return f"the owner already had {before} VMs here, and clusters with fewer came first (up to {level})"
+    if added == room and before + added < level:
+        return f"filled up: there was room for {room} more"
+    others = len(known) - 1
+    if not others:
+        return "the only cluster that qualified"
+    return f"the owner had {before} VMs here; clusters with fewest are filled first, evenly, up to {level}"
+
+
+def _virtual_machine(catalogue: Catalogue, call: Caller, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's VM as it is now; as the job left it where it is gone or hidden."""
+    then = virtual_machine_of(job)
+    vm_id = job.get("jobinstanceid") or then.get("id")
+    if not vm_id or catalogue.get("listVirtualMachines") is None:
+        return then
+    try:
+        rows = rows_of(call("listVirtualMachines", {"id": str(vm_id), "listall": "true"}))
+    except ApiRefused:
+        return then
+    return then | dict(rows[0]) if rows else then
+
+
+def _placed(
+    job: Mapping[str, Any], vm: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    host = hosts.get(str(vm.get("hostid")), {})
+    return {
+        "name": vm.get("name"),
+        "id": vm.get("id") or job.get("jobinstanceid"),
+        "state": vm.get("state"),
+        "zonename": vm.get("zonename") or host.get("zonename"),
+        "podname": host.get("podname"),
+        "clustername": host.get("clustername"),
+        "clusterid": host.get("clusterid"),
+        "hostname": vm.get("hostname") or host.get("name"),
+        "jobid": job.get("jobid"),
+    }
+
+
+def _outcome(job: Mapping[str, Any]) -> dict[str, Any]:
+    if not is_finished(job):
+        return {"result": "in progress", "created": job.get("created")}
+    facts = {"seconds": seconds_taken(job)}
+    if has_succeeded(job):
+        return facts | {"result": "succeeded"}
+    result = result_of(job)
+    code, text = result.get("errorcode"), str(result.get("errortext") or "no reason given")
+    return facts | {"result": "failed", "errorcode": code, "errortext": text, "help": remedy(code, text)}

@@ -1,0 +1,125 @@
+"""Every way a bulkmonkey command can end without success: one class per cause, each with its exit status.
+
+The texts are what an operator reads on one line; ``facts`` is the same for programs (``-o json``).
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+
+class ExitStatus(IntEnum):
+    """What the shell sees when the command ends."""
+
+    SUCCESS = 0
+    API_ERROR = 1
+    USAGE = 2
+    JOBS_FAILED = 3
+    TIMED_OUT = 4
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """The root of the tree; never raised itself. ``hint`` says what would help, if anything is known."""
+
+    status = ExitStatus.API_ERROR
+    label = "Error: "
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
+
+    def line(self) -> str:
+        """The failure as one readable line."""
+        text = f"{self.label}{self.message}"
+        if self.hint:
+            text = f"{text.rstrip('.')}. {self.hint}"
+        return " ".join(text.split())
+
+    def facts(self) -> dict[str, Any]:
+        """The failure as an object for programs."""
+        return {"errortext": " ".join(self.message.split())} | ({"hint": self.hint} if self.hint else {})
+
+
+class UsageError(CommandFailed):
+    """What was typed cannot be right; nothing that changes anything was sent."""
+
+    status = ExitStatus.USAGE
+
+
+class ConnectionFailed(CommandFailed):
+    """No answer of the API was had: no connection, a timeout, or something that is no CloudStack answer.
+
+    ``http_status`` is that of an answer which was not the API's; None: there was none. ``passing``: it
+    may be gone in a moment.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", http_status: int | None = None, passing: bool = True
+    ) -> None:
+        self.http_status, self.passing = http_status, passing
+        super().__init__(message, hint=hint)
+
+
+class ApiRefused(CommandFailed):
+    """The API answered with an error (reference section 1.6)."""
+
+    def __init__(self, command: str, http_status: int, body: Mapping[str, Any], *, hint: str = "") -> None:
+        self.command, self.http_status = command, http_status
+        self.errorcode = body.get("errorcode", http_status)
+        self.cserrorcode = body.get("cserrorcode")
+        self.errortext = str(body.get("errortext") or "no reason given")
+        super().__init__(self.errortext, hint=hint)
+
+    def line(self) -> str:
+        """The failure as one readable line."""
+        code = "" if self.cserrorcode is None else f", code {self.cserrorcode}"
+        text = f"{self.label}{self.errortext.rstrip('.')} ({self.command}: HTTP {self.http_status}{code})"
+        return " ".join(f"{text}. {self.hint}".split() if self.hint else text.split())
+
+    def facts(self) -> dict[str, Any]:
+        """The failure as an object for programs."""
+        codes = {"command": self.command, "errorcode": self.errorcode, "cserrorcode": self.cserrorcode}
+        return {name: value for name, value in codes.items() if value is not None} | super().facts()
+
+
+class JobFailed(CommandFailed):
+    """The job that was waited for failed."""
+
+    status = ExitStatus.JOBS_FAILED
+
+    def __init__(self, job_id: str, result: Mapping[str, Any], *, hint: str = "") -> None:
+        self.job_id, self.result = job_id, result
+        reason = str(result.get("errortext") or "no reason given").rstrip(".")
+        super().__init__(f"job {job_id} failed: {reason} (code {result.get('errorcode', 'unknown')})", hint=hint)
+
+    def facts(self) -> dict[str, Any]:
+        """The failure as an object for programs."""
+        return {"jobid": self.job_id, **self.result} | ({"hint": self.hint} if self.hint else {})
+
+
+class JobsFailed(CommandFailed):
+    """A batch was followed to its end, and some of its jobs failed or were cancelled."""
+
+    status = ExitStatus.JOBS_FAILED
+
+    def __init__(self, failed: int, asked: int, *, hint: str = "") -> None:
+        self.failed, self.asked = failed, asked
+        super().__init__(f"{failed} of {asked} jobs failed", hint=hint)
+
+    def facts(self) -> dict[str, Any]:
+        """The failure as an object for programs."""
+        return super().facts() | {"failed": self.failed, "asked": self.asked}
+
+
+class TimedOut(CommandFailed):
+    """``--timeout`` ended while jobs were still under way; they go on."""
+
+    status = ExitStatus.TIMED_OUT
+
+
+class Interrupted(CommandFailed):
+    """Ctrl-C: nobody waits any more. What had been asked for goes on."""
+
+    status = ExitStatus.INTERRUPTED
+    label = ""

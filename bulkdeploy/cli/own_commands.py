@@ -1,0 +1,191 @@
+"""Bulkmonkey's own commands: settings, profiles, sync, follow, explain, completion scripts."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from bulkdeploy.cli.api_commands import follow_batch, follow_job
+from bulkdeploy.cli.command_context import CommandContext
+from bulkdeploy.cli.concealment import HIDDEN, ask_secret
+from bulkdeploy.cli.entities import rows_of
+from bulkdeploy.cli.explain import explain_deployment, explain_job, find_deployment
+from bulkdeploy.cli.explain_report import show_deployment, show_job
+from bulkdeploy.cli.failures import UsageError
+from bulkdeploy.cli.jobs import JOB_PAGE
+from bulkdeploy.cli.profiles import DEFAULT_PROFILE, SETTINGS, Kind
+from bulkdeploy.cli.watching import Budget, DeploymentWatch
+
+SHELLS = ("bash", "zsh", "fish")
+FILTER = "filter="
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """One command: how it is called, what it does."""
+
+    name: str
+    usage: str
+    description: str
+    run: Callable[[CommandContext, Sequence[str]], None]
+    examples: tuple[str, ...] = ()
+
+
+def _set(context: CommandContext, words: Sequence[str]) -> None:
+    config = context.workspace.config(context.options)
+    if not words:
+        context.screen.show({"setting": _all_settings(context)})
+        return
+    name = words[0].lower()
+    if name not in SETTINGS:
+        raise UsageError(f"there is no setting {words[0]!r}", hint=f"Settings: {', '.join(SETTINGS)}")
+    if len(words) == 1 and SETTINGS[name].kind is Kind.SECRET:
+        value = ask_secret(name)
+    elif len(words) == 1:
+        raise UsageError(f"set {name} to what?", hint=f"{name}: {SETTINGS[name].description}")
+    else:
+        value = " ".join(words[1:])
+    config.set(name, value, context.options.profile or config.current)
+    context.screen.say(f"{name} is {HIDDEN if SETTINGS[name].kind is Kind.SECRET else value}, in {config.path}")
+
+
+def _all_settings(context: CommandContext) -> list[dict[str, Any]]:
+    config = context.workspace.config(context.options)
+    name = context.workspace.profile_name(context.options)
+    section = config.profile(name)
+    rows = []
+    for setting in SETTINGS.values():
+        values = section if setting.of_profile else config.shared
+        value = name if setting.name == "profile" else values.get(setting.name) or setting.default
+        shown = HIDDEN if setting.kind is Kind.SECRET and value else value
+        rows.append({"name": setting.name, "value": shown, "description": setting.description})
+    return rows
+
+
+def _profile(context: CommandContext, words: Sequence[str]) -> None:
+    config = context.workspace.config(context.options)
+    if words:
+        config.profile(words[0])
+        config.set("profile", words[0], words[0])
+        context.screen.say(f"profile is {words[0]}")
+        return
+    names = sorted({*config.profiles, DEFAULT_PROFILE, config.current})
+    rows = [
+        {
+            "name": name,
+            "url": config.profiles.get(name, {}).get("url") or SETTINGS["url"].default,
+            "state": "in use" if name == config.current else "",
+        }
+        for name in names
+    ]
+    context.screen.show({"count": len(rows), "profile": rows}, ("name", "url", "state"))
+
+
+def _sync(context: CommandContext, words: Sequence[str]) -> None:
+    _no_more(words, "sync")
+    catalogue = context.workspace.sync(context.connection)
+    context.screen.say(f"{len(catalogue)} APIs of {context.connection.url} are known now")
+
+
+def _follow(context: CommandContext, words: Sequence[str]) -> None:
+    names, fields = _names_and_filter(words)
+    if not names:
+        names = [_newest_unfinished(context)]
+    jobs = names if len(names) > 1 else context.batches.find(names[0])
+    if jobs:
+        follow_batch(context, context.watch(jobs), fields, order=list(jobs))
+        return
+    if find_deployment(context.catalogue, context.call, names[0]) is not None:
+        follow_batch(context, context.watch((), names[0]), fields, order=[])
+        return
+    follow_job(context, names[0], f"job {names[0]}", fields)
+
+
+def _newest_unfinished(context: CommandContext) -> str:
+    if context.catalogue.get("listBulkDeployments") is None:
+        raise UsageError("follow what?", hint="bulkmonkey follow DEPLOYMENT or JOB; this API lists no deployments")
+    rows = rows_of(context.call("listBulkDeployments", {"listall": "true"}))
+    unfinished = [row for row in rows if row.get("state") == "InProgress"]
+    if not unfinished:
+        raise UsageError("follow what? No deployment is in progress", hint="bulkmonkey follow DEPLOYMENT or JOB")
+    newest = max(unfinished, key=lambda row: str(row.get("created") or ""))
+    context.screen.say(f"The newest deployment in progress is {newest['id']}")
+    return str(newest["id"])
+
+
+def _explain(context: CommandContext, words: Sequence[str]) -> None:
+    names, fields = _names_and_filter(words)
+    if len(names) != 1:
+        raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB")
+    deployment = find_deployment(context.catalogue, context.call, names[0])
+    if deployment is None:
+        show_job(context.screen, explain_job(context.catalogue, context.call, names[0]), fields)
+        return
+    watch = DeploymentWatch(context.call, Budget(context.clock), names[0])
+    watch.step()
+    for position in watch.read_rest():
+        if watch.progress.total > JOB_PAGE:
+            context.screen.say(f"reading jobs, {position}")
+    facts = explain_deployment(context.catalogue, context.call, watch.row, watch.jobs)
+    show_deployment(context.screen, facts, fields)
+
+
+def _completion(context: CommandContext, words: Sequence[str]) -> None:
+    del context
+    if len(words) != 1 or words[0] not in SHELLS:
+        raise UsageError("for which shell?", hint=f"bulkmonkey completion {' or '.join(SHELLS)}")
+    script = resources.files("bulkdeploy.cli") / "completions" / f"bulkmonkey.{words[0]}"
+    print(script.read_text(encoding="utf-8"), end="")  # noqa: T201 - the script is the answer
+
+
+def _names_and_filter(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    filters = [word.removeprefix(FILTER) for word in words if word.startswith(FILTER)]
+    names = [word for word in words if not word.startswith(FILTER)]
+    wrong = [name for name in names if "=" in name]
+    if wrong:
+        raise UsageError(f"{wrong[0]!r} is not expected here")
+    fields = tuple(field.strip() for text in filters for field in text.split(",") if field.strip())
+    return [part for name in names for part in name.split(",") if part], fields
+
+
+def _no_more(words: Sequence[str], command: str) -> None:
+    if words:
+        raise UsageError(f"{words[0]!r} is not expected after {command}")
+
+
+OWN_COMMANDS: dict[str, OwnCommand] = {
+    command.name: command
+    for command in (
+        OwnCommand(
+            "set",
+            "set [NAME [VALUE]]",
+            "Shows or changes settings; keys and passwords are asked for if VALUE is left out",
+            _set,
+            ("set profile lab", "set url https://lab.example.org/client/api", "set secretkey", "set output csv"),
+        ),
+        OwnCommand("profile", "profile [NAME]", "Lists profiles, or changes to one", _profile, ("profile lab",)),
+        OwnCommand("sync", "sync", "Asks the server which APIs it has, for help and completion", _sync),
+        OwnCommand(
+            "follow",
+            "follow [DEPLOYMENT | JOB ...]",
+            "Shows a deployment or jobs until they are finished; alone: the newest deployment in progress",
+            _follow,
+            ("follow", "follow 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1"),
+        ),
+        OwnCommand(
+            "explain",
+            "explain DEPLOYMENT | JOB",
+            "Says where VMs went and why, or why they failed and what would help",
+            _explain,
+            ("explain 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1", "explain JOB -o json"),
+        ),
+        OwnCommand(
+            "completion",
+            f"completion {'|'.join(SHELLS)}",
+            "Prints the completion script of a shell",
+            _completion,
+            ('eval "$(bulkmonkey completion bash)"', "bulkmonkey completion fish | source"),
+        ),
+    )
+}
+"""All of them by name. ``help``, ``exit`` and the like belong to the runner and the shell."""

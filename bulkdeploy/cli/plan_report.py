@@ -1,0 +1,47 @@
+"""The plan of a dry run: what each cluster would get, and why hosts would get nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from bulkdeploy.cli.batch_report import cluster_table, exclusion_table, number, skew_of
+from bulkdeploy.cli.screen import Screen
+
+IN_ROWS = ("csv", "column")
+
+
+def is_plan(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer is the plan of a dry run."""
+    plan = answer.get("plan")
+    return isinstance(plan, Mapping) and "fits" in plan
+
+
+def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) -> None:
+    """Print a plan: tables for people, one row per cluster for csv and column, else as it is."""
+    plan = answer["plan"]
+    if screen.format == "table":
+        screen.render(*plan_parts(plan))
+    elif screen.format in IN_ROWS:
+        screen.show({"cluster": plan.get("clusters") or []}, fields)
+    else:
+        screen.show(answer, fields)
+
+
+def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
+    """What a plan looks like."""
+    count, fits = number(plan, "count"), number(plan, "fits")
+    clusters, excluded = plan.get("clusters") or [], plan.get("excluded") or []
+    verdict = Text(f"All {count} VMs fit.", style="green")
+    if fits < count:
+        verdict = Text(f"Only {fits} of {count} VMs fit.", style="red")
+    verdict.append(f" Skew {number(plan, 'skew') if 'skew' in plan else skew_of(clusters)}.", style="default")
+    if "capacity" in plan:
+        verdict.append(f" The zone has room for {number(plan, 'capacity')} such VMs.", style="default")
+    parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", style="dim")]
+    if clusters:
+        parts.append(cluster_table(clusters, "Planned"))
+    if excluded:
+        parts.append(exclusion_table(excluded))
+    return parts

@@ -1,0 +1,165 @@
+"""Settings and profiles: what they are called, what they mean, and the values in force for a command.
+
+The names are CloudMonkey's where it has them, so that its configuration file can be read as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import urlsplit, urlunsplit
+
+from bulkdeploy.cli.failures import UsageError
+
+FORMATS = ("json", "table", "csv", "column", "text", "yaml")
+DEFAULT_PROFILE = "localcloud"
+
+
+class Kind(StrEnum):
+    """How the text of a setting is read."""
+
+    TEXT = "text"
+    SECRET = "secret"  # noqa: S105 - a kind of setting
+    BOOLEAN = "true or false"
+    SECONDS = "seconds"
+    FORMAT = "format"
+    URL = "url"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; those of a profile stand in its section, the others hold for all profiles."""
+
+    name: str
+    kind: Kind
+    default: str
+    description: str
+    of_profile: bool = False
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("profile", Kind.TEXT, DEFAULT_PROFILE, "the profile in use"),
+        Setting("output", Kind.FORMAT, "", "output format; unset: table on a terminal, json elsewhere"),
+        Setting("asyncblock", Kind.BOOLEAN, "true", "wait for asynchronous jobs"),
+        Setting("timeout", Kind.SECONDS, "1800", "how long to wait for jobs; 0: without end"),
+        Setting("requesttimeout", Kind.SECONDS, "120", "how long one HTTP request may take"),
+        Setting("autocomplete", Kind.BOOLEAN, "true", "ask the server for values while completing"),
+        Setting("pager", Kind.BOOLEAN, "true", "page output that is longer than the terminal"),
+        Setting("prompt", Kind.TEXT, "", "prompt of the shell; unset: the profile's name"),
+        Setting("url", Kind.URL, "http://localhost:8080/client/api", "the API's address", True),
+        Setting("apikey", Kind.SECRET, "", "API key", True),
+        Setting("secretkey", Kind.SECRET, "", "secret key", True),
+        Setting("username", Kind.TEXT, "", "user to log in as, where there are no keys", True),
+        Setting("password", Kind.SECRET, "", "that user's password", True),
+        Setting("domain", Kind.TEXT, "/", "that user's domain, as a path", True),
+        Setting("verifycert", Kind.BOOLEAN, "true", "refuse a server whose certificate does not verify", True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where the API is and who calls it."""
+
+    profile: str
+    url: str
+    apikey: str = field(default="", repr=False)
+    secretkey: str = field(default="", repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    domain: str = "/"
+    verifycert: bool = True
+    requesttimeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """How commands behave; ``timeout`` in seconds, None: without end; ``output`` None: as it suits."""
+
+    output: str | None = None
+    asyncblock: bool = True
+    timeout: float | None = 1800.0
+    autocomplete: bool = True
+    pager: bool = True
+    prompt: str = ""
+
+
+def checked(name: str, value: str) -> str:
+    """The value as it is stored.
+
+    Raises:
+        UsageError: there is no such setting, or it cannot have this value.
+    """
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise UsageError(f"there is no setting {name!r}", hint=f"Settings: {', '.join(SETTINGS)}")
+    if setting.kind is Kind.BOOLEAN and value.lower() not in ("true", "false"):
+        raise UsageError(f"{name} is true or false, not {value!r}")
+    if setting.kind is Kind.SECONDS:
+        _seconds(name, value)
+    if setting.kind is Kind.FORMAT and value not in ("", "default", *FORMATS):
+        raise UsageError(f"there is no output format {value!r}", hint=f"Formats: {', '.join(FORMATS)}")
+    if setting.kind is Kind.URL:
+        return complete_url(value)
+    return value
+
+
+def complete_url(text: str) -> str:
+    """The API's URL from what was given: scheme and ``/client/api`` are added where they are missing.
+
+    Raises:
+        UsageError: it is not an address of HTTP.
+    """
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{text!r} is not a URL of an API, such as https://cloud.example.org/client/api")
+    path = parts.path if parts.path.strip("/") else "/client/api"
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def connection(name: str, section: Mapping[str, str], shared: Mapping[str, str]) -> Connection:
+    """The connection that a profile's section describes."""
+    return Connection(
+        profile=name,
+        url=checked("url", _value(section, "url")),
+        apikey=_value(section, "apikey"),
+        secretkey=_value(section, "secretkey"),
+        username=_value(section, "username"),
+        password=_value(section, "password"),
+        domain=_value(section, "domain"),
+        verifycert=_flag({**shared, **section}, "verifycert"),
+        requesttimeout=_seconds("requesttimeout", _value(shared, "requesttimeout")) or 120.0,
+    )
+
+
+def preferences(shared: Mapping[str, str]) -> Preferences:
+    """The preferences that the settings for all profiles describe."""
+    output = _value(shared, "output")
+    return Preferences(
+        # CloudMonkey calls its own default format "default"; here that is the one that suits.
+        output=None if output in ("", "default") else checked("output", output),
+        asyncblock=_flag(shared, "asyncblock"),
+        timeout=_seconds("timeout", _value(shared, "timeout")),
+        autocomplete=_flag(shared, "autocomplete"),
+        pager=_flag(shared, "pager"),
+        prompt=_value(shared, "prompt"),
+    )
+
+
+def _value(values: Mapping[str, str], name: str) -> str:
+    return values.get(name, "").strip() or SETTINGS[name].default
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    return checked(name, _value(values, name)).lower() == "true"
+
+
+def _seconds(name: str, value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"{name} is a number of seconds, not {value!r}")
+    return seconds or None

@@ -1,0 +1,123 @@
+"""Runs one command line: finds what it means, does it, prints its failure, gives its exit status."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import pairwise
+
+import requests
+
+from bulkdeploy.cli.api_commands import run_api
+from bulkdeploy.cli.catalogue import Catalogue
+from bulkdeploy.cli.command_context import CommandContext
+from bulkdeploy.cli.command_line import Options, parse
+from bulkdeploy.cli.failures import CommandFailed, ExitStatus, Interrupted, UsageError
+from bulkdeploy.cli.help_pages import api_help, overview, own_help, verb_help
+from bulkdeploy.cli.own_commands import OWN_COMMANDS
+from bulkdeploy.cli.screen import Screen
+from bulkdeploy.cli.workspace import Workspace
+
+OLD_API_WORD = "api"
+"""CloudMonkey 5 wrote ``api listZones``."""
+
+
+def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
+    """Do what a command line says; whatever happens ends in a status and at most one line of error."""
+    try:
+        options = parse(arguments)
+    except CommandFailed as failure:
+        Screen(_asked_output(arguments)).fail(failure)
+        return failure.status
+    return run_options(workspace, options)
+
+
+def run_options(workspace: Workspace, options: Options) -> ExitStatus:
+    """The same, for a command line that has been read."""
+    screen = Screen(options.output)
+    try:
+        preferences = workspace.preferences(options)
+        screen = Screen(preferences.output, quiet=options.quiet, reveal=options.reveal, pager=preferences.pager)
+        _dispatch(CommandContext(workspace, options, screen))
+        sys.stdout.flush()
+    except CommandFailed as failure:
+        screen.fail(failure)
+        return failure.status
+    except KeyboardInterrupt:
+        screen.fail(Interrupted("Interrupted"))
+        return ExitStatus.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, requests.RequestException) as error:
+        screen.fail(CommandFailed(f"{type(error).__name__}: {error}"))
+        return ExitStatus.API_ERROR
+    return ExitStatus.SUCCESS
+
+
+def _dispatch(context: CommandContext) -> None:
+    options = context.options
+    words = list(options.words)
+    if words[:1] == ["help"]:
+        words, wants_help = words[1:], True
+    else:
+        wants_help = options.help
+    if options.version:
+        print(f"bulkmonkey {version('bulkdeploy')}")  # noqa: T201 - the version is the answer
+    elif not words:
+        context.screen.render(*overview(_kept_catalogue(context)))
+    elif words[0] in OWN_COMMANDS:
+        _own(context, words, wants_help)
+    else:
+        _api(context, words, wants_help)
+
+
+def _own(context: CommandContext, words: list[str], wants_help: bool) -> None:
+    command = OWN_COMMANDS[words[0]]
+    if wants_help:
+        context.screen.render(*own_help(command))
+    else:
+        command.run(context, words[1:])
+
+
+def _api(context: CommandContext, words: list[str], wants_help: bool) -> None:
+    if words[0] == OLD_API_WORD and len(words) > 1:
+        words = words[1:]
+    catalogue = context.catalogue
+    found = catalogue.find(words)
+    if found is None:
+        _verb_alone(context, catalogue, words, wants_help)
+        return
+    api, rest = found
+    if wants_help:
+        context.screen.render(*api_help(api))
+    else:
+        run_api(context, api, rest)
+
+
+def _verb_alone(context: CommandContext, catalogue: Catalogue, words: list[str], wants_help: bool) -> None:
+    nouns = catalogue.nouns_after(words[0])
+    if len(words) == 1 and nouns:
+        if wants_help:
+            context.screen.render(*verb_help(words[0], nouns))
+            return
+        some = ", ".join(noun for noun, _ in nouns[:8]) + (", ..." if len(nouns) > 8 else "")
+        raise UsageError(f"{words[0]} what?", hint=f"{words[0]} goes with: {some}")
+    close = [f"{api.verb} {api.noun}" for api in catalogue.similar(words)]
+    hint = f"Did you mean: {' or '.join(close)}?" if close else "'sync' asks the server again what it has"
+    raise UsageError(f"unknown command or API: {' '.join(words[:2])}", hint=hint)
+
+
+def _kept_catalogue(context: CommandContext) -> Catalogue | None:
+    try:
+        return context.workspace.known_catalogue(context.connection)
+    except UsageError:
+        return None
+
+
+def _asked_output(arguments: Sequence[str]) -> str | None:
+    """The output format of a command line that may not even parse, so that its error has that format."""
+    for flag, value in pairwise(arguments):
+        if flag in ("-o", "--output") and value == "json":
+            return value
+    return "json" if "-ojson" in arguments or "--output=json" in arguments else None

@@ -1,0 +1,64 @@
+"""The end of a batch: how it went, where its VMs are, what failed and what was slow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from bulkdeploy.cli.batch_report import (
+    cluster_table,
+    failure_table,
+    grouped,
+    skew_of,
+    slow_table,
+    slowest,
+)
+from bulkdeploy.cli.jobs import Failure, Progress, failure_of
+from bulkdeploy.cli.live_view import duration
+
+
+def summary_parts(
+    progress: Progress,
+    jobs: Sequence[Mapping[str, Any]],
+    deployment: Mapping[str, Any],
+    clusters: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> list[RenderableType]:
+    """What the end of a batch looks like.
+
+    ``deployment`` is its row in listBulkDeployments (empty where the API has none), ``clusters`` its
+    spread, ``seconds`` how long it was followed.
+    """
+    parts: list[RenderableType] = [_headline(progress, deployment, clusters, seconds)]
+    if clusters:
+        parts.append(cluster_table(clusters, "VMs"))
+    failures = all_failures(jobs, deployment)
+    if failures:
+        parts.append(failure_table([group.as_row() for group in grouped(failures)]))
+    slow = slowest(jobs)
+    if slow:
+        parts.append(slow_table(slow))
+    return parts
+
+
+def all_failures(jobs: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any]) -> list[Failure]:
+    """Failures known from the deployment or its jobs, each once."""
+    listed = [Failure.of_row(row) for row in deployment.get("failures") or ()]
+    read = [failure for job in jobs if (failure := failure_of(job)) is not None]
+    return list({failure.job_id: failure for failure in (*listed, *read)}.values())
+
+
+def _headline(
+    progress: Progress, deployment: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]], seconds: float
+) -> Text:
+    name = f"Deployment {deployment['id']}: " if deployment.get("id") else ""
+    text = Text(f"{name}{progress.succeeded} of {progress.total} jobs succeeded", style="bold")
+    if progress.failed:
+        text.append(f", {progress.failed} failed", style="red")
+    if seconds >= 1 and progress.done:
+        text.append(f", followed for {duration(seconds)} ({progress.done / seconds:.1f}/s)")
+    if clusters:
+        skew = deployment["skew"] if "skew" in deployment else skew_of(clusters)
+        text.append(f", skew {skew}")
+    return text

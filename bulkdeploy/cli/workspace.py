@@ -1,0 +1,135 @@
+"""What lasts from one command to the next: configuration, connections, catalogues."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from bulkdeploy.cli import config_file
+from bulkdeploy.cli.catalogue import Catalogue
+from bulkdeploy.cli.catalogue_cache import CatalogueCache
+from bulkdeploy.cli.command_line import Options
+from bulkdeploy.cli.concealment import ask_secret
+from bulkdeploy.cli.config_file import ConfigFile
+from bulkdeploy.cli.failures import UsageError
+from bulkdeploy.cli.profiles import Connection, Preferences, complete_url, connection, preferences
+from bulkdeploy.cli.transport import Clock, Transport
+
+Say = Callable[[str], None]
+
+FROM_ENVIRONMENT = {
+    "url": ("BULKMONKEY_URL", "CLOUDSTACK_ENDPOINT"),
+    "apikey": ("BULKMONKEY_APIKEY", "CLOUDSTACK_KEY"),
+    "secretkey": ("BULKMONKEY_SECRETKEY", "CLOUDSTACK_SECRET"),
+}
+"""Variables that win over the profile in use, and those (of the ``cs`` client) that fill its gaps."""
+
+
+class Workspace:
+    """The state of one bulkmonkey process."""
+
+    def __init__(
+        self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_ask: bool = True
+    ) -> None:
+        """``warn`` takes what needs attention, ``note`` lines of debug output; ``may_ask``: for secrets."""
+        self.may_ask, self._asked = may_ask, dict[str, str]()
+        self.environment, self.clock, self.warn, self.note = environment, clock, warn, note
+        self.cache = CatalogueCache(config_file.cache_directory())
+        self._files: dict[Path, ConfigFile] = {}
+        self._transports: dict[Connection, Transport] = {}
+        self._catalogues: dict[Connection, Catalogue] = {}
+
+    def config(self, options: Options) -> ConfigFile:
+        """The configuration file that a command line means."""
+        named = options.config or self.environment.get("BULKMONKEY_CONFIG")
+        path = Path(named).expanduser() if named else config_file.default_path()
+        if options.config and not path.exists() and options.words[:1] != ("set",):
+            raise UsageError(f"there is no configuration file {path}")
+        if path not in self._files:
+            self._files[path] = ConfigFile.read(path, self.warn)
+        return self._files[path]
+
+    def profile_name(self, options: Options) -> str:
+        """The profile that a command line works with."""
+        return options.profile or self.environment.get("BULKMONKEY_PROFILE") or self.config(options).current
+
+    def preferences(self, options: Options) -> Preferences:
+        """How a command line behaves: the settings, and the options that win over them."""
+        chosen = preferences(self.config(options).shared)
+        timeout = chosen.timeout if options.timeout is None else options.timeout or None
+        return replace(
+            chosen,
+            output=options.output or chosen.output,
+            timeout=timeout,
+            asyncblock=chosen.asyncblock and not options.no_wait,
+            pager=chosen.pager and not options.no_pager,
+        )
+
+    def connection(self, options: Options) -> Connection:
+        """Where a command line goes and who calls: options, else environment, else profile."""
+        config = self.config(options)
+        name = self.profile_name(options)
+        section = dict(config.profile(name))
+        for setting, (first, last) in FROM_ENVIRONMENT.items():
+            if options.profile is None and self.environment.get(first):
+                section[setting] = self.environment[first]
+            elif not section.get(setting) and self.environment.get(last):
+                section[setting] = self.environment[last]
+        made = connection(name, section, config.shared)
+        return replace(
+            made,
+            url=complete_url(options.url) if options.url else made.url,
+            apikey=self._secret("apikey", options.apikey) or made.apikey,
+            secretkey=self._secret("secretkey", options.secretkey) or made.secretkey,
+            verifycert=made.verifycert and not options.insecure,
+        )
+
+    def transport(self, connection: Connection) -> Transport:
+        """The way to an API; opened once."""
+        if connection not in self._transports:
+            self._transports[connection] = Transport(connection, self.clock, self.note)
+        return self._transports[connection]
+
+    def known_catalogue(self, connection: Connection) -> Catalogue | None:
+        """The catalogue, if it can be had without the server."""
+        if connection not in self._catalogues:
+            kept = self.cache.load(connection)
+            if kept is None:
+                return None
+            self._catalogues[connection] = kept
+        return self._catalogues[connection]
+
+    def catalogue(self, connection: Connection, say: Say) -> Catalogue:
+        """The catalogue; the first time for a profile, the server is asked for it.
+
+        Raises:
+            ApiRefused, ConnectionFailed: it is not kept, and the server does not give it.
+        """
+        known = self.known_catalogue(connection)
+        if known is not None:
+            return known
+        say(f"Asking {connection.url} for its APIs ('sync' asks again)")
+        return self.sync(connection)
+
+    def sync(self, connection: Connection) -> Catalogue:
+        """Ask the server for its catalogue and keep it."""
+        self._catalogues[connection] = self.cache.sync(self.transport(connection))
+        return self._catalogues[connection]
+
+    def close(self) -> None:
+        """End sessions and close connections."""
+        for transport in self._transports.values():
+            transport.close()
+        self._transports.clear()
+
+    def _secret(self, name: str, given: str | None) -> str | None:
+        """A key as the command line gives it: itself, ``@FILE``, or ``-``, which asks for it once."""
+        if given == "-":
+            if name not in self._asked:
+                self._asked[name] = ask_secret(name) if self.may_ask else ""
+            return self._asked[name]
+        if given is None or not given.startswith("@"):
+            return given
+        try:
+            return Path(given[1:]).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read {given[1:]} for {name}: {error}") from error
