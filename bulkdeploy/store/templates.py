@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, FromClause, Select, Subquery, and_, exists, func, or_, select, true
+from sqlalchemy.dialects.postgresql import distinct_on
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.topology import TemplateKind
@@ -79,7 +80,7 @@ def _places(arguments: Arguments, *, unique: bool) -> Subquery:
     if "zoneid" in arguments:
         query = query.where(place.zone_id == arguments["zoneid"].id)
     if unique:
-        query = query.distinct(place.template_id)
+        query = query.ext(distinct_on(place.template_id))
         query = query.order_by(place.template_id, place.ready.desc(), place.zone_id)
     return query.subquery("places")
 
