@@ -33,25 +33,40 @@ def bulk(client: ApiClient, zone: Zone) -> Callable[..., dict[str, Any]]:
     return call
 
 
-@pytest.fixture
-def nothing_written(engine: Engine) -> Callable[[], bool]:
-    """Whether any table that a deploy call writes has changed since the fixture was made."""
-    tables = (
+class Books:
+    """Whether any table that a deploy call writes has changed since the last mark."""
+
+    TABLES = (
         *("deployments", "virtual_machines", "volumes", "nics", "host_claims", "storage_claims", "async_jobs"),
         *("outbox", "events", "resource_counts", "released_addresses", "vm_security_groups"),
         *("vm_affinity_groups", "instance_groups"),
     )
 
-    def picture() -> list[Any]:
-        with engine.connect() as connection:
-            counts = [tuple(connection.execute(text(WHOLE_TABLE.format(name))).one()) for name in tables]
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.mark()
+
+    def mark(self) -> None:
+        """Forget all changes until now."""
+        self._before = self._picture()
+
+    def __call__(self) -> bool:
+        """True when nothing has changed since the mark."""
+        return self._picture() == self._before
+
+    def _picture(self) -> list[Any]:
+        with self._engine.connect() as connection:
+            tables = [tuple(connection.execute(text(WHOLE_TABLE.format(name))).one()) for name in self.TABLES]
             sums = connection.execute(
                 text(
                     "SELECT (SELECT sum(cpu_mhz_used) FROM host_capacity), (SELECT sum(allocated_bytes)"
                     " FROM storage_pools), (SELECT string_agg(next_ip::text, ',') FROM ip_ranges)"
                 )
             ).one()
-            return [*counts, tuple(sums)]
+            return [*tables, tuple(sums)]
 
-    before = picture()
-    return lambda: picture() == before
+
+@pytest.fixture
+def nothing_written(zone: Zone) -> Books:
+    """The books as they are once the zone is loaded."""
+    return Books(zone.engine)

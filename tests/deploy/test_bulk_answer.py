@@ -14,13 +14,13 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from bulkdeploy.store.audit import check_invariants
+from tests.deploy.conftest import Books
 from tests.deploy.test_bulk_rules import refused
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
 from tests.support.api_server import serving
 
 Bulk = Callable[..., dict[str, Any]]
-Untouched = Callable[[], bool]
 
 
 def assert_intact(engine: Engine) -> None:
@@ -93,12 +93,11 @@ def test_a_pinned_pod_or_cluster_is_considered_alone(
     assert zone.scalar("SELECT pinned FROM deployments") is True
 
 
-def test_limits_hold_for_the_whole_batch(
-    bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Untouched
-) -> None:
+def test_limits_hold_for_the_whole_batch(bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Books) -> None:
     """A batch that would pass the account's limit is refused whole, with limit, current and requested."""
     domain = zone.id_of("domains", "acme")
     client.call("updateResourceLimit", resourcetype=0, max=10, account="acme", domainid=domain)
+    nothing_written.mark()
     failure = refused(bulk, 535, "'user_vm'", "Account Name = acme", "Limit = 10", "Amount = 0", "= 11", count=11)
     assert failure.cserrorcode == 4370
     assert nothing_written()
@@ -111,17 +110,18 @@ def test_limits_hold_for_the_whole_batch(
     [(0, "user_vm", 3), (2, "volume", 3), (8, "cpu", 3), (9, "memory", 3 * 512), (10, "primary_storage", 7)],
 )
 def test_limits_of_parent_domains_hold(
-    bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Untouched, resource_type: int, name: str, limit: int
+    bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Books, resource_type: int, name: str, limit: int
 ) -> None:
     """Every limited resource is checked against the domains above the account too."""
     domain = zone.id_of("domains", "customers")
     client.call("updateResourceLimit", resourcetype=resource_type, max=limit, domainid=domain)
+    nothing_written.mark()
     refused(bulk, 535, f"domain resource limits of Type '{name}'", domain, count=4)
     assert nothing_written()
     assert bulk(count=3)["count"] == 3
 
 
-def test_a_full_zone_is_refused_with_reasons(bulk: Bulk, zone: Zone, nothing_written: Untouched) -> None:
+def test_a_full_zone_is_refused_with_reasons(bulk: Bulk, zone: Zone, nothing_written: Books) -> None:
     """Not enough room: 533, how many would fit, and which rules ruled hosts out."""
     zone.change("UPDATE hosts SET resource_state = 'Maintenance' WHERE name LIKE 'a-%'")
     zone.change("UPDATE hosts SET state = 'Down' WHERE name LIKE 'b-1-%'")
@@ -176,7 +176,7 @@ def test_dedicated_hosts_are_for_their_owner(bulk: Bulk, zone: Zone) -> None:
     assert zone.vms_per_cluster()["a-1"] == 2
 
 
-def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: Untouched) -> None:
+def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: Books) -> None:
     """dryrun=true answers what each cluster would get, and nothing is written."""
     plan = bulk(count=7, dryrun="true")["plan"]
     assert (plan["count"], plan["fits"], plan["skew"]) == (7, 7, 1)
