@@ -14,7 +14,7 @@ from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
 from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import QueueUnavailable
-from bulkdeploy.store.engine import database_is_away
+from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.settings import Settings, load_settings
 from bulkdeploy.wiring.worker import build_worker
@@ -89,7 +89,7 @@ class _Pass:
         except QueueUnavailable as error:
             log.warning("queue_unavailable", sweep=name, why=str(error))
         except Exception as error:
-            if database_is_away(error):
+            if is_unreachable(error):
                 log.warning("database_away", sweep=name, why=str(error).splitlines()[0])
             else:
                 log.exception("sweep_failed", sweep=name)

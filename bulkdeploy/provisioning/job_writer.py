@@ -14,11 +14,13 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.provisioning.outcome import GiveBack
 from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
 from bulkdeploy.provisioning.taking import LeaseTaker, Taken
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
-from bulkdeploy.store.engine import database_is_away, run_transaction
+from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.outbox import forget_sent
 
 log = structlog.get_logger(__name__)
@@ -115,8 +117,10 @@ class JobWriter:
                 return run_transaction(self._engine, work)
             except StaleLeases:
                 raise
+            except ConflictRetriesExhausted:
+                log.warning("conflicts", next_try_s=wait_s)
             except Exception as error:
-                if not database_is_away(error):
+                if not is_unreachable(error):
                     raise
                 log.warning("database_away", why=str(error).splitlines()[0], next_try_s=wait_s)
             time.sleep(wait_s)
@@ -134,6 +138,6 @@ class JobWriter:
         except QueueUnavailable as error:
             log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
         except Exception as error:
-            if not database_is_away(error):
+            if not is_unreachable(error):
                 raise
             log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])

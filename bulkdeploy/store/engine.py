@@ -9,8 +9,7 @@ from typing import TypeVar
 import orjson
 import sqlalchemy
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 
@@ -75,12 +74,3 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
                 raise
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
-
-
-def database_is_away(error: Exception) -> bool:
-    """Whether this error says that the database cannot be reached now: waiting helps, nothing else does."""
-    if isinstance(error, ConflictRetriesExhausted | PoolTimeout):
-        return True
-    return isinstance(error, DBAPIError) and (
-        error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
-    )

@@ -1,0 +1,103 @@
+"""queryAsyncJobResult and listAsyncJobs (reference section 3)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.job_response import JOB_FIELDS
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING
+from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
+from bulkdeploy.declare.response_fields import flag, number, text
+from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store import async_jobs
+from bulkdeploy.store.listing import Page
+
+VIRTUAL_MACHINE_TYPE = "VirtualMachine"
+
+RESULT_FIELDS: tuple[Field, ...] = (
+    Field(
+        VIRTUAL_MACHINE.key, FieldType.OBJECT, "the VM, as it was when the job succeeded", VIRTUAL_MACHINE.fields
+    ),
+    flag("success", "true, where there is nothing to show"),
+    number("errorcode", "of a failed job: why, as a number"),
+    text("errortext", "of a failed job: why"),
+)
+
+FIELDS = tuple(replace(field, fields=RESULT_FIELDS) if field.name == "jobresult" else field for field in JOB_FIELDS)
+JOB = Response("asyncjobs", FIELDS)
+
+RESOURCE: tuple[Parameter, ...] = (
+    uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM that the job works on", since="4.22"),
+    string("resourcetype", "the kind of the resource", choices=(VIRTUAL_MACHINE_TYPE,), since="4.22"),
+)
+
+
+def query_async_job_result(call: Call) -> Mapping[str, Any]:
+    """One job, with its result once it is finished; by a VM, the job that was made for it last.
+
+    Raises:
+        UnknownEntity: the job expired.
+        PermissionDenied: somebody else made it.
+    """
+    job_id = call.ref_id("jobid")
+    if job_id is None:
+        return _newest_job(call)
+    found = async_jobs.find_job(call.connection, job_id)
+    if found is None:
+        raise UnknownEntity(call.command.name, "jobid", str(call.ref_uuid("jobid")))
+    return _permitted(call, *found)
+
+
+def _newest_job(call: Call) -> Mapping[str, Any]:
+    job_id = async_jobs.newest_job_of(call.connection, VIRTUAL_MACHINE_TYPE, call.arguments["resourceid"].id)
+    found = None if job_id is None else async_jobs.find_job(call.connection, job_id)
+    if found is None:
+        raise InvalidParameter("resourceid", str(call.ref_uuid("resourceid")), "no job is known that works on it")
+    return _permitted(call, *found)
+
+
+def _permitted(call: Call, account_id: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    if account_id != call.caller.owner.account_id:
+        require_access(call.connection, call.caller, account_id, f"job {row['jobid']}")
+    return row
+
+
+def list_async_jobs(call: Call) -> Page:
+    """Jobs that have not expired, of the accounts shown."""
+    return async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="queryAsyncJobResult",
+        description="Answers a job's state, and its result once it is finished",
+        handler=query_async_job_result,
+        shape=Shape.BARE,
+        response=replace(JOB, key="asyncjob"),
+        errors=(PermissionDenied,),
+        parameters=(uuid("jobid", Entity.JOB, "the job"), *RESOURCE),
+        rules=(ExactlyOne(("jobid", "resourceid")), Needs("resourceid", "resourcetype")),
+    ),
+    Command(
+        name="listAsyncJobs",
+        description="Lists jobs that are under way or were finished not long ago",
+        handler=list_async_jobs,
+        shape=Shape.LIST,
+        response=JOB,
+        errors=(PermissionDenied,),
+        parameters=(
+            Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
+            *RESOURCE,
+            *OWNER,
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,140 @@
+"""Starting, stopping and destroying VMs: checked here, done by a job.
+
+Jobs of one VM run one after the other. While one is unfinished nobody knows the state the next one will
+find, so states are checked here only where none is; the job itself always checks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.jobs import JobKind, command_class
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
+from bulkdeploy.store.action_events import SCHEDULED, ActionEvent, write_events
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.guests import lock_vm
+from bulkdeploy.store.jobs import NewJob, insert_jobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """One kind of job for an existing VM; ``states``: those in which it can be asked for."""
+
+    kind: JobKind
+    event_type: str
+    verb: str
+    states: frozenset[VmState]
+
+
+START = _Action(JobKind.START, "VM.START", "start", frozenset({VmState.STOPPED}))
+STOP = _Action(
+    JobKind.STOP,
+    "VM.STOP",
+    "stop",
+    frozenset({VmState.RUNNING, VmState.STOPPED, VmState.STOPPING, VmState.UNKNOWN}),
+)
+DESTROY = _Action(JobKind.DESTROY, "VM.DESTROY", "destroy", frozenset(VmState))
+
+
+def start_virtual_machine(
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    *,
+    pod_id: int | None = None,
+    cluster_id: int | None = None,
+    host_id: int | None = None,
+) -> JobTicket:
+    """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it cannot be started in its state, or was expunged.
+    """
+    pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
+    narrowest = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
+    return _submit(system, caller, vm, START, narrowest)
+
+
+def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, forced: bool) -> JobTicket:
+    """Stop a VM; ``forced``: its power is cut.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
+        InvalidParameter: it cannot be stopped in its state, or was expunged.
+    """
+    if forced:
+        _require_right(system, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
+    return _submit(system, caller, vm, STOP, {"forced": forced})
+
+
+def destroy_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, expunge: bool) -> JobTicket:
+    """Destroy a VM; ``expunge``: with its volumes and at once, else after ``expunge.delay``.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
+        InvalidParameter: it is protected, or was expunged.
+    """
+    if expunge:
+        _require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
+    return _submit(system, caller, vm, DESTROY, {"expunge": expunge})
+
+
+def _require_right(system: System, caller: Caller, setting: str, what: str) -> None:
+    """Admins may; users where the operator lets them (reference section 8.16)."""
+    if caller.role_type is not RoleType.USER:
+        return
+    with system.engine.connect() as connection:
+        if not read_configuration(connection).flag(setting):
+            raise PermissionDenied(f"{caller.username} may not {what}: the setting {setting} is false")
+
+
+def _submit(system: System, caller: Caller, vm: EntityRef, action: _Action, params: Mapping[str, Any]) -> JobTicket:
+    """Make the job, its event and its outbox row in one transaction; then send it."""
+    job_id, ticket = run_transaction(
+        system.engine, partial(_make_job, caller=caller, vm=vm, action=action, params=params)
+    )
+    send_jobs(system, [JobMessage(job_id, action.kind, INTERACTIVE)])
+    return ticket
+
+
+def _make_job(
+    connection: Connection, *, caller: Caller, vm: EntityRef, action: _Action, params: Mapping[str, Any]
+) -> tuple[int, JobTicket]:
+    row = lock_vm(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    _check_state(vm, row, action)
+    cmd = command_class(action.kind, is_root_admin=caller.is_root_admin)
+    job = NewJob(action.kind, cmd, caller.owner.account_id, caller.user_id, vm.id, params)
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    text = f"asked to {action.verb} Vm {row.name}"
+    write_events(connection, [ActionEvent(job_id, action.event_type, SCHEDULED, text)])
+    return job_id, JobTicket(str(job_uuid))
+
+
+def _check_state(vm: EntityRef, row: Row[Any], action: _Action) -> None:
+    if row.removed:
+        raise InvalidParameter("id", str(vm.uuid), "the virtual machine was expunged")
+    if action is DESTROY and row.delete_protection:
+        raise InvalidParameter(
+            "id", str(vm.uuid), "the virtual machine is protected against deletion (deleteprotection is true)"
+        )
+    if not row.has_job and VmState(row.state) not in action.states:
+        accepted = ", ".join(sorted(state.value for state in action.states))
+        raise InvalidParameter(
+            "id",
+            str(vm.uuid),
+            f"cannot {action.verb} it in state {row.state}; its state must be one of: {accepted}",
+        )

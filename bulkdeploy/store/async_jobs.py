@@ -1,0 +1,105 @@
+"""Jobs as clients see them: one, or a page of them; expired ones are gone."""
+
+from datetime import datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Select, func, literal, or_, select
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, equal, filtered, keyword
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.accounts import accounts, domains, users
+from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.tables.virtual_machines import deployments
+from bulkdeploy.store.visibility import Visibility, account_name, with_owner
+
+EXPIRY = "job.expire.minutes"
+
+
+def _since(moment: datetime) -> Condition:
+    return async_jobs.c.created >= moment
+
+
+FILTERS: Filters = {
+    "keyword": keyword(async_jobs.c.cmd),
+    "startdate": _since,
+    "resourceid": by_id(async_jobs.c.instance_id),
+    "resourcetype": equal(async_jobs.c.instance_type),
+}
+
+
+def find_job(connection: Connection, job_id: int) -> tuple[int, dict[str, Any]] | None:
+    """The account that made a job, and the job by wire names; None where it expired."""
+    row = connection.execute(_rows(connection).where(async_jobs.c.id == job_id)).mappings().first()
+    if row is None:
+        return None
+    return row["account_id"], _wire(dict(row))
+
+
+def newest_job_of(connection: Connection, instance_type: str, instance_id: int) -> int | None:
+    """The id of the last job that was made for a thing, or None."""
+    job = async_jobs.c
+    query = (
+        select(job.id)
+        .where(job.instance_id == instance_id, job.instance_type == instance_type)
+        .order_by(job.id.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar()
+
+
+def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """One page of the jobs made by the accounts shown, in the order they were made."""
+    query = filtered(_rows(connection).where(visibility.condition()), FILTERS, arguments)
+    page = fetch_page(connection, query.order_by(async_jobs.c.id), paging)
+    return Page([_wire(dict(row)) for row in page.rows], page.count)
+
+
+def _rows(connection: Connection) -> Select[Any]:
+    """All jobs that have not expired."""
+    job = async_jobs.c
+    minutes = read_configuration(connection).number(EXPIRY)
+    tables = (
+        with_owner(async_jobs, job.account_id)
+        .outerjoin(users, users.c.id == job.user_id)
+        .outerjoin(deployments, deployments.c.id == job.deployment_id)
+    )
+    return (
+        select(
+            job.account_id,
+            job.uuid.label("jobid"),
+            accounts.c.uuid.label("accountid"),
+            account_name(),
+            domains.c.uuid.label("domainid"),
+            domains.c.path.label("domainpath"),
+            users.c.uuid.label("userid"),
+            job.cmd,
+            job.status.label("jobstatus"),
+            literal(0).label("jobprocstatus"),
+            job.result_code.label("jobresultcode"),
+            job.result.label("jobresult"),
+            job.instance_type.label("jobinstancetype"),
+            job.instance_uuid.label("jobinstanceid"),
+            deployments.c.uuid.label("deploymentid"),
+            job.created,
+            job.completed,
+        )
+        .select_from(tables)
+        .where(
+            or_(
+                job.status == JobStatus.IN_PROGRESS,
+                job.completed > func.now() - func.make_interval(0, 0, 0, 0, 0, minutes),
+            )
+        )
+    )
+
+
+def _wire(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its result as an object (reference section 3), for the envelope to show what a role may see."""
+    del row["account_id"]
+    if row["jobresult"] is not None:
+        row["jobresult"] = orjson.loads(row["jobresult"])
+        row["jobresulttype"] = "object"
+    return row
