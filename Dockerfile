@@ -9,6 +9,7 @@ RUN pip download --no-cache-dir --require-hashes --dest /wheels --requirement re
 COPY pyproject.toml README.md LICENSE ./
 COPY bulkdeploy ./bulkdeploy
 COPY workers ./workers
+COPY config ./config
 RUN python -m venv /opt/bulkdeploy \
     && /opt/bulkdeploy/bin/pip install --no-cache-dir --no-index --find-links /wheels --no-compile . \
     && /opt/bulkdeploy/bin/pip uninstall --yes pip \

@@ -29,10 +29,11 @@ def withdraw(data_dir: Path) -> None:
 
 
 def with_running_services(settings: Settings) -> Settings:
-    """``settings``, with the addresses of the ``up`` that runs in data_dir where they name none."""
+    """``settings``, with the addresses of the ``up`` that runs in data_dir, unless they name another database."""
     path = settings.data_dir / FILE_NAME
-    if settings.database_url is not None or not path.is_file():
+    if not path.is_file():
         return settings
     found = json.loads(path.read_text())
-    wanted = {name: found[name] for name in ("database_url", "redis_url", "listen") if found.get(name)}
-    return settings.model_copy(update=wanted)
+    if settings.database_url not in (None, found["database_url"]):
+        return settings
+    return settings.model_copy(update={name: found[name] for name in ("database_url", "redis_url", "listen")})

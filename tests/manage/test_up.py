@@ -1,0 +1,197 @@
+"""Promises of ``bulkdeploy up``: one command, no harm from kill -9, no process left."""
+
+import json
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+from bulkdeploy.wiring.settings import Settings
+from tests.conftest import SECRET_KEY
+from tests.support.api_client import ApiClient
+from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
+
+
+def settings_on(folder: Path) -> Settings:
+    """A data directory of its own; the embedded servers are used."""
+    return Settings(data_dir=folder / "data", listen="127.0.0.1:0", api_processes=1, worker_processes=1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of an ``up`` that one test starts."""
+    return settings_on(tmp_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running ``up``."""
+
+    settings: Settings
+    process: subprocess.Popen[bytes]
+    client: ApiClient
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """An ``up`` that several tests look at."""
+    folder = tmp_path_factory.mktemp("up")
+    with running(settings_on(folder), folder / "log") as (process, client):
+        yield Service(settings_on(folder), process, client, folder / "log")
+
+
+def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """A process and all that descend from it."""
+    parent = psutil.Process(process.pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def survivors(relatives: list[psutil.Process]) -> list[psutil.Process]:
+    """Who of them still runs after a while; a zombie does not."""
+    psutil.wait_procs(relatives, timeout=PATIENCE_SECONDS)
+    return [one for one in relatives if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def credentials(settings: Settings) -> dict[str, str]:
+    """What ``admin credentials`` says."""
+    ended = bulkdeploy(settings, "admin", "credentials", "--json")
+    assert ended.returncode == 0, ended.stderr
+    return dict(json.loads(ended.stdout))
+
+
+@contextmanager
+def running(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], ApiClient]]:
+    """``up``, ready, with a client of its API."""
+    log.write_text("")
+    with program(settings, log, *BULKDEPLOY, "up", "--workers", "1") as process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "ready: " not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        found = credentials(settings)
+        url = found["url"].removesuffix("/client/api")
+        wait_for(f"{url}/health/ready", process, log)
+        yield process, ApiClient(url, found["apikey"], found["secretkey"])
+
+
+def test_it_serves_until_told_to_stop_and_leaves_nothing_behind(settings: Settings, tmp_path: Path) -> None:
+    """The API answers the admin's keys; Ctrl-C ends everything with success."""
+    with running(settings, tmp_path / "log") as (process, client):
+        assert client.get("listCapabilities").status == 200
+        relatives = family(process)
+        assert {"postgres", "valkey-server"} <= {one.name() for one in relatives}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 0
+    assert survivors(relatives) == []
+
+
+def test_killed_with_9_it_takes_its_children_along_and_starts_again(settings: Settings, tmp_path: Path) -> None:
+    """After kill -9 no child survives; the next start has the same data, keys and password."""
+    log = tmp_path / "log"
+    with running(settings, log) as (process, _):
+        before = credentials(settings)
+        relatives = family(process)
+        process.kill()
+        process.wait()
+        assert survivors(relatives) == []
+    with running(settings, log) as (_, client):
+        after = credentials(settings)
+        assert client.get("listCapabilities").status == 200
+    assert {**after, "url": ""} == {**before, "url": ""}
+
+
+@pytest.mark.parametrize("sign", ["postgres.new", "postgres/postmaster.pid", "running.json"])
+def test_killed_while_starting_it_does_no_harm(settings: Settings, tmp_path: Path, sign: str) -> None:
+    """Killed while it makes data files, starts its servers or its programs: the second start works."""
+    log = tmp_path / "log"
+    with program(settings, log, *BULKDEPLOY, "up", "--workers", "0") as process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (settings.data_dir / sign).exists():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    with running(settings, log) as (_, client):
+        assert client.get("listCapabilities").status == 200
+
+
+def test_every_part_that_dies_comes_back(settings: Settings, tmp_path: Path) -> None:
+    """PostgreSQL, Valkey, the API, a worker: each is started again, and the API answers in the end."""
+    with running(settings, tmp_path / "log") as (process, client):
+        children = psutil.Process(process.pid).children()
+        for child in children:
+            child.kill()
+        psutil.wait_procs(children, timeout=PATIENCE_SECONDS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not answers(client) or len(psutil.Process(process.pid).children()) < len(children):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert process.poll() is None
+
+
+def test_configured_servers_are_used_instead(
+    settings: Settings, tmp_path: Path, database_url: str, redis_database_url: str
+) -> None:
+    """With both URLs set nothing is embedded."""
+    settings = settings.model_copy(
+        update={"database_url": database_url, "redis_url": redis_database_url, "secret_key": SecretStr(SECRET_KEY)}
+    )
+    with running(settings, tmp_path / "log") as (process, client):
+        assert client.get("listCapabilities").status == 200
+        assert not (settings.data_dir / "postgres").exists()
+        assert not {one.name() for one in family(process)} & {"postgres", "valkey-server"}
+
+
+def test_second_start_on_the_same_data_is_refused(service: Service) -> None:
+    """Two at once would harm each other: the second ends at once and names the first."""
+    ended = bulkdeploy(service.settings, "up")
+    assert ended.returncode == 1
+    assert str(service.process.pid) in ended.stderr
+
+
+def test_address_in_use_is_told(service: Service, tmp_path: Path) -> None:
+    """An address that somebody else listens on ends the start in one line."""
+    listen = service.client.url.removeprefix("http://")
+    ended = bulkdeploy(settings_on(tmp_path).model_copy(update={"listen": listen}), "up")
+    assert ended.returncode == 1
+    assert listen in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_generated_secrets_are_for_their_owner_only(service: Service) -> None:
+    """Key, password and addresses lie in files of mode 600; the password is in no log."""
+    password = credentials(service.settings)["password"]
+    for name in ("secret.key", "admin.password", "running.json"):
+        assert stat.S_IMODE((service.settings.data_dir / name).stat().st_mode) == 0o600
+    logs = [service.log, *(service.settings.data_dir / "logs").iterdir()]
+    assert all(password not in log.read_text(errors="replace") for log in logs)
+
+
+def test_password_is_shown_only_while_it_opens_the_door(service: Service) -> None:
+    """``admin credentials`` leaves out a generated password that was changed since."""
+    file = service.settings.data_dir / "admin.password"
+    generated = file.read_text()
+    assert credentials(service.settings)["password"] == generated.strip()
+    file.write_text("no longer true\n")
+    try:
+        assert "password" not in credentials(service.settings)
+    finally:
+        file.write_text(generated)
+
+
+def answers(client: ApiClient) -> bool:
+    """Whether the API does its work."""
+    try:
+        return client.get("listCapabilities").status == 200
+    except OSError:
+        return False
