@@ -13,8 +13,8 @@ import orjson
 
 from bulkdeploy.api.wire import Cookie, WireAnswer
 from bulkdeploy.api.xml import to_xml
-from bulkdeploy.declare.command import Command, JobTicket, SuccessText
-from bulkdeploy.declare.responses import Field, FieldType, Shape
+from bulkdeploy.declare.command import Command, Instead, JobTicket, SuccessText
+from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.store.listing import Page
 
@@ -41,15 +41,14 @@ class Renderer:
 
     def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
         self._shape = command.shape
-        fields = () if command.response is None else command.response.fields
         self._key = "" if command.response is None else command.response.key
-        # A caller without credentials (login) sees what every role sees.
-        self._by_role: dict[RoleType | None, Render] = {
-            role: plan(fields, role, strict=refuse_undeclared_fields) for role in (*RoleType, None)
-        }
+        self._by_role = _plans(command.response, strict=refuse_undeclared_fields)
+        self._instead_by_role = _plans(command.instead, strict=refuse_undeclared_fields)
 
     def content(self, result: Any, role: RoleType | None) -> Content:
         """What stands in the envelope for a handler's result."""
+        if isinstance(result, Instead):
+            return {result.response.key: self._instead_by_role[role](result.row)}
         match self._shape:
             case Shape.LIST:
                 return self._list(result, self._by_role[role])
@@ -70,6 +69,12 @@ class Renderer:
         if not page.rows:
             return {"count": page.count}
         return {"count": page.count, self._key: [render(row) for row in page.rows]}
+
+
+def _plans(response: Response | None, *, strict: bool) -> dict[RoleType | None, Render]:
+    """How each role sees an object; a caller without credentials (login) sees what every role sees."""
+    fields = () if response is None else response.fields
+    return {role: plan(fields, role, strict=strict) for role in (*RoleType, None)}
 
 
 def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:

@@ -66,6 +66,9 @@ def _answer_fields(command: Command) -> tuple[Field, ...]:
     own = command.response.fields if command.response is not None else ()
     if command.shape in (Shape.SUCCESS, Shape.JOB_SUCCESS):
         own = (*own, *SUCCESS_FIELDS)
+    if command.instead is not None:
+        meaning = "what is answered instead, where the call asks for it"
+        own = (*own, Field(command.instead.key, FieldType.OBJECT, meaning, command.instead.fields))
     named = {field.name for field in own}
     return (*own, *(field for field in JOB_FIELDS if field.name not in named))
 

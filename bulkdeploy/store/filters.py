@@ -22,6 +22,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    literal,
     or_,
     select,
     true,
@@ -72,7 +73,9 @@ def equal(column: ColumnElement[Any]) -> Filter:
     """A number or flag, or a text that must match to the letter."""
 
     def condition(value: object) -> Condition:
-        return column == value
+        # A number goes in its own width: one that the column could not hold matches nothing and is no error.
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        return column == (literal(value, BigInteger) if is_number else value)
 
     return condition
 

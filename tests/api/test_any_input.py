@@ -73,9 +73,9 @@ def requests(draw: st.DrawFn) -> tuple[str, dict[bytes, bytes], bool]:
                 draw(st.sampled_from((b"", b"[0].key", b"[1].x", b"[z]"))) if one.type is WireType.MAP else b""
             )
             words = tuple(word.encode() for word in one.choices)
-            parameters[name] = draw(
-                st.sampled_from((*TYPICAL.get(one.type, ()), *words, *ODD)) | st.binary(max_size=20)
-            )
+            odd = st.sampled_from(ODD) | st.binary(max_size=20)
+            typical = st.sampled_from((*words, *TYPICAL.get(one.type, ()))) if words or one.type in TYPICAL else odd
+            parameters[name] = draw(typical if draw(st.integers(0, 2)) else odd)
     if draw(st.integers(0, 5)) == 0:
         parameters[draw(st.binary(max_size=8))] = draw(st.binary(max_size=8))
     return command.name, parameters, draw(st.booleans())

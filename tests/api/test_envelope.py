@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bulkdeploy.api.envelope import Renderer, UndeclaredField, answer, refusal
 from bulkdeploy.api.xml import to_xml
-from bulkdeploy.declare.command import Command, JobTicket, SuccessText
+from bulkdeploy.declare.command import Command, Instead, JobTicket, SuccessText
 from bulkdeploy.declare.response_fields import (
     flag,
     fraction,
@@ -125,6 +125,13 @@ def test_nothing_is_null() -> None:
     assert content(Shape.BARE, {"id": None, "nic": [{"id": None, "isdefault": False}]}) == {
         "nic": [{"isdefault": False}]
     }
+
+
+def test_another_object_instead() -> None:
+    """A command may answer one object of another kind, of which only what is declared is shown."""
+    other = Response("plan", (number("fits", ""),))
+    made = Command("listThings", "", lambda _: None, Shape.LIST, Response("thing", FIELDS), instead=other)
+    assert Renderer(made).content(Instead(other, {"fits": "3", "more": 1}), RoleType.USER) == {"plan": {"fits": 3}}
 
 
 @pytest.mark.parametrize(("role", "seen"), [(RoleType.ADMIN, True), (RoleType.DOMAIN_ADMIN, False), (None, False)])

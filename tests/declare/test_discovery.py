@@ -99,6 +99,17 @@ def test_answers_of_success() -> None:
     assert [one["name"] for one in shown["response"]] == ["success", "displaytext", "jobid", "jobstatus"]
 
 
+def test_other_answers_are_described() -> None:
+    """What a command may answer instead is listed beside its own fields, under its key."""
+    command = Command(
+        "listThings", "", nothing, Shape.LIST, THING, instead=Response("plan", (text("seed", "the seed"),))
+    )
+    ((shown,),) = [
+        [one for one in entry["response"] if one["name"] == "plan"] for entry in discover([command], RoleType.USER)
+    ]
+    assert shown["response"] == [{"name": "seed", "description": "the seed", "type": "string"}]
+
+
 def nested(depth: int) -> Field:
     """Objects in objects, ``depth`` levels down."""
     return text("name", "") if depth == 0 else objects("inner", "", (nested(depth - 1),))
