@@ -4,7 +4,8 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import GuestSpec, VolumeSpec
+from bulkdeploy.domain.errors import OperationFailed
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
 from bulkdeploy.drivers.registry import DEFAULT
 from bulkdeploy.drivers.simulator_database import connect, ensure_database
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
@@ -13,13 +14,17 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.worker import SIMULATOR, simulator_url
 
 
+class SimulatorContradicts(OperationFailed):
+    """The simulated hypervisors have a VM otherwise than the database: `bulkdeploy audit` tells more."""
+
+
 def tell_simulator(settings: Settings, engine: Engine) -> int:
     """Make every host of a simulated hypervisor type and the VMs of inventories known; how many VMs were not.
 
     Safe to repeat; what real hypervisors drive is left out.
 
     Raises:
-        drivers.driver.DriverError: a guest is there in another way than the database says.
+        SimulatorContradicts: a guest is there in another way than the database says.
     """
     if SIMULATOR not in settings.drivers.values():
         return 0
@@ -58,7 +63,10 @@ def tell_simulator(settings: Settings, engine: Engine) -> int:
     ensure_database(url)
     with connect(url) as simulator:
         sync_hosts(simulator, hosts)
-        return adopt_guests(simulator, guests)
+        try:
+            return adopt_guests(simulator, guests)
+        except DriverError as error:
+            raise SimulatorContradicts(str(error)) from error
 
 
 def _is_simulated(settings: Settings, hypervisor: str) -> bool:

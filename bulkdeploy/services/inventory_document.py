@@ -103,8 +103,9 @@ class Keys:
     def __init__(self, node: Node, path: str, noun: str, problems: Problems) -> None:
         self.where, self.noun, self._problems = Where(node.line, path), noun, problems
         self._asked: set[str] = set()
+        self._readable = isinstance(node, Entries)
         self._entries = node if isinstance(node, Entries) else Entries(node.line)
-        if not isinstance(node, Entries):
+        if not self._readable:
             self._problems.add(self.where, f"must be a mapping with the keys of {noun}")
 
     def __contains__(self, key: str) -> bool:
@@ -114,7 +115,8 @@ class Keys:
         """The value of a required key."""
         if key not in self._entries.nodes:
             self._asked.add(key)
-            self._problems.add(self.where, f"key {key!r} is missing: {self.noun} must have one")
+            if self._readable:
+                self._problems.add(self.where, f"key {key!r} is missing: {self.noun} must have one")
             return value.stand_in
         return self._read(key, value)
 
@@ -232,7 +234,7 @@ def _node(event: yaml.NodeEvent, line: int) -> Node:
     if tag not in (None, "!"):
         raise Refused(line, f"tags are not used here: {tag}")
     if isinstance(event, yaml.ScalarEvent):
-        return Scalar(line, event.value, is_null=event.style is None and event.value in NULLS)
+        return Scalar(line, event.value, is_null=not event.style and event.value in NULLS)
     return Entries(line) if isinstance(event, yaml.MappingStartEvent) else Items(line)
 
 

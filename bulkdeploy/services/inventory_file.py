@@ -22,7 +22,7 @@ from bulkdeploy.services.inventory_catalog import (
     read_service_offerings,
     read_templates,
 )
-from bulkdeploy.services.inventory_document import Keys, Problems, read_document
+from bulkdeploy.services.inventory_document import Entries, Keys, Problems, read_document
 from bulkdeploy.services.inventory_networks import check_pods_of_ranges, read_networks, read_zone, settings
 from bulkdeploy.services.inventory_owners import accounts_by_name, read_accounts, read_domains
 from bulkdeploy.services.inventory_topology import Offered, TopologyReader
@@ -51,7 +51,10 @@ def parse_inventory(file: str, data: bytes) -> Inventory:
         InvalidInventory: as ``read_inventory_file``.
     """
     problems = Problems(file)
-    keys = Keys(read_document(file, data, problems), "", "an inventory", problems)
+    document = read_document(file, data, problems)
+    keys = Keys(document, "", "an inventory", problems)
+    if not isinstance(document, Entries):
+        problems.refuse_if_any()
     inventory = _read(keys, problems)
     keys.close()
     problems.refuse_if_any()

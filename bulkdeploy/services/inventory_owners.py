@@ -71,13 +71,18 @@ PASSWORD_HASH = matching(
 
 
 def refuse_twice(problems: Problems, noun: str, described: Iterable[tuple[str, Where]]) -> None:
-    """Refuse names that are given to two things of a kind; capitals do not make a difference."""
+    """Refuse names that are given to two things of a kind; capitals do not make a difference.
+
+    Of things that one line describes, only the first is told.
+    """
     first: dict[str, Where] = {}
+    told: set[Where] = set()
     for called, where in described:
         if MISSING in called:
             continue
         other = first.setdefault(called.lower(), where)
-        if other is not where:
+        if other is not where and where not in told:
+            told.add(where)
             problems.add(where, f"{noun} {called!r} is described twice: the first one is in line {other.line}")
 
 

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.inventory import Cluster, Host, Load, Pod, StoragePool
 from bulkdeploy.domain.inventory_catalog import ServiceOffering, Template
-from bulkdeploy.domain.inventory_owners import ROOT_ADMIN, Account, AccountName
+from bulkdeploy.domain.inventory_owners import ROOT_ADMIN, Account, AccountName, Where
 from bulkdeploy.domain.topology import AllocationState, HypervisorType, PoolScope
 from bulkdeploy.services.inventory_catalog import CORES, MEMORY, SPEED, Known
 from bulkdeploy.services.inventory_document import Keys
@@ -17,6 +17,7 @@ from bulkdeploy.services.inventory_networks import dedication, settings
 from bulkdeploy.services.inventory_owners import refuse_twice
 from bulkdeploy.services.inventory_values import (
     NO_IP,
+    NO_NETMASK,
     choice,
     decimal,
     host_name,
@@ -70,10 +71,14 @@ class TopologyReader:
         return pods, pools
 
     def _check_addresses(self, hosts: list[Host]) -> None:
+        """No address twice; of a group of hosts only the first is told."""
         first: dict[str, Host] = {}
+        told: set[Where] = set()
         for host in hosts:
             other = first.setdefault(host.ip_address, host)
-            if other is not host and host.ip_address != NO_IP:
+            alike = other is host or other.name == host.name or host.ip_address == NO_IP
+            if not alike and host.where not in told:
+                told.add(host.where)
                 rule = f"host {host.name} has address {host.ip_address}, which is {other.name}'s"
                 self._known.problems.add(host.where, rule)
 
@@ -93,15 +98,17 @@ class TopologyReader:
         refuse_twice(self._known.problems, "cluster", described)
         if (pod.gateway is None) is not (pod.netmask is None):
             keys.refuse("netmask", "must be given together with gateway")
-        elif pod.gateway is not None:
+        elif pod.gateway is not None and pod.netmask != NO_NETMASK:
             self._check_subnet(pod, IPv4Network(f"{pod.gateway}/{pod.netmask}", strict=False))
         return pod
 
     def _check_subnet(self, pod: Pod, subnet: IPv4Network) -> None:
-        """Hosts have addresses of the pod's management network."""
+        """Hosts have addresses of the pod's management network; of a group only the first is told."""
+        told: set[Where] = set()
         for host in (host for cluster in pod.clusters for host in cluster.hosts):
             inside = IPv4Address(host.ip_address) in subnet and host.ip_address != pod.gateway
-            if not inside and host.ip_address != NO_IP:
+            if not inside and host.ip_address != NO_IP and host.where not in told:
+                told.add(host.where)
                 rule = f"host {host.name} has address {host.ip_address}, not one of the pod's network {subnet}"
                 self._known.problems.add(host.where, rule)
 
@@ -129,7 +136,7 @@ class TopologyReader:
             name=keys.need("name", host_name(LONGEST_LOAD_NAME)),
             account=keys.get("account", self._known.account, ROOT_ADMIN),
             offering=keys.need("offering", reference("a service offering", self._offered.offerings)),
-            template=keys.need("template", reference("a template", self._offered.templates)),
+            template=keys.need("template", reference("one template (and not of two)", self._offered.templates)),
             count=keys.need("count", whole(1, 1_000_000)),
             hosts=keys.get("hosts", host_names(), ()),
             network=keys.get("network", reference("a network", self._offered.networks), None),

@@ -23,6 +23,9 @@ MISSING = "\0"
 NO_IP = "0.0.0.0"  # noqa: S104 - nobody binds to it
 """Stands in for an address that was refused."""
 
+NO_NETMASK = "255.255.255.255"
+"""Stands in for a netmask that was refused: no network of one address is of use."""
+
 UNPRINTABLE = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Characters that no value may hold: PostgreSQL cannot keep them, or a terminal would obey them."""
 
@@ -200,7 +203,7 @@ def netmask() -> Value[str]:
             return None
         return written if str(network.netmask) == written else None
 
-    return matching("must be a netmask such as 255.255.0.0", convert, "255.255.255.255")
+    return matching("must be a netmask such as 255.255.0.0", convert, NO_NETMASK)
 
 
 def list_of(value: Value[T], *, most: int = 1000) -> Value[tuple[T, ...]]:
