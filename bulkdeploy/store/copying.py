@@ -77,21 +77,29 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
 def read_columns(
     connection: Connection, query: str, parameters: Mapping[str, object], names: Sequence[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """Run a query whose columns are all NOT NULL bigints; one numpy array per name, in query order.
+    """Run a query whose columns, called ``names``, are all NOT NULL bigints; a numpy array each, in query order.
 
-    Uses binary COPY: fixed-width rows are read as one buffer, without an object per value.
+    Each column travels as one binary array: no object, and no message, per row.
     """
-    with (
-        psycopg_connection(connection).cursor() as cursor,
-        cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)".encode(), parameters) as copy,
-    ):
-        data = b"".join(bytes(block) for block in copy)
-    layout: list[tuple[str, str]] = [("fields", ">i2")]
-    for name in names:
-        layout += [(f"{name}_length", ">i4"), (name, ">i8")]
-    header, trailer = 19, 2
-    rows = np.frombuffer(data[header : len(data) - trailer], dtype=np.dtype(layout))
-    return {name: rows[name].astype(np.int64) for name in names}
+    arrays = ", ".join(f"array_agg({name})" for name in names)
+    with psycopg_connection(connection).cursor(binary=True) as cursor:
+        statement = f"SELECT {arrays} FROM ({query}) AS q({', '.join(names)})"  # noqa: S608 - our own names
+        cursor.execute(statement.encode(), parameters)
+        result = cursor.pgresult
+        if result is None:
+            raise TypeError("the query answers no rows")
+        return {name: _array(result.get_value(0, position)) for position, name in enumerate(names)}
+
+
+_ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
+_ARRAY_HEADER_BYTES = 20
+
+
+def _array(data: bytes | None) -> NDArray[np.int64]:
+    """A one-dimensional bigint[] in PostgreSQL's binary format; NULL (of no rows) is empty."""
+    if data is None:
+        return np.zeros(0, dtype=np.int64)
+    return np.frombuffer(data, dtype=_ELEMENT, offset=_ARRAY_HEADER_BYTES)["value"].astype(np.int64)
 
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
