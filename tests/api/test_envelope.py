@@ -106,7 +106,7 @@ def test_values_have_their_declared_types() -> None:
         "nic": [{"id": 7, "isdefault": "True"}],
         "result": {"errorcode": 530, "list": [1]},
     }
-    assert content(Shape.BARE, row) == {
+    assert orjson.loads(answer("x", content(Shape.BARE, row), json=True).body)["x"] == {
         "id": "00000000-0000-0000-0000-000000000001",
         "cpunumber": 4,
         "size": 5,
