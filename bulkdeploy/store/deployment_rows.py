@@ -246,7 +246,10 @@ def write_jobs(
     new: NewVms,
     queue: str,
 ) -> None:
-    """One job per VM, its outbox entry, and the Scheduled event of its creation."""
+    """One job per VM, its outbox entry, and the Scheduled event of its creation.
+
+    The event's uuid is the job's: the job's later events find their parent without a look-up.
+    """
     shared = {"account_id": caller.owner.account_id, "user_id": caller.user_id}
     copy_rows(
         connection,
@@ -276,6 +279,7 @@ def write_jobs(
         events,
         new.count,
         {
+            "uuid": PerRow(new.job_uuids),
             "event_type": "VM.CREATE",
             "state": "Scheduled",
             "description": PerRow([f"deploying Vm {name}" for name in new.names], plain=False),

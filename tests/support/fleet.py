@@ -1,0 +1,225 @@
+"""The small zone on simulated hypervisors, VMs to work on, and questions about both sides."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
+from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
+from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
+from bulkdeploy.drivers.simulator_inventory import SimulatedHost
+from bulkdeploy.provisioning.driver_calls import FindsDrivers
+from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
+from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.settling import Settler
+from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.queue.job_queue import INTERACTIVE
+from bulkdeploy.services.audit import audit
+from bulkdeploy.services.deploy import deploy
+from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.system import System
+from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.store.callers import caller_by_api_key
+from bulkdeploy.store.deployments import DeployedVms
+from bulkdeploy.store.guests import lock_vm
+from bulkdeploy.store.jobs import NewJob, insert_jobs
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.deploy.zone import Zone
+from tests.support.services import unique_name, with_database
+
+SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
+HOSTS = 12
+OPTIONS = RunnerOptions(threads=8, lease_seconds=60, driver_timeout_s=30)
+
+
+class OneDriver:
+    """Finds the same driver for every hypervisor type."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def driver_for(self, hypervisor: str) -> Any:
+        """The driver."""
+        del hypervisor
+        return self.driver
+
+
+@dataclass
+class Fleet:
+    """What tests of the worker half work with."""
+
+    engine: Engine
+    settings: Settings
+    system: System
+    zone: Zone
+    driver: SimulatorDriver
+    control: psycopg.Connection
+    caller: Caller
+    slept: list[float] = field(default_factory=list)
+
+    def deploy(self, count: int = 3, *, bulk: bool = True, **ask: Any) -> DeployedVms:
+        """Deploy as the API does; nothing runs the jobs yet. Names of entities stand for their ids."""
+        kinds = {"cluster": "clusters", "pod": "pods", "host": "hosts"}
+        pins = {f"{name}_id": self.id_of(kinds[name], ask.pop(name)) for name in kinds if name in ask}
+        wanted = DeployAsk(
+            bulk=bulk,
+            count=count,
+            zone_id=self.id_of("zones", "small"),
+            service_offering_id=self.id_of("service_offerings", "Small"),
+            template_id=self.id_of("templates", "Debian 12"),
+            method="POST",
+            **pins,
+            **ask,
+        )
+        deployed = deploy(self.system, self.caller, wanted)
+        assert isinstance(deployed, DeployedVms)
+        return deployed
+
+    def make_job(self, kind: JobKind, vm_id: int, **params: Any) -> int:
+        """A job for an existing VM, by its internal id."""
+        with self.engine.begin() as connection:
+            lock_vm(connection, vm_id)
+            owner = self.caller.owner.account_id
+            job = NewJob(kind, COMMAND_CLASS[kind], owner, self.caller.user_id, vm_id, params)
+            ((job_id, _),) = insert_jobs(connection, [job], INTERACTIVE)
+            return job_id
+
+    @contextmanager
+    def runner(
+        self, *, drivers: FindsDrivers | None = None, options: RunnerOptions = OPTIONS
+    ) -> Iterator[JobRunner]:
+        """A runner; on leaving, everything it accepted is finished."""
+        runner = JobRunner(self.engine, self.system.job_queue, drivers or OneDriver(self.driver), options)
+        try:
+            yield runner
+        finally:
+            runner.close()
+
+    def run(self, *job_ids: int, drivers: FindsDrivers | None = None) -> None:
+        """Run these jobs, or all there are, as far as they go now."""
+        with self.runner(drivers=drivers) as runner:
+            for job_id in job_ids or [row.id for row in self.zone.rows("SELECT id FROM async_jobs ORDER BY id")]:
+                runner.accept(job_id)
+
+    def sweeper(self) -> Sweeper:
+        """A sweeper."""
+        steps = steps_of_all_kinds(self.engine, OneDriver(self.driver), lease_seconds=60, driver_timeout_s=30)
+        return Sweeper(self.engine, self.system.job_queue, Settler(steps))
+
+    def fault(self, step: Step, kind: FaultKind = FaultKind.TRANSIENT, **rule: Any) -> int:
+        """Let calls fail from now on."""
+        return add_fault(self.control, FaultRule(step, kind, **rule))
+
+    def clear_faults(self) -> None:
+        """Let nothing fail from now on."""
+        clear_faults(self.control)
+
+    def id_of(self, table: str, name: str) -> int:
+        """The internal id of a live row by its name."""
+        return int(self.zone.scalar(f"SELECT id FROM {table} WHERE name = :name AND removed IS NULL", name=name))
+
+    def jobs(self) -> list[Any]:
+        """All jobs, as rows, by id."""
+        return self.zone.rows("SELECT * FROM async_jobs ORDER BY id")
+
+    def job(self, job_id: int) -> Any:
+        """One job's row."""
+        (row,) = self.zone.rows("SELECT * FROM async_jobs WHERE id = :id", id=job_id)
+        return row
+
+    def vms(self) -> list[Any]:
+        """All VMs, as rows, by id."""
+        return self.zone.rows("SELECT * FROM virtual_machines ORDER BY id")
+
+    def results(self) -> list[Any]:
+        """All jobs' results, parsed."""
+        return [None if job.result is None else orjson.loads(job.result) for job in self.jobs()]
+
+    def guests(self) -> dict[UUID, Any]:
+        """What the hypervisors run."""
+        return {guest.uuid: guest for guest in self.driver.list_guests()}
+
+    def volumes(self) -> set[UUID]:
+        """What the pools hold."""
+        return {uuid for uuid, _, _ in self.driver.list_volumes()}
+
+    def assert_intact(self) -> None:
+        """Nothing is lost, twice or leaked: rows against rows, and rows against the hypervisors."""
+        findings = audit(self.engine, [self.driver])
+        assert {finding.name: finding.breaches for finding in findings if finding.breaches} == {}
+        live = {row.uuid for row in self.zone.rows("SELECT uuid FROM volumes WHERE removed IS NULL")}
+        assert self.volumes() <= live
+
+    def assert_nothing_held(self) -> None:
+        """No claim, address, volume or count of any VM is left."""
+        for table in ("host_claims", "storage_claims"):
+            assert self.zone.scalar(f"SELECT count(*) FROM {table}") == 0
+        for table in ("nics", "volumes"):
+            assert self.zone.scalar(f"SELECT count(*) FROM {table} WHERE removed IS NULL") == 0
+        assert (
+            self.zone.scalar("SELECT coalesce(sum(amount), 0) FROM resource_counts WHERE resource_type <> 5") == 0
+        )
+        assert (self.guests(), self.volumes()) == ({}, set())
+        self.assert_intact()
+
+
+def simulated_hosts(engine: Engine) -> Sequence[SimulatedHost]:
+    """The zone's hosts as the simulator is told of them."""
+    with engine.connect() as connection:
+        rows = connection.execute(
+            text(
+                "SELECT h.uuid, h.name, h.cpu_cores, h.cpu_mhz, h.memory_mib, c.cpu_mhz_limit, c.memory_mib_limit,"
+                " c.vms_limit FROM hosts h JOIN host_capacity c ON c.host_id = h.id"
+            )
+        )
+        return [SimulatedHost(*row) for row in rows]
+
+
+@pytest.fixture(scope="session")
+def fleet_simulator_url(postgres_url: str) -> Iterator[str]:
+    """A simulator's database for the run."""
+    url = with_database(postgres_url, unique_name("fleet"))
+    ensure_database(url)
+    yield url
+    drop_database(url)
+
+
+@pytest.fixture
+def fleet(
+    engine: Engine, settings: Settings, system: System, cipher: FernetCipher, fleet_simulator_url: str
+) -> Iterator[Fleet]:
+    """The small zone, its hosts known to an otherwise empty simulator."""
+    load_inventory(engine, cipher, SMALL_ZONE)
+    with engine.connect() as connection:
+        admin = admin_row(connection)
+        assert admin is not None
+        holder = caller_by_api_key(connection, admin.api_key)
+    assert holder is not None
+    with connect(fleet_simulator_url) as control:
+        clear_state(control)
+        driver = SimulatorDriver(fleet_simulator_url, seed=1)
+        driver.sync_hosts(simulated_hosts(engine))
+        try:
+            yield Fleet(
+                engine,
+                settings.model_copy(update={"simulator_database_url": fleet_simulator_url}),
+                system,
+                Zone(engine),
+                driver,
+                control,
+                holder.caller,
+            )
+        finally:
+            driver.close()
