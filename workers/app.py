@@ -7,12 +7,14 @@ no thread waits for a lease or a result.
 SIGTERM: consumes no more, finishes what it has, ends. SIGKILL: its leases run out and others take over.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 import structlog
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
@@ -61,6 +63,8 @@ def consume(app: Celery) -> None:
         """Celery asks who configures logging; connected, nobody else does."""
 
     signals.setup_logging.connect(keep_logging)
+    # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
+    warnings.simplefilter("ignore", SecurityWarning)
     app.Worker(
         pool="solo",
         concurrency=1,

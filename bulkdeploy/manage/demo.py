@@ -20,6 +20,9 @@ from bulkdeploy.wiring.settings import Settings
 if TYPE_CHECKING:
     from bulkdeploy.manage.demo_view import DemoView
 
+BOOT_MS, BOOT_SPREAD_MS = 1000.0, 250.0
+"""How long a simulated host takes to boot a guest."""
+
 
 @click.command()
 @click.option("--count", type=click.IntRange(1, 2000), default=200, show_default=True, help="VMs to deploy.")
@@ -71,6 +74,17 @@ def _prepare(settings: Settings) -> None:
 
     database.prepare(settings)
     load_first_zone(settings, demo_zone_file())
+    _let_hosts_take_time(settings)
+
+
+def _let_hosts_take_time(settings: Settings) -> None:
+    """Simulated hosts answer at once unless told otherwise; real ones do not."""
+    from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
+    from bulkdeploy.drivers.simulator_database import connect
+    from bulkdeploy.wiring.worker import simulator_url
+
+    with connect(simulator_url(settings)) as connection:
+        set_latency(connection, Latency(Step.BOOT, Distribution.NORMAL, BOOT_MS, BOOT_SPREAD_MS))
 
 
 def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> list[str]:

@@ -3,7 +3,9 @@
 import psycopg
 from sqlalchemy.exc import OperationalError
 
+from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
 from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.drivers.registry import UnknownDriver
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed
 from bulkdeploy.embedded.system_account import AccountUnavailable
@@ -12,13 +14,16 @@ from bulkdeploy.wiring.settings import SettingMissing
 
 EXPECTED = (
     AccountUnavailable,
+    ApiRefused,
     BulkDeployError,
+    ConnectionFailed,
     DataDirectoryInUse,
     OperationalError,
     OSError,
     SecretKeyWrong,
     ServerFailed,
     SettingMissing,
+    UnknownDriver,
     psycopg.OperationalError,
 )
 
