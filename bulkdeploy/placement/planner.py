@@ -22,7 +22,7 @@ from bulkdeploy.placement.strategies import (
     implicit_dedication,
     user_concentrated_pod,
 )
-from bulkdeploy.placement.strategies.strategy import Filling, OpenClusters
+from bulkdeploy.placement.strategy import Filling, OpenClusters
 from bulkdeploy.placement.zone_storage import Grant, share_zone
 
 

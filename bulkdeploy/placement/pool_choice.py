@@ -22,7 +22,7 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
     row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
     disks = range(len(storage.volumes.sizes))
     even = _holds_whole(storage.own, storage.volumes.sizes, disks, vms)
-    even &= vms <= storage.packing.kept().min(axis=1)
+    even &= vms <= storage.packing.kept().min(axis=1)  # what spills has its grants by first fit
     if even.any():
         column[even[row]] = _evenly(storage.own, storage.volumes.sizes, disks, even, vms)[:, np.newaxis]
     pool = np.full_like(column, -1)

@@ -17,7 +17,7 @@ from bulkdeploy.placement.model import Ints
 from bulkdeploy.placement.packing import pack
 from bulkdeploy.placement.pools import PoolTable
 from bulkdeploy.placement.slots import ENDLESS
-from bulkdeploy.placement.strategies.strategy import Filling
+from bulkdeploy.placement.strategy import Filling
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,12 @@ def test_first_fit_over_pods_fills_the_least_used_pod_first() -> None:
 
 
 def test_equally_used_clusters_come_by_id() -> None:
-    """First fit over an empty zone begins with the lowest id."""
-    made = plan(even_zone(3, 1).snapshot(), request(5, strategy=Strategy.FIRST_FIT))
+    """First fit over an empty zone begins with the lowest id, or with all clusters of the first pod."""
+    zone = even_zone(clusters=4, hosts=1, pods=2)
+    made = plan(zone.snapshot(), request(5, strategy=Strategy.FIRST_FIT))
     assert per_cluster(made) == {1: 4, 2: 1}
+    made = plan(zone.snapshot(), request(5, strategy=Strategy.FIRST_FIT, pods_first=True))
+    assert per_cluster(made) == {1: 4, 3: 1}
 
 
 def test_user_concentrated_pod_fills_the_owners_pod_first() -> None:

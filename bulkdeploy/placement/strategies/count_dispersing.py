@@ -11,7 +11,7 @@ import numpy as np
 from bulkdeploy.placement.dispersion import fill_levels
 from bulkdeploy.placement.model import Ints
 from bulkdeploy.placement.slots import total
-from bulkdeploy.placement.strategies.strategy import Filling, OpenClusters
+from bulkdeploy.placement.strategy import Filling, OpenClusters
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:

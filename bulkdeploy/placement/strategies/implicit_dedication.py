@@ -4,8 +4,7 @@ Clusters are then taken as first fit does, so that few hosts become the owner's.
 """
 
 from bulkdeploy.placement.model import Flags, HostColumns
-from bulkdeploy.placement.strategies import first_fit
-from bulkdeploy.placement.strategies.strategy import Filling, OpenClusters
+from bulkdeploy.placement.strategy import Filling, OpenClusters, by_least_cpu, one_after_the_other
 
 
 def occupied_by_others(hosts: HostColumns) -> Flags:
@@ -14,5 +13,5 @@ def occupied_by_others(hosts: HostColumns) -> Flags:
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """As first fit."""
-    return first_fit.filling(clusters, pods_first=pods_first)
+    """Fill the clusters in order of CPU use; ties by id."""
+    return one_after_the_other(by_least_cpu(clusters, pods_first=pods_first))

@@ -6,8 +6,7 @@ of CPU: so a batch continues where the one before it stopped.
 
 import numpy as np
 
-from bulkdeploy.placement.strategies.first_fit import ordered
-from bulkdeploy.placement.strategies.strategy import Filling, OpenClusters
+from bulkdeploy.placement.strategy import Filling, OpenClusters, one_after_the_other
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: ARG001 - pods always come first here
@@ -19,4 +18,4 @@ def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: AR
         clusters.pod,
         -clusters.pod_owner_vms[clusters.pod],
     )
-    return ordered(np.lexsort(keys))
+    return one_after_the_other(np.lexsort(keys))

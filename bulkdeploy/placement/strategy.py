@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from bulkdeploy.placement.dispersion import fill_in_order
 from bulkdeploy.placement.model import Floats, Ints
 
 
@@ -35,3 +38,23 @@ class Filling(Protocol):
         ``taken`` VMs were given to each cluster already, and ``room`` more fit in each. Asking for a
         and then for b more gives what asking for a + b gives.
         """
+
+
+def one_after_the_other(order: Ints) -> Filling:
+    """Fill each cluster to its room before the next, in the given order of positions."""
+    one_segment = np.zeros_like(order)
+
+    def fill(taken: Ints, room: Ints, count: int) -> Ints:
+        added = np.zeros_like(taken)
+        added[order] = fill_in_order(room[order], one_segment, np.array([count]))
+        return added
+
+    return fill
+
+
+def by_least_cpu(clusters: OpenClusters, *, pods_first: bool) -> Ints:
+    """Positions of the clusters by the share of CPU in use, or by that of their pods first; ties by id."""
+    keys = [clusters.id, clusters.cpu_share]
+    if pods_first:
+        keys += [clusters.pod, clusters.pod_cpu_share[clusters.pod]]
+    return np.lexsort(keys)
