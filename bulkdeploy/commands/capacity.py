@@ -1,11 +1,11 @@
 """listCapacity."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.capacity_fields import CAPACITY_FIELDS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid
-from bulkdeploy.declare.response_fields import CAPACITY_FIELDS
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.capacity import CapacityLevel

@@ -1,11 +1,12 @@
 """listClusters."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.capacity_fields import CLUSTER_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string, uuid
-from bulkdeploy.declare.response_fields import CAPACITY, text
+from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
@@ -28,7 +29,7 @@ CLUSTER = Response(
         text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
         text("cpuovercommitratio", "times its CPU that it may promise"),
         text("memoryovercommitratio", "times its memory that it may promise"),
-        CAPACITY,
+        CLUSTER_CAPACITY,
     ),
 )
 

@@ -1,11 +1,12 @@
 """listPods."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.capacity_fields import POD_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string, uuid
-from bulkdeploy.declare.response_fields import CAPACITY, text, texts
+from bulkdeploy.declare.response_fields import text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
@@ -25,7 +26,7 @@ POD = Response(
         texts("startip", "the first address of each of its ranges"),
         texts("endip", "the last address of each of its ranges"),
         text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
-        CAPACITY,
+        POD_CAPACITY,
     ),
 )
 

@@ -1,11 +1,12 @@
 """listZones."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.capacity_fields import ZONE_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import CAPACITY, TAGS, flag, text
+from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
@@ -34,7 +35,7 @@ ZONE = Response(
         text("domainid", "the only domain that may use it; absent when it is public"),
         text("domainname", "the name of that domain"),
         TAGS,
-        CAPACITY,
+        ZONE_CAPACITY,
     ),
 )
 

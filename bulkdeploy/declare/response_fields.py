@@ -74,20 +74,3 @@ TAG_FIELDS: tuple[Field, ...] = (
 )
 
 TAGS: Field = objects("tags", "its tags", TAG_FIELDS)
-
-CAPACITY_FIELDS: tuple[Field, ...] = (
-    number("type", "0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
-    text("name", "the type's name"),
-    large_number("capacitytotal", "all there is, after over-commit: bytes, MHz, addresses or cores"),
-    large_number("capacityused", "what is taken, in the same unit"),
-    large_number("capacityallocated", "what is promised, in the same unit"),
-    text("percentused", "the share that is taken, in percent"),
-    text("zoneid", "the zone"),
-    text("zonename", "the zone's name"),
-    text("podid", "the pod"),
-    text("podname", "the pod's name"),
-    text("clusterid", "the cluster"),
-    text("clustername", "the cluster's name"),
-)
-
-CAPACITY: Field = objects("capacity", "what it holds, with showcapacities", CAPACITY_FIELDS)

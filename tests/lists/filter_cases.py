@@ -1,0 +1,231 @@
+"""For each filter of each list command: a value, and which rows of the whole list it should leave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.lists.world import World
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``keeps`` says of a row of the whole list whether it stays; ``tells_apart`` False: it keeps all or none."""
+
+    value: str
+    keeps: Callable[[Row], bool]
+    tells_apart: bool = True
+
+
+Cases = dict[str, Case]
+
+
+def equal(field: str, value: str, shown: object = None) -> Case:
+    """The rows in which ``field`` is the value, or what it is ``shown`` as."""
+    wanted = value if shown is None else shown
+    return Case(value, lambda row: row.get(field) == wanted)
+
+
+def word(part: str, *fields: str) -> Case:
+    """The rows in which the part stands somewhere in one of the fields."""
+    return Case(part, lambda row: any(part.lower() in str(row.get(name, "")).lower() for name in fields))
+
+
+def inside(items: str, field: str, value: str) -> Case:
+    """The rows whose list ``items`` has an object in which ``field`` is the value."""
+    return Case(value, lambda row: any(item.get(field) == value for item in row.get(items, ())))
+
+
+def constant(value: str, *, keeps: bool) -> Case:
+    """A filter by something that is the same in all rows."""
+    return Case(value, lambda _: keeps, tells_apart=False)
+
+
+def of_name(row_name: str, value: str, field: str = "name") -> Case:
+    """The one row of this name, found by another value."""
+    return Case(value, lambda row: row.get(field) == row_name)
+
+
+def infrastructure(world: World) -> dict[str, Cases]:
+    """Zones, pods, clusters, hosts, pools, capacity."""
+    zone, pod = world.id_of("zones", "small"), world.id_of("pods", "pod-a")
+    cluster, host = world.id_of("clusters", "a-1"), world.id_of("hosts", "a-1-1")
+    pool = world.id_of("storage_pools", "a-1-primary")
+    rivals = world.id_of("domains", "rivals")
+    return {
+        "listZones": {
+            "id": equal("id", zone),
+            "ids": equal("id", zone),
+            "name": equal("name", "SMALL", "small"),
+            "networktype": equal("networktype", "basic", "Basic"),
+            "domainid": equal("domainid", rivals),
+            "tags[0].key": of_name("small", "colour"),
+            "keyword": word("mal", "name", "description"),
+        },
+        "listPods": {
+            "id": equal("id", pod),
+            "name": equal("name", "pod-a"),
+            "zoneid": equal("zoneid", zone),
+            "allocationstate": equal("allocationstate", "disabled", "Disabled"),
+            "keyword": word("OD-", "name"),
+        },
+        "listClusters": {
+            "id": equal("id", cluster),
+            "name": equal("name", "a-1"),
+            "zoneid": equal("zoneid", zone),
+            "podid": equal("podid", pod),
+            "hypervisor": equal("hypervisortype", "kvm", "KVM"),
+            "clustertype": equal("clustertype", "ExternalManaged"),
+            "managedstate": equal("managedstate", "Unmanaged"),
+            "allocationstate": equal("allocationstate", "Disabled"),
+            "keyword": word("-1", "name", "hypervisortype"),
+        },
+        "listHosts": {
+            "id": equal("id", host),
+            "name": equal("name", "a-1-1"),
+            "zoneid": equal("zoneid", zone),
+            "podid": equal("podid", pod),
+            "clusterid": equal("clusterid", cluster),
+            "hypervisor": equal("hypervisor", "VMware"),
+            "state": equal("state", "Down"),
+            "resourcestate": equal("resourcestate", "Disabled"),
+            "type": constant("Routing", keeps=True),
+            "keyword": word("1-1", "name", "state"),
+        },
+        "listStoragePools": {
+            "id": equal("id", pool),
+            "name": equal("name", "a-1-primary"),
+            "zoneid": constant(zone, keeps=True),
+            "podid": equal("podid", pod),
+            "clusterid": equal("clusterid", cluster),
+            "ipaddress": equal("ipaddress", "10.0.1.201"),
+            "path": equal("path", "/export/a-1"),
+            "scope": equal("scope", "zone", "ZONE"),
+            "status": equal("state", "Maintenance"),
+            "keyword": word("primary", "name", "type"),
+        },
+        "listCapacity": {"zoneid": equal("zoneid", zone), "type": equal("type", "1", 1)},
+        "listHypervisors": {"zoneid": equal("name", zone, "KVM")},
+    }
+
+
+def catalogue(world: World) -> dict[str, Cases]:
+    """Offerings, templates, ISOs, OS types, networks and their offerings, roles."""
+    zone = world.id_of("zones", "for-rivals")
+    rivals = world.id_of("domains", "rivals")
+    offering, disk = world.id_of("service_offerings", "Small"), world.id_of("disk_offerings", "20 GiB")
+    template, iso = world.id_of("templates", "acme private"), world.id_of("templates", "acme iso")
+    windows, os_type = world.id_of("os_categories", "Windows"), world.id_of("os_types", "Windows 11 (64-bit)")
+    network, offered = world.id_of("networks", "acme-isolated"), world.id_of("network_offerings", "Odd")
+    role = world.id_of("roles", "User")
+    shared = {
+        "zoneid": equal("zoneid", zone),
+        "hypervisor": equal("hypervisor", "vmware", "VMware"),
+        "isready": equal("isready", "false", shown=False),
+        "arch": equal("arch", "aarch64"),
+        "keyword": word("ACME", "name", "displaytext"),
+    }
+    in_zone = Case(zone, lambda row: row.get("zoneid", zone) == zone, tells_apart=False)
+    return {
+        "listServiceOfferings": {
+            "id": equal("id", offering),
+            "name": equal("name", "small", "Small"),
+            "zoneid": in_zone,
+            "domainid": equal("domainid", rivals),
+            "cpunumber": Case("8", lambda row: row.get("cpunumber", 8) == 8),
+            "cpuspeed": Case("500", lambda row: row.get("cpuspeed", 500) == 500),
+            "memory": Case("512", lambda row: row.get("memory", 512) == 512),
+            "storagetype": equal("storagetype", "local"),
+            "issystem": constant("true", keeps=False),
+            "keyword": word("core", "name", "displaytext"),
+        },
+        "listDiskOfferings": {
+            "id": equal("id", disk),
+            "name": equal("name", "20 gib", "20 GiB"),
+            "zoneid": in_zone,
+            "domainid": equal("domainid", rivals),
+            "storagetype": equal("storagetype", "local"),
+            "keyword": word("GIB", "name", "displaytext"),
+        },
+        "listTemplates": {
+            **shared,
+            "id": equal("id", template),
+            "ids": equal("id", template),
+            "name": equal("name", "acme private"),
+            "templatetype": equal("templatetype", "builtin", "BUILTIN"),
+            "oscategoryid": Case(windows, lambda row: row["ostypename"].startswith("Windows")),
+            "tags[0].key": of_name("acme private", "colour"),
+        },
+        "listIsos": {
+            **shared,
+            "id": equal("id", iso),
+            "name": equal("name", "acme iso"),
+            "bootable": equal("bootable", "true", shown=True),
+            "ispublic": equal("ispublic", "false", shown=False),
+            "oscategoryid": Case(windows, lambda row: row["ostypename"].startswith("Windows")),
+            "tags[0].key": of_name("acme iso", "colour"),
+        },
+        "listOsTypes": {
+            "id": equal("id", os_type),
+            "ids": equal("id", os_type),
+            "description": equal("description", "windows 11 (64-bit)", "Windows 11 (64-bit)"),
+            "oscategoryid": equal("oscategoryid", windows),
+            "keyword": word("linux", "name"),
+        },
+        "listOsCategories": {
+            "id": equal("id", windows),
+            "name": equal("name", "windows", "Windows"),
+            "keyword": word("win", "name"),
+        },
+        "listNetworks": {
+            "id": equal("id", network),
+            "name": equal("name", "acme-isolated"),
+            "zoneid": equal("zoneid", zone),
+            "type": equal("type", "shared", "Shared"),
+            "acltype": equal("acltype", "Domain"),
+            "traffictype": constant("Public", keeps=False),
+            "networkofferingid": equal("networkofferingid", offered),
+            "physicalnetworkid": equal("physicalnetworkid", world.id_of("physical_networks", "far-wires")),
+            "issystem": equal("issystem", "true", shown=True),
+            "canusefordeploy": equal("canusefordeploy", "true", shown=True),
+            "supportedservices": inside("service", "name", "Weird"),
+            "tags[0].key": of_name("acme-isolated", "colour"),
+            "keyword": word("wide", "name", "displaytext"),
+        },
+        "listNetworkOfferings": {
+            "id": equal("id", offered),
+            "name": equal("name", "Odd"),
+            "displaytext": equal("displaytext", "Odd one"),
+            "guestiptype": equal("guestiptype", "L2"),
+            "traffictype": equal("traffictype", "Public"),
+            "availability": equal("availability", "Required"),
+            "state": equal("state", "Disabled"),
+            "isdefault": equal("isdefault", "true", shown=True),
+            "specifyvlan": equal("specifyvlan", "true", shown=True),
+            "supportedservices": inside("service", "name", "Weird"),
+            "keyword": word("shared", "name", "displaytext"),
+        },
+        "listRoles": {
+            "id": equal("id", role),
+            "name": equal("name", "user", "User"),
+            "type": equal("type", "domainadmin", "DomainAdmin"),
+            "keyword": word("support", "name", "description"),
+        },
+        "listDeploymentPlanners": {"keyword": word("dispersing", "name")},
+        "listAffinityGroupTypes": {"keyword": word("strict", "type")},
+        "listConfigurations": {
+            "name": equal("name", "START.RETRY", "start.retry"),
+            "category": equal("category", "storage", "Storage"),
+            "zoneid": constant(zone, keeps=False),
+            "storageid": equal("scope", world.id_of("storage_pools", "a-1-primary"), "StoragePool"),
+            "accountid": constant(world.id_of("accounts", "acme"), keeps=False),
+            "domainid": constant(rivals, keeps=False),
+            "keyword": word("threshold", "name", "description"),
+        },
+        "listResourceLimits": {
+            "resourcetype": equal("resourcetype", "8"),
+            "resourcetypename": equal("resourcetypename", "CPU", "cpu"),
+            "keyword": word("storage", "resourcetypename"),
+        },
+    }
