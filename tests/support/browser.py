@@ -1,0 +1,31 @@
+"""A client that logs in and keeps cookies, as a console does."""
+
+from typing import Any
+
+import requests
+
+PASSWORD = "open sesame"
+
+
+class Browser:
+    """A client with cookies."""
+
+    def __init__(self, url: str) -> None:
+        self.address = f"{url}/client/api"
+        self.http = requests.Session()
+
+    def login(self, username: str, password: str, **more: str) -> requests.Response:
+        """Log in by POST, as consoles do."""
+        form = {"command": "login", "response": "json", "username": username, "password": password, **more}
+        return self.http.post(self.address, data=form, timeout=60)
+
+    def call(self, command: str = "listCapabilities", **parameters: str) -> requests.Response:
+        """A call by GET, with whatever cookies there are."""
+        query = {"command": command, "response": "json", **parameters}
+        return self.http.get(self.address, params=query, timeout=60)
+
+
+def error_of(response: requests.Response) -> dict[str, Any]:
+    """The object of an error answer."""
+    ((_, content),) = response.json().items()
+    return dict(content)
