@@ -108,7 +108,7 @@ def test_allowed_failures_are_a_setting(
 
 
 def test_parallel_guesses_are_counted(browser: Browser, engine: Engine, ann: TestUser, api_url: str) -> None:
-    """Guesses made at once are counted one by one: not one more is evaluated for it."""
+    """Guesses made at once are counted one by one, and disable the user as if made in turn."""
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda _: Browser(api_url).login("ann", "wrong").status_code, range(6)))
     assert answers == [531] * 6
