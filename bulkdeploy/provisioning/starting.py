@@ -29,7 +29,7 @@ from bulkdeploy.provisioning.outcome import (
 from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, earlier_failure, pause
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.jobs import write_progress
+from bulkdeploy.store.jobs import renew_leases, write_progress
 
 AVOID = "avoid"
 """Key of a job's progress: ids of the hosts that failed."""
@@ -83,6 +83,7 @@ class Starter:
         if failure is None:
             failure = self._calls.run(work)
         while failure is not None:
+            self._keep_lease(work)
             if self._calls.remove(work, with_volumes=self._removes_volumes) is not None:
                 return pause(work, failure)
             moved = self._elsewhere(work, failure, pinned=pinned)
@@ -90,6 +91,15 @@ class Starter:
                 return moved
             work, failure = moved, self._calls.run(moved)
         return Succeeded(RUNNING)
+
+    def _keep_lease(self, work: Assignment) -> None:
+        """Before anything is removed: whoever lost the lease meanwhile must not remove what its successor made.
+
+        Hypervisors that compare fences refuse it as well; not all do.
+        """
+        held = {work.job.id: work.job.fence}
+        if not run_transaction(self._engine, partial(renew_leases, fences=held, lease_seconds=self._lease_seconds)):
+            raise LeaseLost(f"job {work.job.id} lost its lease while its driver failed")
 
     def _elsewhere(self, work: Assignment, failure: DriverError, *, pinned: bool) -> Assignment | Failed:
         """The VM at another place, or why there is none."""

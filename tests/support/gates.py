@@ -1,0 +1,66 @@
+"""Drivers that wait where a test wants them to."""
+
+from threading import Event
+from typing import Any
+
+PATIENCE_S = 30.0
+
+
+class GatedDriver:
+    """The given driver, but ``ensure_running`` tells that it was called and waits for the gate.
+
+    Args:
+        driver: what does the work.
+        before: wait before the work is done (else after it).
+    """
+
+    def __init__(self, driver: Any, *, before: bool = True) -> None:
+        self._driver, self._before = driver, before
+        self.entered, self.gate = Event(), Event()
+        self.calls = 0
+
+    def ensure_running(self, *arguments: Any, **named: Any) -> None:
+        """See above."""
+        self.calls += 1
+        if not self._before:
+            self._driver.ensure_running(*arguments, **named)
+        self.entered.set()
+        if not self.gate.wait(PATIENCE_S):
+            raise AssertionError("nobody opened the gate")
+        if self._before:
+            self._driver.ensure_running(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
+
+
+class BrokenDriver:
+    """A driver with a defect: starting a guest raises something that is no DriverError."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def ensure_running(self, *arguments: Any, **named: Any) -> None:
+        """Raise."""
+        del arguments, named
+        raise ZeroDivisionError("a defect")
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
+
+
+class ForgetfulDriver:
+    """A driver whose hypervisor compares no fences: every call to remove has a higher one than was seen."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def ensure_absent(self, *arguments: Any, fence: int, **named: Any) -> None:
+        """Remove, whatever the fence."""
+        self._driver.ensure_absent(*arguments, fence=fence + 1_000_000, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
