@@ -51,7 +51,7 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest) -> Plan:
         cluster_ids=snapshot.clusters.id[cluster],
         pod_ids=snapshot.clusters.pod_id[cluster],
         pool_ids=pools,
-        capacity=max(capacity, len(host)),
+        capacity=capacity,
         excluded=rooms.sieve.excluded(),
         spread=_spread(snapshot, rooms, opened, share),
     )

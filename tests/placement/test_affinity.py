@@ -110,3 +110,12 @@ def test_the_algorithm_decides_between_equally_liked_hosts() -> None:
     groups = (group(RATHER_APART, h11=5),)
     made = plan(zone.snapshot(), request(1, affinities=groups, host_algorithm="userdispersing"))
     assert per_host(made) == {13: 1}
+
+
+def test_random_decides_between_equally_liked_hosts_by_the_seed() -> None:
+    """With nothing to choose between hosts, other seeds take other hosts."""
+    snapshot = even_zone(clusters=1, hosts=9).snapshot()
+    groups = (group(RATHER_APART),)
+    taken = [set(per_host(plan(snapshot, request(3, affinities=groups, seed=seed)))) for seed in range(6)]
+    assert all(len(hosts) == 3 for hosts in taken)
+    assert len(set().union(*taken)) > 3

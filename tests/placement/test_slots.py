@@ -1,5 +1,7 @@
 """How many VMs fit: per host, and under the thresholds of a cluster."""
 
+from math import nextafter
+
 import pytest
 
 from bulkdeploy.placement.planner import plan
@@ -57,9 +59,11 @@ def test_a_threshold_may_be_reached_and_not_crossed(resource: str, threshold: fl
 
 @pytest.mark.parametrize("percent", range(1, 100))
 def test_thresholds_with_decimals_are_exact(percent: int) -> None:
-    """With limit 100 and VMs of size 1, a threshold of n % lets in n VMs, whatever binary floats make of it."""
+    """With limit 100 and VMs of size 1, a threshold of n % lets in n VMs, and n - 1 just below n %."""
     zone = Zone([Cluster(1, cpu_threshold=percent / 100)], [Host(11, 1, cpu_limit=100, vms_limit=200)])
     assert plan(zone.snapshot(), request(200, cpu_mhz=1, memory_mib=0)).placed == percent
+    zone.cluster(1).cpu_threshold = nextafter(percent / 100, 0)
+    assert plan(zone.snapshot(), request(200, cpu_mhz=1, memory_mib=0)).placed == percent - 1
 
 
 def test_a_threshold_caps_the_cluster_not_its_hosts() -> None:
