@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
-from pydantic_core import to_jsonable_python
+from pydantic import TypeAdapter
 
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 COMMENT_WIDTH = 100
+ANYTHING = TypeAdapter[object](object)
 
 HEADER = f"""\
 # Settings of bulkdeploy with their defaults; generated from bulkdeploy/wiring/settings.py by `make generate`.
@@ -26,7 +27,7 @@ def default_toml() -> str:
     parts = [HEADER]
     for name, field in Settings.model_fields.items():
         comment = textwrap.fill(field.description or "", COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
-        default = to_jsonable_python(field.get_default(call_default_factory=True, validated_data={}))
+        default = ANYTHING.dump_python(field.get_default(call_default_factory=True, validated_data={}), mode="json")
         parts.append(f"{comment}\n# {name} = {_toml(default)}\n")
     return "\n".join(parts)
 

@@ -1,8 +1,14 @@
 """What import-linter cannot say: which NAMES may leave the store, and that plug-ins are strangers."""
 
 import ast
+import re
+import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("bulkdeploy", "workers") for path in (ROOT / folder).rglob("*.py"))
@@ -87,3 +93,23 @@ def test_packages_are_empty() -> None:
     packages = [path for path in SOURCES if path.name == "__init__.py"]
     assert len(packages) > 10
     assert offenders(packages, lambda path: path.read_text().strip()) == {}
+
+
+def test_every_library_is_declared() -> None:
+    """What the product imports stands in pyproject.toml; what only the embedded servers need, in their extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    distributions = packages_distributions()
+
+    def named(requirements: Iterable[str]) -> set[str]:
+        return {canonicalize_name(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
+
+    always = named(project["dependencies"]) | {"psycopg-pool"}  # as an extra of psycopg
+    embedded = always | named(project["optional-dependencies"]["embedded"])
+
+    def undeclared(path: Path) -> set[str]:
+        allowed = embedded if "embedded" in path.parts else always
+        tops = {module.partition(".")[0] for module, _ in imports(path)}
+        outside = tops - sys.stdlib_module_names - {"bulkdeploy", "workers"}
+        return {top for top in outside if not {canonicalize_name(name) for name in distributions[top]} & allowed}
+
+    assert offenders(SOURCES, undeclared) == {}
