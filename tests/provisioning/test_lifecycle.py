@@ -1,0 +1,209 @@
+"""Start, stop, destroy and expunge jobs, and what they leave when hypervisors fail."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from tests.support.fleet import Fleet
+
+
+@pytest.fixture
+def running(fleet: Fleet) -> Fleet:
+    """A fleet with two running VMs."""
+    fleet.deploy(2)
+    fleet.run()
+    assert len(fleet.guests()) == 2
+    return fleet
+
+
+@pytest.fixture
+def do(running: Fleet) -> Callable[..., JobStatus]:
+    """Runs one job of a kind on the first VM; answers its status."""
+
+    def run(kind: JobKind, **params: object) -> JobStatus:
+        job_id = running.make_job(kind, running.vms()[0].id, **params)
+        running.run(job_id)
+        return JobStatus(running.job(job_id).status)
+
+    return run
+
+
+def _count(fleet: Fleet, kind: ResourceType) -> int:
+    sql = "SELECT amount FROM resource_counts WHERE owner_kind = 'account' AND resource_type = :kind"
+    return int(fleet.zone.scalar(sql, kind=kind.value))
+
+
+def test_a_stopped_vm_holds_no_host(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """Stopping gives back the host, remembers it as the last one, and keeps volumes and addresses."""
+    before = running.vms()[0]
+    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
+    vm = running.vms()[0]
+    assert (vm.state, vm.host_id, vm.last_host_id) == ("Stopped", None, before.host_id)
+    assert set(running.guests()) == {running.vms()[1].uuid}
+    assert len(running.volumes()) == 2
+    assert running.results()[-1]["virtualmachine"]["state"] == "Stopped"
+    running.assert_intact()
+
+
+def test_a_stopped_vm_starts_again(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """Starting claims a host in the job and runs the VM with the volumes it had."""
+    volumes = running.volumes()
+    do(JobKind.STOP)
+    assert do(JobKind.START) is JobStatus.SUCCEEDED
+    vm = running.vms()[0]
+    assert (vm.state, vm.host_id is None) == ("Running", False)
+    assert running.volumes() == volumes
+    running.assert_intact()
+
+
+def test_a_vm_that_was_never_started_starts(fleet: Fleet) -> None:
+    """A VM deployed with startvm=false gets host and pools when it is started."""
+    fleet.deploy(1, start_vm=False)
+    fleet.run()
+    fleet.run(fleet.make_job(JobKind.START, fleet.vms()[0].id))
+    assert fleet.vms()[0].state == "Running"
+    assert {row.state for row in fleet.zone.rows("SELECT state FROM volumes")} == {"Ready"}
+    fleet.assert_intact()
+
+
+def test_a_start_moves_on_from_a_bad_host(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """A host that fails is given back and another one claimed; the volumes stay."""
+    volumes = running.volumes()
+    do(JobKind.STOP)
+    running.fault(Step.BOOT, remaining=1)
+    assert do(JobKind.START) is JobStatus.SUCCEEDED
+    assert running.volumes() == volumes
+    running.assert_intact()
+
+
+@pytest.mark.parametrize("kind", [FaultKind.TRANSIENT, FaultKind.PERMANENT])
+def test_a_failed_start_leaves_the_vm_stopped(
+    running: Fleet, do: Callable[..., JobStatus], kind: FaultKind
+) -> None:
+    """A start that finds no host that works leaves the VM Stopped, its volumes there, and no host claimed."""
+    volumes = running.volumes()
+    do(JobKind.STOP)
+    running.fault(Step.BOOT, kind)
+    assert do(JobKind.START) is JobStatus.FAILED
+    vm = running.vms()[0]
+    assert (vm.state, vm.host_id) == ("Stopped", None)
+    assert running.volumes() == volumes
+    running.assert_intact()
+
+
+def test_a_pinned_start_goes_there_or_nowhere(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """With a host given the VM starts on it; when it fails there no other one is tried."""
+    host = running.id_of("hosts", "a-2-1")
+    running.zone.change("UPDATE storage_pools SET scope = 'ZONE', cluster_id = NULL, pod_id = NULL")
+    do(JobKind.STOP)
+    assert do(JobKind.START, host_id=host) is JobStatus.SUCCEEDED
+    assert running.vms()[0].host_id == host
+    do(JobKind.STOP)
+    running.fault(Step.BOOT, host="a-2-1")
+    assert do(JobKind.START, host_id=host) is JobStatus.FAILED
+    assert "pinned" in running.results()[-1]["errortext"]
+    assert running.vms()[0].state == "Stopped"
+    running.assert_intact()
+
+
+def test_a_start_without_room_fails(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """Where no host can take the VM the job fails with 533 and the VM stays Stopped."""
+    do(JobKind.STOP)
+    running.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
+    assert do(JobKind.START) is JobStatus.FAILED
+    assert running.results()[-1]["errorcode"] == 533
+    assert running.vms()[0].state == "Stopped"
+    running.assert_intact()
+
+
+def test_asking_twice_succeeds_twice(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """A job that finds its aim reached succeeds and changes nothing."""
+    assert do(JobKind.START) is JobStatus.SUCCEEDED
+    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
+    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
+    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
+    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
+    running.assert_intact()
+
+
+def test_a_failed_stop_leaves_the_vm_running(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """A guest that may still run keeps its host: nothing is given back, forced or not."""
+    running.fault(Step.STOP, FaultKind.PERMANENT)
+    running.fault(Step.ANY)
+    for forced in (False, True):
+        assert do(JobKind.STOP, forced=forced) is JobStatus.FAILED
+        assert running.vms()[0].state == "Running"
+    running.assert_intact()
+
+
+def test_destroying_gives_back_compute_and_keeps_the_rest(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """A destroyed VM counts as no VM, cpu or memory; its volumes and addresses stay until it is expunged."""
+    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
+    vm = running.vms()[0]
+    assert (vm.state, vm.host_id, vm.removed) == ("Destroyed", None, None)
+    assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 2)
+    assert len(running.volumes()) == 2
+    assert running.zone.scalar("SELECT count(*) FROM nics WHERE removed IS NULL") == 2
+    running.assert_intact()
+
+
+def test_expunging_leaves_nothing(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """With expunge=true VM, volumes, address and all counts go at once; the row still resolves."""
+    assert do(JobKind.DESTROY, expunge=True) is JobStatus.SUCCEEDED
+    vm = running.vms()[0]
+    assert (vm.state, vm.removed is None) == ("Expunging", False)
+    assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 1)
+    assert len(running.volumes()) == 1
+    running.run(running.make_job(JobKind.DESTROY, running.vms()[1].id, expunge=True))
+    running.assert_nothing_held()
+
+
+def test_expunging_a_destroyed_vm_gives_back_the_rest_once(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """What destroying gave back is not given back again."""
+    do(JobKind.DESTROY)
+    assert do(JobKind.DESTROY, expunge=True) is JobStatus.SUCCEEDED
+    assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 1)
+    running.assert_intact()
+
+
+def test_a_failed_destroy_leaves_the_vm_running(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """A guest that cannot be stopped is not called destroyed."""
+    running.fault(Step.ANY)
+    assert do(JobKind.DESTROY) is JobStatus.FAILED
+    assert running.vms()[0].state == "Running"
+    running.assert_intact()
+
+
+def test_expunging_insists(running: Fleet, do: Callable[..., JobStatus]) -> None:
+    """While the hypervisor does not answer the job waits and everything stays claimed; then it goes."""
+    running.fault(Step.DELETE)
+    assert do(JobKind.DESTROY, expunge=True) is JobStatus.IN_PROGRESS
+    assert running.zone.scalar("SELECT count(*) FROM host_claims") == 2
+    running.clear_faults()
+    running.zone.change("UPDATE async_jobs SET retry_at = now()")
+    running.run()
+    assert running.jobs()[-1].status == JobStatus.SUCCEEDED
+    assert len(running.volumes()) == 1
+    running.assert_intact()
+
+
+def test_expunging_what_never_ran(fleet: Fleet) -> None:
+    """A VM in Error, which holds nothing, is expunged like any other."""
+    fleet.deploy(1)
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT)
+    fleet.run()
+    fleet.clear_faults()
+    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    assert fleet.vms()[0].removed is not None
+    fleet.assert_nothing_held()
+
+
+def test_many_are_expunged_at_once(fleet: Fleet) -> None:
+    """A batch of expunges gives back everything of every VM, whatever batches the writer makes of it."""
+    fleet.deploy(30)
+    fleet.run()
+    fleet.run(*[fleet.make_job(JobKind.DESTROY, vm.id, expunge=True) for vm in fleet.vms()])
+    fleet.assert_nothing_held()
