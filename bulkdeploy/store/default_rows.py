@@ -18,6 +18,18 @@ ADMIN_USERNAME = "admin"
 
 ALLOW, DENY = "allow", "deny"
 READING = tuple((rule, ALLOW) for rule in ("list*", "get*", "query*", "find*", "login", "logout"))
+USER_READS = (
+    *("getApiLimit", "listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
+    *("listAsyncJobs", "listCapabilities", "listDiskOfferings", "listEventTypes", "listEvents"),
+    *("listHypervisors", "listInstanceGroups", "listIpForwardingRules", "listIsos"),
+    *("listNetworkOfferings", "listNetworks", "listOsCategories", "listOsTypes"),
+    *("listPortForwardingRules", "listProjects", "listPublicIpAddresses", "listResourceLimits"),
+    *("listSSHKeyPairs", "listSecurityGroups", "listServiceOfferings", "listSnapshots", "listTags"),
+    *("listTemplates", "listUserData", "listUsers", "listVPCs", "listVirtualMachines"),
+    *("listVolumes", "listZones", "queryAsyncJobResult"),
+)
+"""What users may read. Named one by one: a pattern such as list* would open what is for admins."""
+USER_READING = tuple((name, ALLOW) for name in (*USER_READS, "login", "logout"))
 OPERATING = tuple((rule, ALLOW) for rule in ("startVirtualMachine", "stopVirtualMachine", "rebootVirtualMachine"))
 NOTHING_ELSE = (("*", DENY),)
 
@@ -49,7 +61,7 @@ ROLES = (
         "Read-Only User - Default",
         RoleType.USER,
         "Sees the account's own, changes nothing",
-        READING + NOTHING_ELSE,
+        USER_READING + NOTHING_ELSE,
     ),
     DefaultRole(
         7,
@@ -63,7 +75,7 @@ ROLES = (
         "Support User - Default",
         RoleType.USER,
         "Sees the account's own, starts and stops VMs",
-        READING + OPERATING + NOTHING_ELSE,
+        USER_READING + OPERATING + NOTHING_ELSE,
     ),
 )
 

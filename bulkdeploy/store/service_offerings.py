@@ -122,9 +122,12 @@ def _is_system(value: bool) -> Condition:
 
 
 def _finish(row: dict[str, Any]) -> None:
+    """Complete a row; custom sizes show the least that can be chosen, since Libcloud reads them always."""
+    least = {"cpunumber": row["mincpunumber"], "cpuspeed": None, "memory": row["minmemory"]}
     bounds = {name: str(value) for name in BOUNDS if (value := row.pop(name)) is not None}
     row["serviceofferingdetails"] = {**row["serviceofferingdetails"], **bounds} or None
     row["iscustomized"] = None in (row["cpunumber"], row["cpuspeed"], row["memory"])
+    row.update({name: value or 0 for name, value in least.items() if row[name] is None})
     row["hosttags"] = ",".join(row["hosttags"]) or None
     row["storagetags"] = ",".join(row["storagetags"]) or None
     row.update(issystem=False, defaultuse=False, isvolatile=False, iscustomizediops=False, provisioningtype="thin")

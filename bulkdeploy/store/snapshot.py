@@ -38,6 +38,8 @@ POOL_QUERY = """
     SELECT id, coalesce(cluster_id, -1), CASE scope WHEN 'HOST' THEN coalesce(host_id, -1) ELSE -1 END,
            (state = 'Up')::int::bigint, capacity_bytes, allocated_bytes, (scope = 'HOST')::int::bigint
     FROM storage_pools WHERE zone_id = %(zone)s AND removed IS NULL AND (scope <> 'HOST' OR %(local)s)
+      AND NOT EXISTS (SELECT FROM clusters c WHERE c.id = cluster_id AND c.removed IS NOT NULL)
+      AND NOT EXISTS (SELECT FROM hosts h WHERE h.id = host_id AND h.removed IS NOT NULL)
     ORDER BY id
 """
 

@@ -8,6 +8,7 @@ import pytest
 import bulkdeploy.commands
 from bulkdeploy.commands.registry import DuplicateCommand, find_commands
 from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.store.default_rows import USER_READS
 
 DECLARATION = """
 from bulkdeploy.declare.command import Command
@@ -55,3 +56,10 @@ def test_only_login_and_logout_are_open() -> None:
 def test_root_admins_may_call_everything() -> None:
     """There is no command that is not for root admins."""
     assert all(RoleType.ADMIN in command.roles for command in find_commands().values())
+
+
+def test_default_user_roles_read_what_users_may_read() -> None:
+    """The read-only user role names every reading command meant for users, and no other."""
+    commands = find_commands().values()
+    for_users = {each.name for each in commands if RoleType.USER in each.roles and not each.changes_state}
+    assert set(USER_READS) == for_users
