@@ -170,6 +170,8 @@ INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v
     JOIN security_groups g ON g.account_id = v.account_id AND g.name = 'default' AND v.removed IS NULL;
 INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g
     WHERE v.name = 'rival-1' AND g.name IN ('group of rival', 'of domain rivals');
+INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g
+    WHERE v.name = 'neighbour-1' AND g.name = 'of domain customers';
 UPDATE events SET level = 'WARN', state = 'Completed', archived = false, event_type = 'VM.START',
     parent_uuid = gen_random_uuid(), created = '2020-02-02 12:00Z'
     WHERE resource_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
