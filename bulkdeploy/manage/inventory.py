@@ -4,14 +4,16 @@ import os
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bulkdeploy.manage.configuration import settings_of
 from bulkdeploy.manage.running import with_running_services
-from bulkdeploy.services.inventory import LoadReport, load_inventory
-from bulkdeploy.services.inventory_export import export_inventory
 from bulkdeploy.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from bulkdeploy.services.inventory import LoadReport
 
 DEMO_ZONE = "demo.yaml"
 PLACES_OF_ZONES = (
@@ -80,6 +82,7 @@ def export_command(ctx: click.Context, zone_name: str | None, output: Path | Non
 
     VMs are in it as far as an inventory brought them.
     """
+    from bulkdeploy.services.inventory_export import export_inventory
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     settings = with_running_services(settings_of(ctx))
@@ -103,13 +106,14 @@ def write_private(path: Path, written: str) -> None:
         file.write(written)
 
 
-def load(settings: Settings, file: Path) -> LoadReport:
+def load(settings: Settings, file: Path) -> "LoadReport":
     """Load a file into the configured database, and let the simulated hypervisors know.
 
     Raises:
         InvalidInventory: the file is refused; nothing was written.
     """
     from bulkdeploy.manage.simulated_hosts import tell_simulator
+    from bulkdeploy.services.inventory import load_inventory
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy inventory")
@@ -151,7 +155,7 @@ def demo_zone_file() -> Path:
     raise FileNotFoundError(f"There is no {DEMO_ZONE} in {' or '.join(map(str, PLACES_OF_ZONES))}")
 
 
-def describe(report: LoadReport) -> str:
+def describe(report: "LoadReport") -> str:
     """What a load did, in a few lines."""
     lines = [
         f"{title}: {_listed(counts)}"
