@@ -58,7 +58,7 @@ def test_a_finished_job_shows_each_role_what_it_may_see(fleet: Fleet, acme: ApiC
     assert theirs["created"] == ours["created"]
 
 
-def test_jobs_of_others_arerefused(fleet: Fleet, acme: ApiClient, client: ApiClient, api_url: str) -> None:
+def test_jobs_of_others_are_refused(fleet: Fleet, acme: ApiClient, client: ApiClient, api_url: str) -> None:
     """A job that somebody else made is 531; admins of domains above may look."""
     job_id = _deploy_for_acme(fleet, acme)
     fleet.deploy(1)

@@ -108,7 +108,7 @@ def test_others_may_not_touch_it(owned: Fleet, api_url: str, acme: ApiClient) ->
     assert refused(admin, "stopVirtualMachine", id=other).status == 531
 
 
-def test_states_that_do_not_fit_arerefused(owned: Fleet, acme: ApiClient) -> None:
+def test_states_that_do_not_fit_are_refused(owned: Fleet, acme: ApiClient) -> None:
     """Starting what runs is an error that names the state and the ones accepted; no job is made."""
     failure = refused(acme, "startVirtualMachine", id=_vm(owned))
     assert failure.status == 431
