@@ -1,11 +1,14 @@
 """``bulkdeploy admin``: how to reach the service as its administrator."""
 
 import json
+from collections.abc import Mapping
 
 import click
 
 from bulkdeploy.manage.configuration import require, settings_of
 from bulkdeploy.wiring.settings import Settings
+
+PROFILE = "admin"
 
 
 @click.group()
@@ -15,8 +18,9 @@ def admin() -> None:
 
 @admin.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--profile", "as_profile", is_flag=True, help="A configuration file for bulkmonkey or CloudMonkey.")
 @click.pass_context
-def credentials(ctx: click.Context, as_json: bool) -> None:
+def credentials(ctx: click.Context, as_json: bool, as_profile: bool) -> None:
     """Print the API's URL and the admin's keys; the password too, while it is the generated one.
 
     Without a configured database the one that `up` runs in data_dir is asked.
@@ -24,6 +28,9 @@ def credentials(ctx: click.Context, as_json: bool) -> None:
     found = read_credentials(settings_of(ctx))
     if as_json:
         click.echo(json.dumps(found))
+        return
+    if as_profile:
+        click.echo(profile_text(found), nl=False)
         return
     width = max(map(len, found))
     for name, value in found.items():
@@ -60,6 +67,12 @@ def read_credentials(settings: Settings) -> dict[str, str]:
     }
     password = _generated_password(settings, row.password_hash)
     return found if password is None else {**found, "password": password}
+
+
+def profile_text(found: Mapping[str, str]) -> str:
+    """A configuration file with one profile, ``admin``, as CloudMonkey and bulkmonkey read it."""
+    keys = "".join(f"{name} = {found[name]}\n" for name in ("url", "apikey", "secretkey"))
+    return f"profile = {PROFILE}\n\n[{PROFILE}]\n{keys}"
 
 
 def _generated_password(settings: Settings, password_hash: str | None) -> str | None:

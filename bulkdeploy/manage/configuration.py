@@ -1,11 +1,11 @@
 """How subcommands get their settings, and how they fail: one line and exit code 1, no traceback."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 from pydantic import ValidationError
 
+from bulkdeploy.manage.invocation import Invocation
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, SettingMissing, Settings, load_settings
 
 
@@ -15,10 +15,13 @@ def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
     Raises:
         click.ClickException: a value is not allowed, or the file cannot be read.
     """
-    config_file: Path | None = ctx.find_root().obj
+    said = ctx.find_root().obj
+    invocation = said if isinstance(said, Invocation) else Invocation()
     given = {name: value for name, value in overrides.items() if value is not None}
+    if invocation.data_dir is not None:
+        given.setdefault("data_dir", invocation.data_dir)
     try:
-        return load_settings(config_file, **given)
+        return load_settings(invocation.config_file, **given)
     except ValidationError as error:
         lines = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
         text = "\n  ".join(lines)

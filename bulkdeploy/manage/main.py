@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from bulkdeploy.manage.invocation import Invocation
+
 COMMANDS = {
     "up": ("bulkdeploy.manage.up:up", "Run the whole service on this machine."),
     "api": ("bulkdeploy.manage.api:api", "Serve the HTTP API."),
@@ -68,14 +70,19 @@ class LazyGroup(click.Group):
     envvar="BULKDEPLOY_CONFIG",
     help="TOML file with settings (config/default.toml lists them); environment variables win over it.",
 )
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the embedded servers' data and of generated secrets, instead of the setting.",
+)
 @click.version_option(package_name="bulkdeploy")
 @click.pass_context
-def main(ctx: click.Context, config_file: Path | None) -> None:
+def main(ctx: click.Context, config_file: Path | None, data_dir: Path | None) -> None:
     """Deploys many virtual machines with one call of Apache CloudStack's API.
 
     Start with: bulkdeploy up --demo-zone
     """
-    ctx.obj = config_file
+    ctx.obj = Invocation(config_file, data_dir)
 
 
 if __name__ == "__main__":

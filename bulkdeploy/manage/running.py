@@ -1,6 +1,6 @@
-"""Where the services of a running ``up`` are: a file in data_dir that other commands read.
+"""Where the services of a running ``up`` are: files in data_dir for other commands and for clients.
 
-It holds the embedded courier's password, so only the owner may read it.
+They hold passwords and keys, so only their owner may read them.
 """
 
 import json
@@ -10,22 +10,34 @@ from pathlib import Path
 from bulkdeploy.wiring.settings import Settings
 
 FILE_NAME = "running.json"
+CLIENT_FILE_NAME = "bulkmonkey.config"
 
 
 def announce(settings: Settings) -> None:
     """Write where the services are."""
-    path = settings.data_dir / FILE_NAME
     found = {"database_url": settings.database_url, "redis_url": settings.redis_url, "listen": settings.listen}
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump({**found, "pid": os.getpid()}, file)
-    draft.rename(path)
+    _replace(settings.data_dir / FILE_NAME, json.dumps({**found, "pid": os.getpid()}))
+
+
+def hand_out_keys(data_dir: Path, profile: str) -> Path:
+    """Write a configuration file for clients on this machine; where it is."""
+    path = data_dir / CLIENT_FILE_NAME
+    _replace(path, profile)
+    return path
 
 
 def withdraw(data_dir: Path) -> None:
     """Forget it, at the end of ``up``."""
-    (data_dir / FILE_NAME).unlink(missing_ok=True)
+    for name in (FILE_NAME, CLIENT_FILE_NAME):
+        (data_dir / name).unlink(missing_ok=True)
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    draft.rename(path)
 
 
 def with_running_services(settings: Settings) -> Settings:

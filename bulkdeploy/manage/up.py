@@ -1,5 +1,6 @@
 """``bulkdeploy up``: everything on this machine, in one terminal."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from bulkdeploy.manage.stack import Stack
 from bulkdeploy.wiring.settings import Settings
 
 NAME_WIDTH = 9
+DEFAULT_DATA_DIR = str(Settings.model_fields["data_dir"].default)
 
 
 @click.command()
@@ -82,13 +84,24 @@ def emit(name: str, line: str) -> None:
 
 
 def welcome(stack: Stack) -> None:
-    """Say where the service is and what to try."""
-    data_dir = stack.settings.data_dir
+    """Say where the service is, where the keys are and what to try."""
+    from bulkdeploy.manage.admin import profile_text, read_credentials
+
+    settings = stack.settings
+    config = _short(running.hand_out_keys(settings.data_dir, profile_text(read_credentials(settings))))
+    place = _short(settings.data_dir)
+    option = "" if place == DEFAULT_DATA_DIR else f" --data-dir {place}"
     for line in (
         f"ready: {stack.url}/client/api",
-        f"data:  {data_dir}",
-        f"keys:  bulkdeploy admin credentials   (with BULKDEPLOY_DATA_DIR={data_dir})",
-        "try:   bulkmonkey list zones",
+        f"data:  {place}",
+        f"keys:  bulkdeploy{option} admin credentials",
+        f"try:   bulkmonkey -c {config} list zones",
         "stop:  Ctrl-C",
     ):
         emit("up", line)
+
+
+def _short(path: Path) -> str:
+    """A path as one would type it here."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

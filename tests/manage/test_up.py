@@ -1,9 +1,11 @@
 """Promises of ``bulkdeploy up``: one command, no harm from kill -9, no process left."""
 
 import json
+import shlex
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -171,7 +173,7 @@ def test_address_in_use_is_told(service: Service, tmp_path: Path) -> None:
 def test_generated_secrets_are_for_their_owner_only(service: Service) -> None:
     """Key, password and addresses lie in files of mode 600; the password is in no log."""
     password = credentials(service.settings)["password"]
-    for name in ("secret.key", "admin.password", "running.json"):
+    for name in ("secret.key", "admin.password", "running.json", "bulkmonkey.config"):
         assert stat.S_IMODE((service.settings.data_dir / name).stat().st_mode) == 0o600
     logs = [service.log, *(service.settings.data_dir / "logs").iterdir()]
     assert all(password not in log.read_text(errors="replace") for log in logs)
@@ -187,6 +189,18 @@ def test_password_is_shown_only_while_it_opens_the_door(service: Service) -> Non
         assert "password" not in credentials(service.settings)
     finally:
         file.write_text(generated)
+
+
+def test_client_works_with_the_file_that_lies_ready(service: Service) -> None:
+    """What the welcome says to try can be typed as it is."""
+    (line,) = [line for line in service.log.read_text().splitlines() if "try:" in line]
+    words = shlex.split(line.partition("try:")[2])
+    assert words[0] == "bulkmonkey"
+    for asked in (words[3:], ["list", "users", "-o", "json"]):
+        arguments = [sys.executable, "-m", "bulkdeploy.cli.main", *words[1:3], *asked]
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        assert ended.returncode == 0, ended.stderr
+    assert [user["username"] for user in json.loads(ended.stdout)["user"]] == ["admin"]
 
 
 def answers(client: ApiClient) -> bool:
