@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.store.arrays import int_array
+from bulkdeploy.store.arrays import RECORD_SEPARATOR, int_array
 
 INFO, ERROR = "INFO", "ERROR"
 SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
@@ -29,24 +29,29 @@ class ActionEvent:
 _WRITE = text(
     "INSERT INTO events (uuid, event_type, level, state, description, account_id, user_id, resource_type,"
     "   resource_id, resource_uuid, parent_uuid)"
-    " SELECT CASE e.state WHEN 'Scheduled' THEN j.uuid ELSE gen_random_uuid() END, e.event_type, e.level, e.state,"
+    " SELECT CASE :state WHEN 'Scheduled' THEN j.uuid ELSE gen_random_uuid() END, :type, :level, :state,"
     "   e.description, v.account_id, j.user_id, 'VirtualMachine', v.id, v.uuid,"
-    "   CASE WHEN e.state <> 'Scheduled' THEN j.uuid END"
-    " FROM unnest(CAST(:jobs AS bigint[]), CAST(:types AS text[]), CAST(:levels AS text[]),"
-    "   CAST(:states AS text[]), CAST(:descriptions AS text[])) AS e(job_id, event_type, level, state, description)"
+    "   CASE WHEN :state <> 'Scheduled' THEN j.uuid END"
+    " FROM unnest(CAST(:jobs AS bigint[]), string_to_array(:descriptions, chr(30))) AS e(job_id, description)"
     " JOIN async_jobs j ON j.id = e.job_id JOIN virtual_machines v ON v.id = j.instance_id ORDER BY e.job_id"
 )
 
 
 def write_events(connection: Connection, events: Sequence[ActionEvent]) -> None:
-    """Write these events, in one statement."""
-    connection.execute(
-        _WRITE,
-        {
-            "jobs": int_array(event.job_id for event in events),
-            "types": [event.event_type for event in events],
-            "levels": [event.level for event in events],
-            "states": [event.state for event in events],
-            "descriptions": [event.description for event in events],
-        },
-    )
+    """Write these events, in one statement per sort of event (type, state, level)."""
+    sorts: dict[tuple[str, str, str], list[ActionEvent]] = {}
+    for event in events:
+        sorts.setdefault((event.event_type, event.state, event.level), []).append(event)
+    for (event_type, state, level), alike in sorts.items():
+        connection.execute(
+            _WRITE,
+            {
+                "type": event_type,
+                "state": state,
+                "level": level,
+                "jobs": int_array(event.job_id for event in alike),
+                "descriptions": RECORD_SEPARATOR.join(
+                    event.description.replace(RECORD_SEPARATOR, " ") for event in alike
+                ),
+            },
+        )

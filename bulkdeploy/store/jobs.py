@@ -15,7 +15,7 @@ from sqlalchemy import Connection, TextClause, bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobKind, JobStatus
-from bulkdeploy.store.arrays import int_array
+from bulkdeploy.store.arrays import RECORD_SEPARATOR, int_array
 
 BLOCKED_RETRY_S = 2
 """A job that waits for an earlier one of its VM is woken when that ends; this is the net below."""
@@ -162,10 +162,6 @@ def renew_leases(connection: Connection, fences: Mapping[int, int], lease_second
     )
     return set(rows.scalars())
 
-
-RECORD_SEPARATOR = "\x1e"
-"""Between JSON texts, as in RFC 7464; inside one it cannot stand. As an array of texts, each quote in each
-result would be escaped on its way to the database, which costs more than all the rest of finishing."""
 
 _FINISH = text(
     "UPDATE async_jobs j SET status = ended.status, phase = 'done', result = ended.result,"

@@ -8,10 +8,11 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, ColumnElement, Select, any_, bindparam, case, literal, select
+from sqlalchemy import ColumnElement, Select, case, literal, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
+from bulkdeploy.store.arrays import any_of
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.offerings import disk_offerings, os_types, service_offerings, templates
@@ -47,7 +48,7 @@ Columns = tuple[ColumnElement[Any], ...]
 
 @cache
 def details_query(details: frozenset[Detail]) -> Select[Any]:
-    """Rows of the VMs in the array parameter ``vm_ids``: ``vm_id`` and the fields of the parts wanted.
+    """Rows of the VMs in ``vm_ids`` (an ``int_array``): ``vm_id`` and the fields of the parts wanted.
 
     Key pairs come as a JSON array and user data as ``userdata``; the caller renders or drops them. Built
     once per set of parts: building costs more than running it for one VM.
@@ -56,8 +57,7 @@ def details_query(details: frozenset[Detail]) -> Select[Any]:
     for detail, part in _PARTS.items():
         if detail in details:
             columns += part()
-    ids = bindparam(VM_IDS, type_=ARRAY(BigInteger))
-    return select(*columns).select_from(_tables()).where(virtual_machines.c.id == any_(ids))
+    return select(*columns).select_from(_tables()).where(virtual_machines.c.id == any_of(VM_IDS))
 
 
 def _tables() -> Any:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Connection, Select, any_, bindparam, func, literal, select
+from sqlalchemy import Connection, Select, func, literal, select
 
 from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.store.arrays import any_of, int_array
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
     affinity_groups,
@@ -68,12 +69,12 @@ def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, 
 
 
 def _any_vm() -> Any:
-    return any_(bindparam(VM_IDS, type_=ARRAY(BigInteger)))
+    return any_of(VM_IDS)
 
 
 def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) -> Lists:
     """Rows of a query whose first column is ``vm_id``, by VM, in query order."""
-    result = connection.execute(query, {VM_IDS: list(vm_ids)})
+    result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
     names = tuple(map(str, result.keys()))[1:]
     lists: Lists = defaultdict(list)
     for row in result.all():

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -68,7 +69,7 @@ def virtual_machine_rows(
     query = details_query(wanted)
     if with_user_data:
         query = query.add_columns(user_data_column())
-    result = connection.execute(query, {VM_IDS: list(vm_ids)})
+    result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
     names = tuple(map(str, result.keys()))
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
     for row in rows.values():
