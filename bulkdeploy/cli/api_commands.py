@@ -108,8 +108,7 @@ def follow_batch(
         screen.render(*parts)
     else:
         screen.show({"count": len(jobs), key: jobs}, fields)
-        if not screen.quiet:
-            screen.err.print(*parts, sep="\n")
+        screen.report(*parts)
     if progress.failed:
         hint = f"Why: bulkmonkey explain {watch.name}" if deployment else ""
         raise JobsFailed(progress.failed, progress.total, hint=hint)

@@ -121,6 +121,11 @@ def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def vms(count: int) -> str:
+    """So many VMs, in words."""
+    return "1 VM" if count == 1 else f"{count or 'no'} VMs"
+
+
 def ordered(clusters: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Clusters by pod, then by name."""
     return sorted(clusters, key=lambda cluster: (place(cluster, "pod").plain, place(cluster, "cluster").plain))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bulkdeploy.cli.batch_report import grouped, number, skew_of
+from bulkdeploy.cli.batch_report import grouped, number, skew_of, vms
 from bulkdeploy.cli.catalogue import Catalogue
 from bulkdeploy.cli.entities import Caller, rows_of
 from bulkdeploy.cli.failures import ApiRefused
@@ -59,10 +59,10 @@ def explain_deployment(
     ``jobs`` are its finished jobs.
     """
     clusters = deployment.get("clusters") or []
-    vms = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}
-    wanted = {str(vm["hostid"]) for vm in vms.values() if vm.get("hostid")}
+    machines = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}
+    wanted = {str(vm["hostid"]) for vm in machines.values() if vm.get("hostid")}
     hosts = hosts_by_id(catalogue, call, wanted, deployment.get("zoneid"))
-    placed = [_placed(job, vms[str(job.get("jobinstanceid"))], hosts) | _outcome(job) for job in jobs]
+    placed = [_placed(job, machines[str(job.get("jobinstanceid"))], hosts) | _outcome(job) for job in jobs]
     return {
         "deployment": {key: value for key, value in deployment.items() if not isinstance(value, list)},
         "clusters": [{**cluster, "why": why_cluster(cluster, clusters)} for cluster in clusters],
@@ -90,13 +90,13 @@ def why_cluster(cluster: Mapping[str, Any], clusters: Iterable[Mapping[str, Any]
     if added == 0 and room == 0:
         return "no room for another such VM"
     if added == 0:
-        return f"the owner already had {before} VMs here, and clusters with fewer came first (up to {level})"
+        return f"the owner already had {vms(before)} here, and clusters with fewer came first (up to {level})"
     if added == room and before + added < level:
         return f"filled up: there was room for {room} more"
     others = len(known) - 1
     if not others:
         return "the only cluster that qualified"
-    return f"the owner had {before} VMs here; clusters with fewest are filled first, evenly, up to {level}"
+    return f"the owner had {vms(before)} here; clusters with fewest are filled first, evenly, up to {level}"
 
 
 def _virtual_machine(catalogue: Catalogue, call: Caller, job: Mapping[str, Any]) -> dict[str, Any]:

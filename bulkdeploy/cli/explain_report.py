@@ -79,7 +79,7 @@ def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableTyp
     )
     parts: list[RenderableType] = [head]
     if facts["clusters"]:
-        parts += [cluster_table(facts["clusters"], "VMs"), _whys(facts["clusters"])]
+        parts += [cluster_table(facts["clusters"], "VMs per cluster"), _whys(facts["clusters"])]
     if facts["excluded"]:
         parts.append(exclusion_table(facts["excluded"]))
     if facts["failures"]:

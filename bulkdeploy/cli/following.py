@@ -81,7 +81,7 @@ class Follower:
         """Read the finished jobs; Ctrl-C leaves the rest of them out."""
         try:
             for position in watch.read_rest():
-                view.trouble(f"reading results, {position}")
+                view.reading(f"reading results, {position}")
             view.failures(watch.new_failures())
         except KeyboardInterrupt:
             self.screen.warn("not all results were read")

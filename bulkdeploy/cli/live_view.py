@@ -33,8 +33,12 @@ class BatchView(Protocol):
         """Show jobs that have failed since."""
         ...
 
+    def reading(self, text: str) -> None:
+        """Show how far reading the results is."""
+        ...
+
     def trouble(self, text: str) -> None:
-        """Show what keeps the state from being known; empty when it is over."""
+        """Show what keeps the state from being known."""
         ...
 
 
@@ -88,8 +92,12 @@ class LiveBatch:
         for line in failure_lines(failures):
             self.bar.console.print(Text(line, style="red"), soft_wrap=True)
 
-    def trouble(self, text: str) -> None:
+    def reading(self, text: str) -> None:
         """Say it beside the bar."""
+        self.bar.update(self.task, pace=Text(text, style="dim"))
+
+    def trouble(self, text: str) -> None:
+        """Say it beside the bar, as something that needs attention."""
         self.bar.update(self.task, pace=Text(printable(text), style="yellow"))
 
 
@@ -115,9 +123,12 @@ class PlainBatch:
         for line in failure_lines(failures):
             self.console.print(Text(line), soft_wrap=True)
 
+    def reading(self, text: str) -> None:
+        """Say nothing: it takes a moment only."""
+
     def trouble(self, text: str) -> None:
         """Print it."""
-        if text and not self.quiet:
+        if not self.quiet:
             self.console.print(Text(printable(text)), soft_wrap=True)
 
 

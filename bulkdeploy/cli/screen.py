@@ -12,8 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import ASCII
 from rich.console import Console, RenderableType
 from rich.json import JSON
+from rich.table import Table
 from rich.text import Text
 
 from bulkdeploy.cli.answers import as_rows, filtered
@@ -34,7 +36,7 @@ class Screen:
         self.output, self.quiet, self.reveal, self.pager = output, quiet, reveal, pager
         self.terminal = sys.stdout.isatty()
         self.out = Console(width=None if self.terminal else PLAIN_WIDTH, highlight=False, soft_wrap=False)
-        self.err = Console(stderr=True, highlight=False)
+        self.err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)
 
     @property
     def format(self) -> str:
@@ -61,7 +63,7 @@ class Screen:
     def render(self, *parts: RenderableType) -> None:
         """Print what rich can draw, through the pager if it is longer than the terminal."""
         if not self.terminal:
-            self.out.print(*parts, sep="\n")
+            self._print(self.out, parts)
             return
         with self.out.capture() as capture:
             self.out.print(*parts, sep="\n", crop=False)
@@ -69,6 +71,11 @@ class Screen:
         if not (self.pager and text.count("\n") >= self.out.height and self._paged(text)):
             sys.stdout.write(text)
             sys.stdout.flush()
+
+    def report(self, *parts: RenderableType) -> None:
+        """Print what rich can draw, but is not the answer; ``--quiet`` leaves it out."""
+        if not self.quiet:
+            self._print(self.err, parts)
 
     def say(self, text: str) -> None:
         """Tell the person something that is not the answer; ``--quiet`` leaves it out."""
@@ -86,6 +93,20 @@ class Screen:
         else:
             style = "red" if failure.label else "yellow"
             self.err.print(Text(printable(failure.line()), style=style), soft_wrap=True)
+
+    @staticmethod
+    def _print(console: Console, parts: Sequence[RenderableType]) -> None:
+        """Draw on a stream; where it is no terminal, with ASCII signs only and nothing at the ends of lines."""
+        if console.is_terminal:
+            console.print(*parts, sep="\n")
+            return
+        for part in parts:
+            if isinstance(part, Table) and part.box is not None:
+                part.box = ASCII
+        with console.capture() as capture:
+            console.print(*parts, sep="\n")
+        console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+        console.file.flush()
 
     def _paged(self, text: str) -> bool:
         """Whether a pager showed the text."""

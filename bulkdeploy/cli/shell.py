@@ -61,7 +61,10 @@ class Shell:
                 return False
             self.status = self._run_line(line)
             if self.status != ExitStatus.SUCCESS and position < len(lines):
-                Screen(None).warn(f"The {len(lines) - position} lines after this one were not run")
+                left = len(lines) - position
+                Screen(None).warn(
+                    f"The {left} line{'s' * (left > 1)} after this one {'were' if left > 1 else 'was'} not run"
+                )
                 break
         return True
 

@@ -32,7 +32,7 @@ def summary_parts(
     """
     parts: list[RenderableType] = [_headline(progress, deployment, clusters, seconds)]
     if clusters:
-        parts.append(cluster_table(clusters, "VMs"))
+        parts.append(cluster_table(clusters, "VMs per cluster"))
     failures = all_failures(jobs, deployment)
     if failures:
         parts.append(failure_table([group.as_row() for group in grouped(failures)]))

@@ -223,4 +223,6 @@ def _root(error: BaseException) -> str:
         if not isinstance(inner, BaseException) or inner is reason:
             break
         reason = inner
-    return re.sub(r"^.*?object at 0x[0-9a-f]+>: ", "", str(reason)) or type(reason).__name__
+    text = str(reason) or type(reason).__name__
+    system = re.search(r"\[Errno -?\d+\] (.+)", text)
+    return system.group(1) if system else text
