@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from bulkdeploy.domain.errors import OperationFailed
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
@@ -29,36 +29,7 @@ def tell_simulator(settings: Settings, engine: Engine) -> int:
     if SIMULATOR not in settings.drivers.values():
         return 0
     with engine.connect() as connection:
-        hosts = [
-            SimulatedHost(
-                uuid=row.uuid,
-                name=row.name,
-                cpu_cores=row.cpu_cores,
-                cpu_mhz=row.cpu_mhz,
-                memory_mib=row.memory_mib,
-                cpu_mhz_limit=row.cpu_mhz_limit,
-                memory_mib_limit=row.memory_mib_limit,
-                guests_limit=row.vms_limit,
-            )
-            for row in simulator_hosts(connection)
-            if _is_simulated(settings, row.hypervisor)
-        ]
-        guests = [
-            AdoptedGuest(
-                row.host_uuid,
-                GuestSpec(
-                    uuid=row.uuid,
-                    name=row.instance_name,
-                    cpu_number=row.cpu_number,
-                    cpu_mhz=row.cpu_mhz,
-                    memory_mib=row.memory_mib,
-                    volumes=_volumes(row.volume_uuids, row.volume_sizes, row.pool_uuids),
-                    nics=(),
-                ),
-            )
-            for row in simulator_guests(connection)
-            if _is_simulated(settings, row.hypervisor)
-        ]
+        hosts, guests = _hosts(settings, connection), _guests(settings, connection)
     url = simulator_url(settings)
     ensure_database(url)
     with connect(url) as simulator:
@@ -67,6 +38,42 @@ def tell_simulator(settings: Settings, engine: Engine) -> int:
             return adopt_guests(simulator, guests)
         except DriverError as error:
             raise SimulatorContradicts(str(error)) from error
+
+
+def _hosts(settings: Settings, connection: Connection) -> list[SimulatedHost]:
+    return [
+        SimulatedHost(
+            uuid=row.uuid,
+            name=row.name,
+            cpu_cores=row.cpu_cores,
+            cpu_mhz=row.cpu_mhz,
+            memory_mib=row.memory_mib,
+            cpu_mhz_limit=row.cpu_mhz_limit,
+            memory_mib_limit=row.memory_mib_limit,
+            guests_limit=row.vms_limit,
+        )
+        for row in simulator_hosts(connection)
+        if _is_simulated(settings, row.hypervisor)
+    ]
+
+
+def _guests(settings: Settings, connection: Connection) -> list[AdoptedGuest]:
+    return [
+        AdoptedGuest(
+            row.host_uuid,
+            GuestSpec(
+                uuid=row.uuid,
+                name=row.instance_name,
+                cpu_number=row.cpu_number,
+                cpu_mhz=row.cpu_mhz,
+                memory_mib=row.memory_mib,
+                volumes=_volumes(row.volume_uuids, row.volume_sizes, row.pool_uuids),
+                nics=(),
+            ),
+        )
+        for row in simulator_guests(connection)
+        if _is_simulated(settings, row.hypervisor)
+    ]
 
 
 def _is_simulated(settings: Settings, hypervisor: str) -> bool:

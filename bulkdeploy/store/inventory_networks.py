@@ -14,6 +14,20 @@ from bulkdeploy.store.tables.networks import ip_ranges, network_offerings, netwo
 
 PHYSICAL_NETWORKS = Upsert(physical_networks, ("zone_id", "name"))
 NETWORKS = Upsert(networks, ("zone_id", "name"), fixed=("guest_type", "account_id"))
+NETWORK_COLUMNS = (
+    "name",
+    "display_text",
+    "acl_type",
+    "subdomain_access",
+    "cidr",
+    "gateway",
+    "netmask",
+    "vlan",
+    "network_domain",
+    "is_default",
+)
+"""Columns of a network that are fields of its description."""
+
 RANGES = Upsert(ip_ranges, ("network_id", "start_ip"), once=("next_ip",))
 
 
@@ -31,6 +45,31 @@ def write_networks(
     Raises:
         InventoryConflict: a network offering does not exist, or a network would change its kind or owner.
     """
+    physical = _write_physical_networks(connection, zone, zone_id, changes)
+    offerings = _offerings(connection, described)
+    rows = [
+        {
+            "zone_id": zone_id,
+            "physical_network_id": None if one.physical_network is None else physical[one.physical_network],
+            "network_offering_id": offerings[one.offering][0],
+            "guest_type": offerings[one.offering][1],
+            "account_id": account_ids[one.owner],
+            "domain_id": domain_ids[one.domain],
+            **{column: getattr(one, column) for column in NETWORK_COLUMNS},
+        }
+        for one in described
+    ]
+    try:
+        ids = NETWORKS.write(connection, rows, changes, "networks")
+    except FixedColumn as fixed:
+        key = {"guest_type": "offering", "account_id": "account"}[fixed.column]
+        rule = f"{key}: the network exists with another {key}, and networks do not change it"
+        raise InventoryConflict(described[fixed.position].where, rule) from fixed
+    return dict(zip((one.name for one in described), ids, strict=True))
+
+
+def _write_physical_networks(connection: Connection, zone: Zone, zone_id: int, changes: Changes) -> dict[str, int]:
+    """Ids of the physical networks by name."""
     rows = [
         {
             "zone_id": zone_id,
@@ -40,37 +79,8 @@ def write_networks(
         }
         for one in zone.physical_networks
     ]
-    found = PHYSICAL_NETWORKS.write(connection, rows, changes, "physical networks")
-    physical = dict(zip((one.name for one in zone.physical_networks), found, strict=True))
-    offerings = _offerings(connection, described)
-    guest_rows = [
-        {
-            "zone_id": zone_id,
-            "name": one.name,
-            "display_text": one.display_text,
-            "network_offering_id": offerings[one.offering][0],
-            "physical_network_id": None if one.physical_network is None else physical[one.physical_network],
-            "guest_type": offerings[one.offering][1],
-            "acl_type": one.acl_type,
-            "account_id": account_ids[one.owner],
-            "domain_id": domain_ids[one.domain],
-            "subdomain_access": one.subdomain_access,
-            "cidr": one.cidr,
-            "gateway": one.gateway,
-            "netmask": one.netmask,
-            "vlan": one.vlan,
-            "network_domain": one.network_domain,
-            "is_default": one.is_default,
-        }
-        for one in described
-    ]
-    try:
-        ids = NETWORKS.write(connection, guest_rows, changes, "networks")
-    except FixedColumn as fixed:
-        key = {"guest_type": "offering", "account_id": "account"}[fixed.column]
-        rule = f"{key}: the network exists with another {key}, and networks do not change it"
-        raise InventoryConflict(described[fixed.position].where, rule) from fixed
-    return dict(zip((one.name for one in described), ids, strict=True))
+    ids = PHYSICAL_NETWORKS.write(connection, rows, changes, "physical networks")
+    return dict(zip((one.name for one in zone.physical_networks), ids, strict=True))
 
 
 def _offerings(connection: Connection, described: Sequence[Network]) -> dict[str, tuple[int, str]]:
