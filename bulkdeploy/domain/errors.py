@@ -212,9 +212,7 @@ class ResourceLimitExceeded(BulkDeployError):
         super().__init__(text)
 
 
-AFFINITY_HINT = (
-    " Please check the affinity groups provided, there may not be sufficient capacity to follow them."
-)
+AFFINITY_HINT = " Please check the affinity groups provided, there may not be sufficient capacity to follow them."
 
 
 class InsufficientCapacity(BulkDeployError):
