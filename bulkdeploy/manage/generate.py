@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
 
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 COMMENT_WIDTH = 100
+BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 ANYTHING = TypeAdapter[object](object)
 
 HEADER = f"""\
@@ -26,10 +28,19 @@ def default_toml() -> str:
     """config/default.toml: every setting, its meaning, and its default as a commented line."""
     parts = [HEADER]
     for name, field in Settings.model_fields.items():
-        comment = textwrap.fill(field.description or "", COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
+        meaning = f"{field.description}{_bounds(field)}"
+        comment = textwrap.fill(meaning, COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
         default = ANYTHING.dump_python(field.get_default(call_default_factory=True, validated_data={}), mode="json")
         parts.append(f"{comment}\n# {name} = {_toml(default)}\n")
     return "\n".join(parts)
+
+
+def _bounds(field: FieldInfo) -> str:
+    """The smallest and the largest value that a number may have, in words."""
+    found = {name: getattr(rule, name) for rule in field.metadata for name in BOUNDS if hasattr(rule, name)}
+    return (
+        f" {', '.join(f'{BOUNDS[name]} {value:g}' for name, value in found.items())}.".capitalize() if found else ""
+    )
 
 
 def _toml(value: object) -> str:
