@@ -38,9 +38,8 @@ def default_toml() -> str:
 def _bounds(field: FieldInfo) -> str:
     """The smallest and the largest value that a number may have, in words."""
     found = {name: getattr(rule, name) for rule in field.metadata for name in BOUNDS if hasattr(rule, name)}
-    return (
-        f" {', '.join(f'{BOUNDS[name]} {value:g}' for name, value in found.items())}.".capitalize() if found else ""
-    )
+    words = ", ".join(f"{BOUNDS[name]} {value:g}" for name, value in found.items())
+    return f" {words.capitalize()}." if words else ""
 
 
 def _toml(value: object) -> str:
