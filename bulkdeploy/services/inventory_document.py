@@ -108,9 +108,6 @@ class Keys:
         if not self._readable:
             self._problems.add(self.where, f"must be a mapping with the keys of {noun}")
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._entries.nodes
-
     def need(self, key: str, value: Value[T]) -> T:
         """The value of a required key."""
         if key not in self._entries.nodes:
