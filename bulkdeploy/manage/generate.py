@@ -10,6 +10,7 @@ import click
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
+from bulkdeploy.store.migrations.schema_sql import schema_sql
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,7 @@ def _toml(value: object) -> str:
 
 FILES: Mapping[str, Callable[[], str]] = {
     "config/default.toml": default_toml,
+    "bulkdeploy/store/migrations/versions/0001_pre_initial.sql": schema_sql,
 }
 """Each generated file, by its path from the project's root."""
 
