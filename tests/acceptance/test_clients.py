@@ -77,7 +77,7 @@ def test_libcloud_deploys_lists_stops_and_destroys(cloud: Cloud) -> None:
     image = next(image for image in driver.list_images() if image.extra["hypervisor"] == "KVM")
     size = next(size for size in driver.list_sizes() if size.name == "Small")
     node = driver.create_node(name="node-one", image=image, size=size, location=location)
-    assert node.extra["name" if "name" in node.extra else "state"] is not None
+    assert node.name == "node-one"
     assert driver.ex_start(node) == "Running"
     assert [each.name for each in driver.list_nodes()] == ["node-one"]
     assert driver.ex_stop(node) == "Stopped"
