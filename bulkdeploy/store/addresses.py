@@ -120,7 +120,8 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
-            " AND CAST(:ip AS inet) BETWEEN start_ip AND end_ip AND gateway <> CAST(:ip AS text) ORDER BY id FOR UPDATE"
+            " AND CAST(:ip AS inet) BETWEEN start_ip AND end_ip AND gateway <> CAST(:ip AS text)"
+            " ORDER BY id FOR UPDATE"
         ),
         {"network": network_id, "ip": ip},
     ).first()
