@@ -95,6 +95,7 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         parameters=(
             Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
+            uuid("deploymentid", Entity.DEPLOYMENT, "only the jobs of this deploy call"),
             *RESOURCE,
             *OWNER,
             *PAGING,

@@ -25,6 +25,7 @@ def _since(moment: datetime) -> Condition:
 FILTERS: Filters = {
     "keyword": keyword(async_jobs.c.cmd),
     "startdate": _since,
+    "deploymentid": by_id(async_jobs.c.deployment_id),
     "resourceid": by_id(async_jobs.c.instance_id),
     "resourcetype": equal(async_jobs.c.instance_type),
 }

@@ -12,6 +12,11 @@ import pytest
 
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
+from tests.support.api_client import ApiClient
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url
+from tests.support.programs import BULKDEPLOY, program
+
+__all__ = ["fleet", "fleet_simulator_url"]
 
 BULKMONKEY = (sys.executable, "-m", "bulkdeploy.cli.main")
 
@@ -97,14 +102,14 @@ def bare_monkey(environment: dict[str, str]) -> Monkey:
 
 
 @pytest.fixture
-def monkey_at(environment: dict[str, str], home: Path) -> Callable[[str], Monkey]:
-    """Bulkmonkey with a profile for a URL, with the recorded server's keys."""
+def monkey_at(environment: dict[str, str], home: Path) -> Callable[..., Monkey]:
+    """Bulkmonkey with a profile for a URL, with the recorded server's keys unless told others."""
 
-    def at(url: str) -> Monkey:
+    def at(url: str, apikey: str = API_KEY, secretkey: str = SECRET_KEY) -> Monkey:
         path = home / ".config" / "bulkmonkey" / "config"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            f"profile = lab\n\n[lab]\nurl = {url}\napikey = {API_KEY}\nsecretkey = {SECRET_KEY}\n", encoding="utf-8"
+            f"profile = lab\n\n[lab]\nurl = {url}\napikey = {apikey}\nsecretkey = {secretkey}\n", encoding="utf-8"
         )
         path.chmod(0o600)
         return Monkey(environment)
@@ -113,6 +118,16 @@ def monkey_at(environment: dict[str, str], home: Path) -> Callable[[str], Monkey
 
 
 @pytest.fixture
-def monkey(monkey_at: Callable[[str], Monkey], recorded: RecordedServer) -> Monkey:
+def monkey(monkey_at: Callable[..., Monkey], recorded: RecordedServer) -> Monkey:
     """Bulkmonkey with a profile for the recorded server."""
     return monkey_at(recorded.url)
+
+
+@pytest.fixture
+def admin_monkey(
+    fleet: Fleet, api_url: str, client: ApiClient, monkey_at: Callable[..., Monkey], tmp_path: Path
+) -> Iterator[Monkey]:
+    """Bulkmonkey as the admin of the real service on the small zone, with a worker at work."""
+    settings = fleet.settings.model_copy(update={"worker_threads": 8})
+    with program(settings, tmp_path / "worker.log", *BULKDEPLOY, "worker"):
+        yield monkey_at(api_url, client.api_key, client.secret_key)

@@ -98,7 +98,7 @@ def test_a_job_is_found_by_its_vm(fleet: Fleet, client: ApiClient) -> None:
 def test_lists_show_what_is_asked_for(fleet: Fleet, acme: ApiClient, client: ApiClient) -> None:
     """Own jobs only without listall; keyword matches the command, startdate the time, resourceid the VM."""
     job_id = _deploy_for_acme(fleet, acme)
-    fleet.deploy(3)
+    batch = fleet.deploy(3)
     fleet.run()
     assert [job["jobid"] for job in acme.call("listAsyncJobs", listall=True)["asyncjobs"]] == [job_id]
     assert client.call("listAsyncJobs")["count"] == 3
@@ -110,6 +110,9 @@ def test_lists_show_what_is_asked_for(fleet: Fleet, acme: ApiClient, client: Api
     vm = str(fleet.vms()[0].uuid)
     of_vm = client.call("listAsyncJobs", listall=True, resourceid=vm, resourcetype="VirtualMachine")
     assert [job["jobid"] for job in of_vm["asyncjobs"]] == [job_id]
+    of_batch = client.call("listAsyncJobs", listall=True, deploymentid=batch.uuid)
+    assert of_batch["count"] == 3
+    assert {job["deploymentid"] for job in of_batch["asyncjobs"]} == {str(batch.uuid)}
 
 
 def test_a_vm_row_names_its_running_job(fleet: Fleet, acme: ApiClient) -> None:

@@ -1,0 +1,84 @@
+"""Bulkmonkey and the real service together: API, database, courier, worker, simulated hypervisors."""
+
+import csv
+import io
+import json
+
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from tests.cli.conftest import Monkey
+from tests.support.fleet import Fleet
+
+BULK = ("bulkdeploy", "virtualmachine", "zone=small", "serviceoffering=Small", "template=Debian 12")
+CLUSTERS = 4
+
+
+def test_a_batch_from_plan_to_end(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """With names only: plan 21 VMs, deploy them, see all run, spread evenly, and explain where they are."""
+    plan = json.loads(admin_monkey(*BULK, "virtualmachinecount=21", "dryrun=true").out)["plan"]
+    assert (plan["count"], plan["fits"]) == (21, 21)
+    assert len(plan["clusters"]) == CLUSTERS
+    done = admin_monkey(*BULK, "virtualmachinecount=21", "-o", "table")
+    assert done.status == 0
+    assert "21 of 21 jobs succeeded" in done.out
+    assert "skew 1" in done.out
+    vms = json.loads(admin_monkey("list", "virtualmachines", "filter=state").out)["virtualmachine"]
+    assert vms == [{"state": "Running"}] * 21
+    (deployment,) = fleet.zone.rows("SELECT uuid FROM deployments")
+    rows = list(csv.DictReader(io.StringIO(admin_monkey("explain", str(deployment.uuid), "-o", "csv").out)))
+    placed = [row["clustername"] for row in rows]
+    assert sorted(placed.count(name) for name in set(placed)) == [5, 5, 5, 6]
+    assert admin_monkey("follow", str(deployment.uuid), "-q").status == 0
+
+
+def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """Where a pinned cluster's hypervisors fail, the status is 3, and ``explain`` has the driver's reason."""
+    fleet.fault(Step.BOOT, FaultKind.PERMANENT)
+    (cluster, *_) = json.loads(admin_monkey("list", "clusters", "filter=id").out)["cluster"]
+    done = admin_monkey(*BULK, "virtualmachinecount=4", f"cluster={cluster['id']}")
+    assert done.status == 3
+    jobs = json.loads(done.out)["asyncjobs"]
+    assert {job["jobstatus"] for job in jobs} == {2}
+    assert "4 of 4 jobs failed" in done.err
+    explained = admin_monkey("explain", jobs[0]["jobid"], "-o", "table")
+    assert explained.status == 0
+    assert f"Why: {jobs[0]['jobresult']['errortext']}" in " ".join(explained.out.split())
+
+
+def test_one_vm_is_deployed_stopped_and_destroyed_by_name(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """Single asynchronous calls are waited for, and a VM's name stands for its id."""
+    deployed = admin_monkey("deploy", "virtualmachine", *BULK[2:], "name=web-1", "filter=name,state")
+    assert json.loads(deployed.out) == {"virtualmachine": {"name": "web-1", "state": "Running"}}
+    stopped = admin_monkey("stop", "virtualmachine", "id=web-1", "filter=state")
+    assert json.loads(stopped.out) == {"virtualmachine": {"state": "Stopped"}}
+    assert admin_monkey("destroy", "virtualmachine", "id=web-1", "expunge=true").status == 0
+    fleet.assert_nothing_held()
+
+
+def test_a_repeated_call_deploys_once(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """A bulk call carries a request token: the same token again answers the same jobs."""
+    call = (*BULK, "virtualmachinecount=3", "--no-wait")
+    admin_monkey(*call, "requesttoken=mine")
+    admin_monkey(*call, "requesttoken=mine")
+    assert len(fleet.vms()) == 3
+    admin_monkey(*call)
+    tokens = [row.request_token for row in fleet.zone.rows("SELECT request_token FROM deployments ORDER BY id")]
+    assert tokens[0] == "mine"
+    assert len(tokens) == 2
+    assert tokens[1] is not None
+
+
+def test_refusals_of_the_service_are_one_line(admin_monkey: Monkey) -> None:
+    """What the service refuses ends with status 1, its text and codes; what does not fit says why."""
+    refused = admin_monkey(*BULK, "virtualmachinecount=50000")
+    assert refused.status == 1
+    assert refused.err.strip().splitlines()[-1].startswith("Error: ")
+    assert "(bulkDeployVirtualMachine: HTTP 5" in refused.err
+
+
+def test_every_api_has_help(admin_monkey: Monkey) -> None:
+    """Every API that the service lists can be asked for help, under its own name."""
+    apis = json.loads(admin_monkey("list", "apis", "filter=name").out)["api"]
+    script = "\n".join(f"{api['name']} -h" for api in apis)
+    done = admin_monkey(text=script)
+    assert done.status == 0
+    assert done.out.count("bulkmonkey ") >= len(apis)
