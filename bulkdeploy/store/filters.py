@@ -19,6 +19,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    cast,
     exists,
     false,
     func,
@@ -29,6 +30,7 @@ from sqlalchemy import (
 )
 
 from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.tables.groups import resource_tags
 
 Condition: TypeAlias = ColumnElement[bool]
@@ -46,9 +48,9 @@ def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Sele
 
 
 def id_in(column: ColumnElement[Any], ids: Iterable[int]) -> Condition:
-    """``column`` is one of the ids; one array parameter, so any number of ids makes the same statement."""
-    values = bindparam(None, list(ids), ARRAY(BigInteger), unique=True)
-    return column == any_(values)
+    """``column`` is one of the ids: one parameter, and one pass, however many they are."""
+    values = bindparam(None, int_array(ids), Text, unique=True)
+    return column.in_(select(func.unnest(cast(values, ARRAY(BigInteger)))))
 
 
 def by_id(column: ColumnElement[Any]) -> Filter:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, literal, select
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.arrays import any_of, int_array
+from bulkdeploy.store.arrays import any_of, each_of, int_array
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
     affinity_groups,
@@ -59,7 +59,7 @@ def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, 
             async_jobs.c.status.label("jobstatus"),
         )
         .where(
-            async_jobs.c.instance_id == _any_vm(),
+            async_jobs.c.instance_id.in_(each_of(VM_IDS)),
             async_jobs.c.instance_type == VM_INSTANCE_TYPE,
             async_jobs.c.status == JobStatus.IN_PROGRESS,
         )
