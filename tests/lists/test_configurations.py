@@ -1,5 +1,7 @@
 """listConfigurations and updateConfiguration."""
 
+from typing import Any
+
 import pytest
 
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, World
@@ -9,7 +11,7 @@ CPU, MEMORY = "cpu.overprovisioning.factor", "mem.overprovisioning.factor"
 THRESHOLD = "cluster.cpu.allocated.capacity.disablethreshold"
 
 
-def value(world: World, name: str, **place: object) -> str:
+def value(world: World, name: str, **place: Any) -> str:
     """The value that holds."""
     (row,) = world.rows("listConfigurations", name=name, **place)
     return str(row["value"])

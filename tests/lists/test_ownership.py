@@ -29,9 +29,12 @@ def owners(rows: list[dict[str, Any]]) -> set[str]:
     return names - {"admin", "customers-admin"}
 
 
-def asked(command: str, **parameters: object) -> dict[str, object]:
+def asked(command: str, **parameters: Any) -> dict[str, Any]:
     """Parameters that do not narrow the list, and these."""
-    filters = {"listTemplates": {"templatefilter": "self"}, "listIsos": {"isofilter": "self"}}
+    filters: dict[str, dict[str, Any]] = {
+        "listTemplates": {"templatefilter": "self"},
+        "listIsos": {"isofilter": "self"},
+    }
     return {**filters.get(command, {}), **parameters}
 
 

@@ -74,7 +74,7 @@ def is_right(field: Field, value: Any) -> bool:
         return isinstance(value, list) and all(isinstance(item, kind) for item in value)
     if type(value) is not PLAIN[field.type]:
         return False
-    return field.type is not FieldType.DATE or ISO_8601.fullmatch(value) is not None
+    return field.type is not FieldType.DATE or ISO_8601.fullmatch(str(value)) is not None
 
 
 def sent(rows: Iterable[dict[str, Any]], prefix: str = "") -> set[str]:

@@ -23,7 +23,7 @@ FIELDS_OF = {
 EVERY_PART = set().union(*FIELDS_OF.values())
 
 
-def vm(world: World, name: str, **parameters: object) -> dict[str, Any]:
+def vm(world: World, name: str, **parameters: Any) -> dict[str, Any]:
     """One VM as the root admin sees it."""
     (row,) = world.rows("listVirtualMachines", name=name, listall="true", **parameters)
     return row
