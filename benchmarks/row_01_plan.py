@@ -1,4 +1,4 @@
-"""How much CPU one plan takes: JSON lines, one per case. Run: ``python benchmarks/bench_plan.py [repeats]``.
+"""Rows 1 and 2: how much CPU one plan takes, and how much memory.
 
 Zones are half full, thresholds on, each VM with a root disk in one of its cluster's two pools. Times are
 CPU milliseconds of this process, so that load on the machine shows little. The planner is pure: no
@@ -10,15 +10,17 @@ searches by a score over all nodes where we level one number: read the ratio as 
 The last one is extrapolated: 200 requests at the pace of a run of 10.
 """
 
-import json
-import sys
 import time
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 import numpy as np
 
+from benchmarks.ground import Ground
+from benchmarks.report import Line, line
 from bulkdeploy.domain.topology import AffinityType, StorageType
 from bulkdeploy.placement.model import (
     Affinity,
@@ -32,6 +34,13 @@ from bulkdeploy.placement.model import (
 from bulkdeploy.placement.planner import plan
 
 GIB = 1 << 30
+REPEATS = 30
+HAIL_SIZES = {(100, 500): (4.5, "measured"), (300, 300): (28.6, "measured"), (1000, 200): (598.0, "extrapolated")}
+"""Nodes and requests; hail's CPU seconds, and how they are known."""
+
+FLAVOURS = ((1, 1024), (2, 4096), (4, 8192), (8, 16_384))
+"""Cores and MiB."""
+
 TAG_SETS = (frozenset[str](), frozenset({"ssd"}), frozenset({"ssd", "gpu"}))
 
 
@@ -44,6 +53,7 @@ class Case:
     request: PlacementRequest
     target: float
     baseline: float | None = None
+    row: int = 1
 
 
 def zone(hosts: int, clusters: int) -> ZoneSnapshot:
@@ -116,44 +126,65 @@ def cases() -> Iterator[Case]:
         ruled = batch(count, affinities=(apart,), host_tags=frozenset({"ssd"}))
         yield Case(f"{size}, anti-affinity and tags", snapshot, ruled, 3 * target)
     yield Case("plan 1 VM, 25000 hosts, 1000 clusters", zone(25_000, 1_000), batch(1), 5.0)
-    hail = ((100, 500, 4.5, "measured"), (300, 300, 28.6, "measured"), (1000, 200, 598.0, "extrapolated"))
-    for nodes, count, seconds, how in hail:
+    for (nodes, count), (seconds, how) in HAIL_SIZES.items():
         asked = batch(count, host_algorithm="firstfitleastconsumed")
         name = f"plan {count} VMs, {nodes} hosts of one cluster, against hail ({how})"
-        yield Case(name, zone(nodes, 1), asked, 1000 * seconds, 1000 * seconds)
+        yield Case(name, zone(nodes, 1), asked, 10.0, 1000 * seconds, row=2)
 
 
-def measure(case: Case, repeats: int) -> dict[str, object]:
-    """Plan the case over and over; the first time warms up and does not count."""
-    made = plan(case.snapshot, case.request)
-    times = []
-    for _ in range(repeats):
-        began = time.process_time_ns()
-        plan(case.snapshot, case.request)
-        times.append((time.process_time_ns() - began) / 1e6)
-    middle = median(times)
-    return {
-        "row": 1,
-        "name": case.name,
-        "n": case.request.count,
-        "placed": made.placed,
-        "median": round(middle, 3),
-        "p95": round(sorted(times)[int(0.95 * (len(times) - 1))], 3),
-        "unit": "ms CPU",
-        "baseline": case.baseline,
-        "ratio": None if case.baseline is None else round(case.baseline / middle),
-        "cpu_ms_per_vm": round(middle / case.request.count, 6),
-        "target": case.target,
-        "met": middle <= case.target,
-    }
-
-
-def main() -> None:
-    """Print one line per case."""
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+def run(ground: Ground | None = None) -> Iterator[Line]:
+    """Plan each case over and over; the first time warms up and does not count."""
+    del ground  # pure: nothing is stood on
     for case in cases():
-        print(json.dumps(measure(case, repeats)), flush=True)
+        plan(case.snapshot, case.request)
+        times = [_cpu_ms(partial(plan, case.snapshot, case.request)) for _ in range(REPEATS)]
+        count = case.request.count
+        yield line(
+            case.row,
+            case.name,
+            count,
+            times,
+            unit="ms CPU",
+            baseline=case.baseline,
+            cpu_ms_per_vm=median(times) / count,
+            at_most=case.target,
+        )
+    for nodes, count in HAIL_SIZES:
+        snapshot = zone(nodes, 1)
+        _plan_flavours(snapshot, count)
+        times = [_cpu_ms(partial(_plan_flavours, snapshot, count)) for _ in range(REPEATS)]
+        name = f"plan {count} VMs of four flavours, {nodes} hosts of one cluster"
+        yield line(2, name, count, times, unit="ms CPU", cpu_ms_per_vm=median(times) / count, at_most=50)
+        yield line(2, f"{name}, memory", count, [_peak_mib(snapshot, count)], unit="MiB", at_most=100)
 
 
-if __name__ == "__main__":
-    main()
+def _cpu_ms(work: Callable[[], object]) -> float:
+    began = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - began) / 1e6
+
+
+def _plan_flavours(snapshot: ZoneSnapshot, count: int) -> None:
+    """Four batches, a quarter of the VMs each; every plan sees what those before it have taken."""
+    hosts = snapshot.hosts
+    for position, (cores, memory) in enumerate(FLAVOURS):
+        share = count * (position + 1) // len(FLAVOURS) - count * position // len(FLAVOURS)
+        asked = batch(share, host_algorithm="firstfitleastconsumed", cpu_number=cores, memory_mib=memory)
+        made = plan(replace(snapshot, hosts=hosts), asked)
+        vms = np.bincount(np.searchsorted(hosts.id, made.host_ids), minlength=len(hosts.id))
+        hosts = replace(
+            hosts,
+            cpu_used=hosts.cpu_used + vms * cores * asked.cpu_mhz,
+            memory_used=hosts.memory_used + vms * memory,
+            vms_used=hosts.vms_used + vms,
+        )
+
+
+def _peak_mib(snapshot: ZoneSnapshot, count: int) -> float:
+    """The most memory that planning holds at once, beside its snapshot."""
+    tracemalloc.start()
+    try:
+        _plan_flavours(snapshot, count)
+        return tracemalloc.get_traced_memory()[1] / (1 << 20)
+    finally:
+        tracemalloc.stop()
