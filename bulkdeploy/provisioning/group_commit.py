@@ -1,15 +1,19 @@
 """Group commit: many threads hand in, one thread writes what is waiting, all of it at once.
 
-While one batch is being written the next one gathers, so batches are as large as the load asks for and a
-lone entry waits for nobody.
+While one batch is being written the next one gathers, so batches are as large as the load asks for. A batch
+costs about the same whether it has one entry or thirty: under light load, batches are therefore begun no
+faster than ``pace_s`` after each other. An entry that comes alone waits for nobody.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+POLL_S = 0.005
 
 
 class GroupCommit(Generic[T]):
@@ -18,11 +22,21 @@ class GroupCommit(Generic[T]):
     Args:
         write: writes one batch and does not raise: what it cannot write it must see to itself.
         largest: most entries of one batch.
+        pace_s: shortest time from the begin of one batch to that of the next, unless ``enough`` wait.
+        enough: so many entries are not kept waiting.
         name: the thread's name.
     """
 
-    def __init__(self, write: Callable[[Sequence[T]], None], *, largest: int = 500, name: str) -> None:
-        self._write, self._largest = write, largest
+    def __init__(
+        self,
+        write: Callable[[Sequence[T]], None],
+        *,
+        largest: int = 500,
+        pace_s: float = 0.0,
+        enough: int = 64,
+        name: str,
+    ) -> None:
+        self._write, self._largest, self._pace_s, self._enough = write, largest, pace_s, enough
         self._entries: SimpleQueue[T | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -38,15 +52,19 @@ class GroupCommit(Generic[T]):
 
     def _run(self) -> None:
         ended = False
+        due = time.monotonic()
         while not ended:
-            batch, ended = self._next_batch()
+            batch, ended = self._next_batch(due)
+            due = time.monotonic() + self._pace_s
             if batch:
                 self._write(batch)
 
-    def _next_batch(self) -> tuple[list[T], bool]:
-        """What is waiting, at least one entry; True: the last batch."""
+    def _next_batch(self, due: float) -> tuple[list[T], bool]:
+        """At least one entry, once ``due`` is reached or enough are waiting; True: the last batch."""
         batch: list[T] = []
         entry = self._entries.get()
+        while 1 + self._entries.qsize() < self._enough and (wait_s := due - time.monotonic()) > 0:
+            time.sleep(min(wait_s, POLL_S))
         while entry is not None:
             batch.append(entry)
             if len(batch) == self._largest:

@@ -36,6 +36,10 @@ log = structlog.get_logger(__name__)
 
 CLOSING_POLL_S = 0.02
 
+PACE_S = 0.05
+"""Under light load batches are begun no faster: at 350 VMs a second over two processes that saves a fifth of the
+CPU per VM. Leases are taken ahead of free threads, so drivers do not wait for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
@@ -53,8 +57,8 @@ class RunnerOptions:
 
     @property
     def open_jobs(self) -> int:
-        """Jobs accepted and not yet through with their driver: some wait leased, so that no thread does."""
-        return self.threads + self.threads // 2 + 4
+        """Jobs accepted and not yet through with their driver: half of them wait leased, so that no thread does."""
+        return 2 * self.threads + 4
 
 
 class JobRunner:
@@ -81,7 +85,7 @@ class JobRunner:
         self._held = HeldLeases(engine, options.lease_seconds)
         taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds)
         writer = JobWriter(engine, job_queue, taker, Settler(self._steps), self)
-        self._commits: GroupCommit[Entry] = GroupCommit(writer.write, name="commit")
+        self._commits: GroupCommit[Entry] = GroupCommit(writer.write, pace_s=PACE_S, name="commit")
         self._threads = [
             Thread(target=self._call_drivers, name=f"driver-{number}", daemon=True)
             for number in range(options.threads)

@@ -46,6 +46,32 @@ def test_a_lone_entry_waits_for_nobody() -> None:
     commits.close()
 
 
+def test_light_load_is_gathered() -> None:
+    """Entries that come within the pace after a batch are one batch together."""
+    log = Log()
+    log.gate.set()
+    commits = GroupCommit(log.write, pace_s=1.0, name="test")
+    for number in range(4):
+        commits.put(number)
+        assert log.entered.wait(PATIENCE_S)
+    commits.close()
+    assert log.batches == [[0], [1, 2, 3]]
+
+
+def test_enough_is_not_kept_waiting() -> None:
+    """When enough entries wait they are written, however slow the pace."""
+    log = Log()
+    log.gate.set()
+    commits = GroupCommit(log.write, pace_s=10 * PATIENCE_S, enough=5, name="test")
+    commits.put(0)
+    assert log.entered.wait(PATIENCE_S)
+    log.entered.clear()
+    for number in range(1, 6):
+        commits.put(number)
+    assert log.entered.wait(PATIENCE_S)
+    assert log.batches == [[0], [1, 2, 3, 4, 5]]
+
+
 def test_batches_have_a_limit() -> None:
     """A flood is written in batches of the largest size, nothing lost and nothing twice."""
     log = Log()
