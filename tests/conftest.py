@@ -6,8 +6,10 @@ Under ``pytest -n`` the controlling process starts the services and tells the ot
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
+from hypothesis import HealthCheck
 from sqlalchemy import Engine
 
 from bulkdeploy.services.system import System
@@ -23,6 +25,9 @@ from tests.support.services import REDIS_DATABASES, Services, database_clone, un
 
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
+
+hypothesis.settings.register_profile("bulkdeploy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.settings.load_profile("bulkdeploy")
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"

@@ -15,7 +15,7 @@ from bulkdeploy.embedded.data_lock import DataDirectoryInUse, exclusive
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.supervisor import ChildSpec, Supervisor
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 120.0
 
 
 def child(name: str, code: str, **options: object) -> ChildSpec:

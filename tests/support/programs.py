@@ -16,7 +16,7 @@ from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import environment
 from bulkdeploy.wiring.settings import Settings
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 BULKDEPLOY = ("-m", "bulkdeploy.manage.main")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import psycopg
 from sqlalchemy.engine import make_url
 
@@ -18,6 +19,7 @@ REDIS_DATABASES = 4096
 _numbers = itertools.count()
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a place, not a file; mkdtemp makes the name
+PREFIX = "bulkdeploy-tests-"
 ENOUGH_BYTES = 4 * 1024**3
 
 
@@ -25,7 +27,9 @@ class Services:
     """Both servers on a throwaway directory."""
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="bulkdeploy-tests-", dir=_fast_folder()))
+        folder = _fast_folder()
+        _remove_what_killed_runs_left(folder)
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder))
         settings = {**UNSAFE_FOR_TESTS, "max_connections": "300", "max_wal_size": "256MB"}
         self.postgres = PostgresServer(
             self.directory / "postgres", self.directory / "postgres.log", settings, sync=False
@@ -45,11 +49,18 @@ class Services:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _fast_folder() -> Path | None:
+def _fast_folder() -> Path:
     """Memory where there is plenty (a clone is then made in 10 ms instead of 400), else the default."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
         return MEMORY
-    return None
+    return Path(tempfile.gettempdir())
+
+
+def _remove_what_killed_runs_left(folder: Path) -> None:
+    for path in folder.glob(f"{PREFIX}*"):
+        pid = path.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def unique_name(prefix: str) -> str:
