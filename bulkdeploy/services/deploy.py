@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk, DeploySpec, NetworkFacts
@@ -30,6 +30,7 @@ from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.scheduling.place import Planned, claim_plan, plan_in_zone
 from bulkdeploy.services.deployment_checks import check_deployment
 from bulkdeploy.services.deployment_names import virtual_machine_names
+from bulkdeploy.services.deployment_record import is_pinned, plan_record, shared_config
 from bulkdeploy.services.system import System
 from bulkdeploy.store import deployment_rows as rows
 from bulkdeploy.store.addresses import Address, take_addresses, take_named_address
@@ -119,7 +120,7 @@ def _deploy(connection: Connection, *, caller: Caller, ask: DeployAsk, most: int
         claim_plan(connection, planned, need, new.uuids, new.volume_uuids)
     addresses = _addresses(connection, spec, None if planned is None else planned.plan, count)
     if ask.dry_run:
-        raise _DryRunDone(DryRun(_plan_record(planned), ask.count, count))
+        raise _DryRunDone(DryRun(plan_record(planned), ask.count, count))
     new = replace(new, names=virtual_machine_names(connection, configuration, spec, new))
     add_amounts(connection, spec.owner, spec.per_vm.times(count))
     return _write(connection, configuration, caller, spec, planned, new, addresses)
@@ -216,22 +217,6 @@ def _named_address(connection: Connection, network: NetworkFacts, ip: str) -> Ad
     return named
 
 
-def _plan_record(planned: Planned | None) -> dict[str, Any]:
-    """What the deployment's row keeps of a plan: columns by cluster id, and why hosts were ruled out."""
-    if planned is None:
-        return {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []}
-    spread = planned.plan.spread
-    return {
-        "seed": planned.seed,
-        "capacity": planned.plan.capacity,
-        "excluded": {reason.value: hosts for reason, hosts in planned.plan.excluded.items()},
-        "clusters": [cluster.cluster_id for cluster in spread],
-        "before": [cluster.before for cluster in spread],
-        "room": [cluster.room for cluster in spread],
-        "added": [cluster.added for cluster in spread],
-    }
-
-
 def _write(
     connection: Connection,
     configuration: Configuration,
@@ -248,9 +233,9 @@ def _write(
             spec=spec,
             caller=caller,
             count=new.count,
-            pinned=_is_pinned(configuration, spec),
-            config=_shared_config(spec),
-            plan=_plan_record(planned),
+            pinned=is_pinned(configuration, spec),
+            config=shared_config(spec),
+            plan=plan_record(planned),
         )
     except IntegrityError as error:
         if TOKEN_INDEX in str(error.orig):
@@ -268,6 +253,7 @@ def _write(
         instance_suffix=configuration.text("instance.name"),
         group_id=rows.ensure_instance_group(connection, spec.owner, spec.ask.group),
     )
+    rows.write_volumes(connection, spec=spec, new=new, placed=None if planned is None else planned.plan)
     rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
     rows.write_groups(connection, spec=spec, new=new)
     queue = bulk_queue(deployment.id) if spec.ask.bulk else INTERACTIVE
@@ -275,33 +261,6 @@ def _write(
     deployed = DeployedVms(deployment.uuid, deployment.created, new.job_uuids, new.uuids)
     messages = tuple(JobMessage(job_id, JobKind.DEPLOY, queue) for job_id in new.job_ids)
     return _Written(deployed, messages)
-
-
-def _is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
-    """Pinned deployments are not tried elsewhere; a single one only if the setting says so."""
-    if spec.ask.pod_id is None and spec.ask.cluster_id is None and spec.ask.host_id is None:
-        return False
-    return spec.ask.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails")
-
-
-def _shared_config(spec: DeploySpec) -> dict[str, Any]:
-    """What all VMs of the call share, by internal ids; what was not given is left out."""
-    config: dict[str, Any] = {
-        "hypervisor": spec.hypervisor,
-        "account_id": spec.owner.account_id,
-        "startvm": spec.ask.start_vm,
-        "network_ids": [network.id for network in spec.networks],
-        "security_group_ids": list(spec.security_group_ids),
-        "affinity_group_ids": [group.id for group in spec.affinity_groups],
-        "keypairs": list(spec.ask.keypairs),
-        "user_data": spec.user_data,
-        "pod_id": spec.ask.pod_id,
-        "cluster_id": spec.ask.cluster_id,
-        "host_id": spec.ask.host_id,
-        "planner": spec.ask.planner,
-        "disk_offering_id": spec.ask.disk_offering_id,
-    }
-    return {key: value for key, value in config.items() if value not in (None, [])}
 
 
 def _send(system: System, written: _Written) -> None:
@@ -315,5 +274,9 @@ def _send(system: System, written: _Written) -> None:
             "jobs_not_sent", jobs=len(written.messages), deployment=str(written.deployed.uuid), why=str(error)
         )
         return
-    with system.engine.begin() as connection:
-        forget_sent(connection, [message.job_id for message in written.messages])
+    try:
+        with system.engine.begin() as connection:
+            forget_sent(connection, [message.job_id for message in written.messages])
+    except DBAPIError as error:
+        # The call has done its work and must not be answered with an error; sending twice is harmless.
+        log.warning("outbox_not_cleared", jobs=len(written.messages), why=str(error.orig))

@@ -7,7 +7,7 @@ whether the user is enabled: ``api.authenticate`` and ``services.sessions`` deci
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, ScalarSelect, Select, bindparam, func, select
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
 from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
@@ -48,20 +48,6 @@ class LoginUser:
 
 def callers(*columns: ColumnElement[Any]) -> Select[Any]:
     """All users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
-    rules = (
-        select(
-            func.jsonb_agg(
-                aggregate_order_by(
-                    func.jsonb_build_array(role_rules.c.rule, role_rules.c.permission),
-                    role_rules.c.sort_order,
-                    role_rules.c.id,
-                ),
-                type_=JSONB,
-            )
-        )
-        .where(role_rules.c.role_id == roles.c.id)
-        .scalar_subquery()
-    )
     throttled = (
         select(func.lower(configuration_values.c.value) == "true")
         .where(
@@ -87,7 +73,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             domains.c.lineage,
             roles.c.id.label("role_id"),
             roles.c.role_type,
-            rules.label("rules"),
+            _rules().label("rules"),
             # Asked for here and not in a statement of its own: every call needs to know.
             func.coalesce(throttled, BY_NAME[THROTTLING].default == "true").label("throttled"),
             *columns,
@@ -97,6 +83,17 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
         .join(roles, roles.c.id == accounts.c.role_id)
         .where(users.c.removed.is_(None), accounts.c.removed.is_(None))
     )
+
+
+def _rules() -> ScalarSelect[Any]:
+    """The rules of the role at hand, in order, as pairs of pattern and permission."""
+    ordered = aggregate_order_by(
+        func.jsonb_build_array(role_rules.c.rule, role_rules.c.permission),
+        role_rules.c.sort_order,
+        role_rules.c.id,
+    )
+    of_role = select(func.jsonb_agg(ordered, type_=JSONB)).where(role_rules.c.role_id == roles.c.id)
+    return of_role.scalar_subquery()
 
 
 def caller_of(row: RowMapping) -> Caller:

@@ -131,7 +131,7 @@ def write_vms(
     instance_suffix: str,
     group_id: int | None,
 ) -> None:
-    """VM rows in state Stopped, at their claimed place (none where they are not to be started), and volumes."""
+    """VM rows in state Stopped, at their claimed place; without one where they are not to be started."""
     place: dict[str, object] = {"pod_id": None, "cluster_id": None, "host_id": None}
     if placed is not None:
         place = {
@@ -167,6 +167,10 @@ def write_vms(
             "details": orjson.dumps(dict(spec.ask.details)).decode(),
         },
     )
+
+
+def write_volumes(connection: Connection, *, spec: DeploySpec, new: NewVms, placed: Plan | None) -> None:
+    """Volumes of the new VMs, in the pool that was claimed for each; without a place they have none yet."""
     for position, disk in enumerate(spec.disks):
         copy_rows(
             connection,
@@ -175,7 +179,7 @@ def write_vms(
             {
                 "uuid": PerRow(new.volume_uuids[position]),
                 "name": PerRow([f"{disk.volume_type}-{vm_id}" for vm_id in new.ids]),
-                "account_id": account,
+                "account_id": spec.owner.account_id,
                 "zone_id": spec.zone.id,
                 "vm_id": PerRow(new.ids),
                 "pool_id": None if placed is None else PerRow(placed.pool_ids[:, position].tolist()),
