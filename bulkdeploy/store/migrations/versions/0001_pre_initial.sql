@@ -425,7 +425,8 @@ CREATE TABLE virtual_machines (
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_virtual_machines PRIMARY KEY (id),
     CONSTRAINT uq_virtual_machines_uuid UNIQUE (uuid)
-);
+)
+ WITH (fillfactor = 70);
 
 CREATE INDEX ix_virtual_machines_account ON virtual_machines (account_id, zone_id, cluster_id) WHERE removed IS NULL;
 
