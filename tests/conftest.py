@@ -21,7 +21,14 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
-from tests.support.services import REDIS_DATABASES, Services, database_clone, unique_name, with_database
+from tests.support.services import (
+    REDIS_DATABASES,
+    Services,
+    database_clone,
+    server_directory,
+    unique_name,
+    with_database,
+)
 
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
@@ -136,6 +143,16 @@ def redis_database_number(request: pytest.FixtureRequest) -> int:
     if number >= REDIS_DATABASES:
         raise ValueError("The test run needs more databases of the courier than it has")
     return number
+
+
+@pytest.fixture
+def server_folder() -> Iterator[Path]:
+    """A directory for data of embedded servers, which run as another account where we are root.
+
+    ``tmp_path`` is none: whenever a pytest starts, it closes the directory above to other accounts.
+    """
+    with server_directory() as folder:
+        yield folder
 
 
 @pytest.fixture

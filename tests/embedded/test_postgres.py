@@ -19,9 +19,9 @@ def server_on(folder: Path) -> PostgresServer:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[PostgresServer]:
+def server(server_folder: Path) -> Iterator[PostgresServer]:
     """A running server."""
-    server = server_on(tmp_path)
+    server = server_on(server_folder)
     server.start()
     yield server
     server.stop()
@@ -47,9 +47,9 @@ def test_data_survives_a_stop_and_a_start(server: PostgresServer) -> None:
     assert read_row(server) == (42,)
 
 
-def test_server_killed_with_9_starts_again_with_its_data(tmp_path: Path) -> None:
+def test_server_killed_with_9_starts_again_with_its_data(server_folder: Path) -> None:
     """After kill -9 of a server with the product's settings, the next start recovers what was committed."""
-    server = PostgresServer(tmp_path / "postgres", tmp_path / "postgres.log")
+    server = PostgresServer(server_folder / "postgres", server_folder / "postgres.log")
     server.start()
     try:
         write_row(server)
@@ -62,11 +62,11 @@ def test_server_killed_with_9_starts_again_with_its_data(tmp_path: Path) -> None
         server.stop()
 
 
-def test_leftover_server_of_a_killed_starter_is_replaced(server: PostgresServer, tmp_path: Path) -> None:
+def test_leftover_server_of_a_killed_starter_is_replaced(server: PostgresServer, server_folder: Path) -> None:
     """A second starter on the same data stops the server it finds and starts its own."""
     write_row(server)
     assert server.process is not None
-    second = server_on(tmp_path)
+    second = server_on(server_folder)
     try:
         second.start()
         assert server.process.wait() == 0
@@ -85,12 +85,12 @@ def test_lock_file_of_a_stranger_is_no_obstacle(server: PostgresServer) -> None:
     assert server.is_ready()
 
 
-def test_half_made_data_is_made_anew(tmp_path: Path) -> None:
+def test_half_made_data_is_made_anew(server_folder: Path) -> None:
     """Data files whose making was interrupted are never used."""
-    half_made = tmp_path / "postgres.new"
+    half_made = server_folder / "postgres.new"
     half_made.mkdir()
     (half_made / "PG_VERSION").write_text("18\n")
-    server = server_on(tmp_path)
+    server = server_on(server_folder)
     try:
         server.start()
         assert server.is_ready()
@@ -99,11 +99,11 @@ def test_half_made_data_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["plain", "x" * 120, "with space and ü"])
-def test_data_directory_may_have_any_name(tmp_path: Path, folder: str) -> None:
+def test_data_directory_may_have_any_name(server_folder: Path, folder: str) -> None:
     """Long paths, spaces and other letters work; parents that others may not enter too."""
-    place = tmp_path / "closed" / folder
+    place = server_folder / "closed" / folder
     place.mkdir(parents=True)
-    (tmp_path / "closed").chmod(stat.S_IRWXU)
+    (server_folder / "closed").chmod(stat.S_IRWXU)
     server = server_on(place)
     try:
         server.start()
@@ -132,11 +132,11 @@ def test_stop_leaves_no_process(server: PostgresServer) -> None:
     assert [pid for pid in family if psutil.pid_exists(pid)] == []
 
 
-def test_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_server_that_cannot_start_says_why(server_folder: Path) -> None:
     """A refused setting ends the start at once with the server's own words."""
     from bulkdeploy.embedded.processes import ServerFailed
 
-    server = PostgresServer(tmp_path / "postgres", tmp_path / "log", {"no_such_setting": "1"}, sync=False)
+    server = PostgresServer(server_folder / "postgres", server_folder / "log", {"no_such_setting": "1"}, sync=False)
     with pytest.raises(ServerFailed, match="no_such_setting"):
         server.start()
 

@@ -7,9 +7,9 @@ from bulkdeploy.wiring.settings import Settings
 from tests.support.programs import bulkdeploy
 
 
-def test_demonstration_succeeds_and_can_be_repeated_on_its_data(tmp_path: Path) -> None:
+def test_demonstration_succeeds_and_can_be_repeated_on_its_data(server_folder: Path) -> None:
     """Two calls in a row on the same data both succeed, and what the first added is there before the second."""
-    data, picture = tmp_path / "data", tmp_path / "spread.svg"
+    data, picture = server_folder / "data", server_folder / "spread.svg"
     settings = Settings(data_dir=data, api_processes=1, worker_processes=1)
     arguments = ("demo", "--count", "24", "--data-dir", str(data), "--svg", str(picture))
     titles = []

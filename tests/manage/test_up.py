@@ -20,6 +20,7 @@ from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
 from tests.support.api_client import ApiClient
 from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
+from tests.support.services import server_directory
 
 
 def settings_on(folder: Path) -> Settings:
@@ -28,9 +29,9 @@ def settings_on(folder: Path) -> Settings:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(server_folder: Path) -> Settings:
     """Settings of an ``up`` that one test starts."""
-    return settings_on(tmp_path)
+    return settings_on(server_folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class Service:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service() -> Iterator[Service]:
     """An ``up`` that several tests look at."""
-    folder = tmp_path_factory.mktemp("up")
-    with running(settings_on(folder), folder / "log") as (process, client):
+    with (
+        server_directory() as folder,
+        running(settings_on(folder), folder / "log") as (process, client),
+    ):
         yield Service(settings_on(folder), process, client, folder / "log")
 
 
@@ -86,9 +89,9 @@ def running(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[by
         yield process, ApiClient(url, found["apikey"], found["secretkey"])
 
 
-def test_it_serves_until_told_to_stop_and_leaves_nothing_behind(settings: Settings, tmp_path: Path) -> None:
+def test_it_serves_until_told_to_stop_and_leaves_nothing_behind(settings: Settings, server_folder: Path) -> None:
     """The API answers the admin's keys; Ctrl-C ends everything with success."""
-    with running(settings, tmp_path / "log") as (process, client):
+    with running(settings, server_folder / "log") as (process, client):
         assert client.get("listCapabilities").status == 200
         relatives = family(process)
         assert {"postgres", "valkey-server"} <= {one.name() for one in relatives}
@@ -97,9 +100,11 @@ def test_it_serves_until_told_to_stop_and_leaves_nothing_behind(settings: Settin
     assert survivors(relatives) == []
 
 
-def test_killed_with_9_it_takes_its_children_along_and_starts_again(settings: Settings, tmp_path: Path) -> None:
+def test_killed_with_9_it_takes_its_children_along_and_starts_again(
+    settings: Settings, server_folder: Path
+) -> None:
     """After kill -9 no child survives; the next start has the same data, keys and password."""
-    log = tmp_path / "log"
+    log = server_folder / "log"
     with running(settings, log) as (process, _):
         before = credentials(settings)
         relatives = family(process)
@@ -113,9 +118,9 @@ def test_killed_with_9_it_takes_its_children_along_and_starts_again(settings: Se
 
 
 @pytest.mark.parametrize("sign", ["postgres.new", "postgres/postmaster.pid", "running.json"])
-def test_killed_while_starting_it_does_no_harm(settings: Settings, tmp_path: Path, sign: str) -> None:
+def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder: Path, sign: str) -> None:
     """Killed while it makes data files, starts its servers or its programs: the second start works."""
-    log = tmp_path / "log"
+    log = server_folder / "log"
     with program(settings, log, *BULKDEPLOY, "up", "--workers", "0") as process:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (settings.data_dir / sign).exists():
@@ -127,9 +132,9 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, tmp_path: Pat
         assert client.get("listCapabilities").status == 200
 
 
-def test_every_part_that_dies_comes_back(settings: Settings, tmp_path: Path) -> None:
+def test_every_part_that_dies_comes_back(settings: Settings, server_folder: Path) -> None:
     """PostgreSQL, Valkey, the API, a worker: each is started again, and the API answers in the end."""
-    with running(settings, tmp_path / "log") as (process, client):
+    with running(settings, server_folder / "log") as (process, client):
         children = psutil.Process(process.pid).children()
         for child in children:
             child.kill()
@@ -142,13 +147,13 @@ def test_every_part_that_dies_comes_back(settings: Settings, tmp_path: Path) -> 
 
 
 def test_configured_servers_are_used_instead(
-    settings: Settings, tmp_path: Path, database_url: str, redis_database_url: str
+    settings: Settings, server_folder: Path, database_url: str, redis_database_url: str
 ) -> None:
     """With both URLs set nothing is embedded."""
     settings = settings.model_copy(
         update={"database_url": database_url, "redis_url": redis_database_url, "secret_key": SecretStr(SECRET_KEY)}
     )
-    with running(settings, tmp_path / "log") as (process, client):
+    with running(settings, server_folder / "log") as (process, client):
         assert client.get("listCapabilities").status == 200
         assert not (settings.data_dir / "postgres").exists()
         assert not {one.name() for one in family(process)} & {"postgres", "valkey-server"}
@@ -161,10 +166,10 @@ def test_second_start_on_the_same_data_is_refused(service: Service) -> None:
     assert str(service.process.pid) in ended.stderr
 
 
-def test_address_in_use_is_told(service: Service, tmp_path: Path) -> None:
+def test_address_in_use_is_told(service: Service, server_folder: Path) -> None:
     """An address that somebody else listens on ends the start in one line."""
     listen = service.client.url.removeprefix("http://")
-    ended = bulkdeploy(settings_on(tmp_path).model_copy(update={"listen": listen}), "up")
+    ended = bulkdeploy(settings_on(server_folder).model_copy(update={"listen": listen}), "up")
     assert ended.returncode == 1
     assert listen in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -49,6 +49,16 @@ class Services:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+@contextmanager
+def server_directory() -> Iterator[Path]:
+    """A temporary directory that is not one of pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _fast_folder() -> Path:
     """Memory where there is plenty (a clone is then made in 10 ms instead of 400), else the default."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_BYTES:
