@@ -33,13 +33,13 @@ def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
     """What a plan looks like."""
     count, fits = number(plan, "count"), number(plan, "fits")
     clusters, excluded = plan.get("clusters") or [], plan.get("excluded") or []
-    verdict = Text(f"All {count} VMs fit.", style="green")
-    if fits < count:
-        verdict = Text(f"Only {fits} of {count} VMs fit.", style="red")
-    verdict.append(f" Skew {number(plan, 'skew') if 'skew' in plan else skew_of(clusters)}.", style="default")
+    verdict = Text()
+    fitting = (f"All {count} VMs fit.", "green") if fits >= count else (f"Only {fits} of {count} VMs fit.", "red")
+    verdict.append(*fitting)
+    verdict.append(f" Skew {number(plan, 'skew') if 'skew' in plan else skew_of(clusters)}.")
     if "capacity" in plan:
-        verdict.append(f" The zone has room for {number(plan, 'capacity')} such VMs.", style="default")
-    parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", style="dim")]
+        verdict.append(f" There is room for {number(plan, 'capacity')} such VMs in all.")
+    parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", "dim")]
     if clusters:
         parts.append(cluster_table(clusters, "Planned"))
     if excluded:

@@ -52,13 +52,13 @@ def all_failures(jobs: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any
 def _headline(
     progress: Progress, deployment: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]], seconds: float
 ) -> Text:
-    name = f"Deployment {deployment['id']}: " if deployment.get("id") else ""
-    text = Text(f"{name}{progress.succeeded} of {progress.total} jobs succeeded", style="bold")
+    text = Text().append(f"{progress.succeeded} of {progress.total} jobs succeeded", "bold")
     if progress.failed:
-        text.append(f", {progress.failed} failed", style="red")
+        text.append(f", {progress.failed} failed", "bold red")
     if seconds >= 1 and progress.done:
         text.append(f", followed for {duration(seconds)} ({progress.done / seconds:.1f}/s)")
     if clusters:
-        skew = deployment["skew"] if "skew" in deployment else skew_of(clusters)
-        text.append(f", skew {skew}")
+        text.append(f", skew {deployment['skew'] if 'skew' in deployment else skew_of(clusters)}")
+    if deployment.get("id"):
+        text.append(f"  deployment {deployment['id']}", "dim")
     return text

@@ -68,6 +68,17 @@ class Terminal:
             if not self._read(deadline):
                 raise AssertionError(f"{text!r} stayed; on the screen:\n{self.screen}")
 
+    def expect_idle(self, seconds: float = 0.7) -> None:
+        """Read until the program has written nothing for so long."""
+        while self._read(time.monotonic() + seconds):
+            pass
+
+    def read_for(self, seconds: float) -> None:
+        """Take in what the program writes for so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self._read(deadline):
+            pass
+
     def end(self) -> int:
         """Read until the program has ended; its exit status."""
         deadline = time.monotonic() + PATIENCE

@@ -165,6 +165,16 @@ def test_ctrl_c_leaves_a_batch_and_not_the_shell(shell: Terminal, recorded: Reco
     shell.expect(PROMPT, times=3)
 
 
+def test_one_job_has_a_spinner_with_its_time(shell: Terminal, recorded: RecordedServer) -> None:
+    """While one job runs its time is shown; afterwards only the result is."""
+    recorded.jobs.rate = 0.5
+    shell.send(f"{BULK.replace('bulkdeploy', 'deploy')} name=web-1\r")
+    shell.expect("deployVirtualMachine 0:00:01")
+    shell.expect("web-1", times=2)
+    shell.expect("Running")
+    assert "0:00:0" not in shell.screen
+
+
 def test_a_batch_ends_with_its_summary(shell: Terminal, recorded: RecordedServer) -> None:
     """Failures stand above the bar as they come; the end is a summary that fits the terminal."""
     recorded.deployments = True
