@@ -76,6 +76,11 @@ class CatalogReader:
             " AND (zone_ids = '{}' OR :zone = ANY(zone_ids)) ORDER BY id"
         )
         usable = [row for row in rows if not row.domain_ids or self._paths(row.domain_ids)]
+        self._left_out.reasons += [
+            f"{noun} {row.name!r} ({row.uuid}): the domains that it is for are gone"
+            for row in rows
+            if row not in usable
+        ]
         return self._left_out.first_of_each(noun, usable, lambda row: row.name.lower())
 
     def templates(self) -> tuple[Template, ...]:

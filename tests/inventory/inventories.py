@@ -195,9 +195,10 @@ def clusters(draw: st.DrawFn, number: int) -> Cluster:
     shapes = draw(st.lists(st.sampled_from([(4, ()), (8, ("a",))]), min_size=count, max_size=count))
     local = draw(unique(pools(PoolScope.HOST), 2))
     shared = draw(unique(pools(PoolScope.CLUSTER), 2))
+    step = draw(st.sampled_from([1, 1, 2]))
     hosts = tuple(
         Host(
-            name=f"h{number}-{at:02}",
+            name=f"h{number}-{at * step:02}",
             ip_address=f"10.0.{number}.{at + 1}",
             cpu_cores=cores,
             cpu_mhz=2000,
@@ -208,7 +209,7 @@ def clusters(draw: st.DrawFn, number: int) -> Cluster:
             vms_limit=draw(st.sampled_from([None, 7])),
             details=draw(st.sampled_from([{}, {"rack": "1"}])),
             dedicated_to=draw(HOLDERS),
-            storage_pools=tuple(_renamed(pool, f"h{number}-{at:02}-{pool.name}") for pool in local),
+            storage_pools=tuple(_renamed(pool, f"h{number}-{at * step:02}-{pool.name}") for pool in local),
         )
         for at, (cores, tags) in enumerate(shapes)
     )
@@ -216,7 +217,9 @@ def clusters(draw: st.DrawFn, number: int) -> Cluster:
         name=f"cluster {number}",
         hypervisor=draw(st.sampled_from(HypervisorType)),
         allocation_state=draw(st.sampled_from(AllocationState)),
-        cpu_overcommit=Decimal(draw(st.integers(1000, 100_000))) / 1000,
+        cpu_overcommit=draw(
+            st.just(Decimal(1)) | st.integers(1000, 100_000).map(lambda much: Decimal(much) / 1000)
+        ),
         memory_overcommit=draw(st.sampled_from([Decimal(1), Decimal("1.5")])),
         dedicated_to=draw(HOLDERS),
         configuration=draw(st.sampled_from([{}, {"cluster.cpu.allocated.capacity.disablethreshold": "0.5"}])),

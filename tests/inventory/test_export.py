@@ -136,6 +136,21 @@ def test_what_a_file_cannot_say_is_left_out_and_told(engine: Engine, cipher: Cip
     assert "cpu_number: 9" not in export.text
 
 
+def test_an_offering_for_a_domain_that_is_gone_is_not_given_to_everybody(
+    engine: Engine, cipher: Cipher, tmp_path: Path
+) -> None:
+    """An offering whose domains were all removed is left out: without domains it would be public."""
+    file = changed("{name: Custom}", "{name: Custom, domains: [ROOT/gone]}")
+    load_inventory(
+        engine, cipher, write(tmp_path, changed("accounts:\n", "  - {path: ROOT/gone}\naccounts:\n", file))
+    )
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE domains SET removed = now() WHERE name = 'gone'"))
+    export = export_inventory(engine)
+    assert "name: Custom" not in export.text
+    assert [reason.partition(" (")[0] for reason in export.left_out] == ["service offering 'Custom'"]
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -141,6 +141,14 @@ def test_strict_anti_affinity_is_kept(engine: Engine, cipher: Cipher, tmp_path: 
         load_inventory(engine, cipher, write(tmp_path, third))
 
 
+def test_disks_go_where_most_room_is(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:
+    """Three disks of alike size spread over pools of unlike size by the room that is left."""
+    pools = "[{name: one, capacity: 3 GiB}, {name: two, capacity: 5 GiB}]"
+    load_inventory(engine, cipher, write(tmp_path, changed("[{name: primary, capacity: 100 GiB}]", pools)))
+    allocated = rows(engine, "SELECT name, allocated_bytes / 1073741824 FROM storage_pools ORDER BY name")
+    assert allocated == [("one", 2), ("two", 4)]
+
+
 def test_pools_fill_evenly_and_to_their_promise(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:
     """Disks go to the pool with most room, up to size times over-provisioning; then to the zone's pools."""
     small = "[{name: one, capacity: 2 GiB}, {name: two, capacity: 2 GiB}]"
