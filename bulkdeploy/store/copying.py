@@ -88,15 +88,15 @@ def read_columns(
         result = cursor.pgresult
         if result is None:
             raise TypeError("the query answers no rows")
-        return {name: _array(result.get_value(0, position)) for position, name in enumerate(names)}
+        return {name: array_of_numbers(result.get_value(0, position)) for position, name in enumerate(names)}
 
 
 _ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
 _ARRAY_HEADER_BYTES = 20
 
 
-def _array(data: bytes | None) -> NDArray[np.int64]:
-    """A one-dimensional bigint[] in PostgreSQL's binary format; NULL (of no rows) is empty."""
+def array_of_numbers(data: bytes | None) -> NDArray[np.int64]:
+    """A one-dimensional bigint[] from PostgreSQL's binary format; NULL (of no rows) is empty."""
     if data is None:
         return np.zeros(0, dtype=np.int64)
     return np.frombuffer(data, dtype=_ELEMENT, offset=_ARRAY_HEADER_BYTES)["value"].astype(np.int64)

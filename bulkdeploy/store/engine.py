@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.store.kept_columns import OPTION, KeptColumns, kept_columns
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bul
         connect_args={"application_name": application_name, "prepare_threshold": 3},
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
+        execution_options={OPTION: KeptColumns()},
     )
 
 
@@ -68,7 +70,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
             with engine.begin() as connection:
                 return work(connection)
         except TransactionConflict:
-            pass
+            kept_columns(engine).forget()
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) not in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):
                 raise

@@ -1,8 +1,11 @@
 """One zone as columns, as placement reads it: hosts, clusters, pools, dedication, owner's VMs.
 
-Read inside the transaction that claims. ``storage.overprovisioning.factor`` and the disable
+Read inside the transaction that claims; what has not changed since the process's last plan is not
+read again (``store.kept_columns``). ``storage.overprovisioning.factor`` and the disable
 thresholds are applied here, so that placement knows limits and nothing of settings.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 from sqlalchemy import Connection, text
@@ -20,28 +23,7 @@ from bulkdeploy.placement.model import (
 )
 from bulkdeploy.store.configuration import Configuration
 from bulkdeploy.store.copying import read_columns
-
-HOST_COLUMNS = [
-    *("id", "cluster_id", "pod_id", "up", "enabled", "cores", "mhz"),
-    *("cpu_limit", "cpu_used", "memory_limit", "memory_used", "vms_limit", "vms_used"),
-]
-HOST_QUERY = """
-    SELECT h.id, h.cluster_id, h.pod_id, (h.state = 'Up')::int::bigint,
-           (h.resource_state = 'Enabled')::int::bigint, h.cpu_cores::bigint, h.cpu_mhz::bigint,
-           c.cpu_mhz_limit, c.cpu_mhz_used, c.memory_mib_limit, c.memory_mib_used,
-           c.vms_limit::bigint, c.vms_used::bigint
-    FROM hosts h JOIN host_capacity c ON c.host_id = h.id
-    WHERE h.zone_id = %(zone)s AND h.removed IS NULL ORDER BY h.id
-"""
-POOL_COLUMNS = ["id", "cluster_id", "host_id", "up", "capacity", "allocated", "local"]
-POOL_QUERY = """
-    SELECT id, coalesce(cluster_id, -1), CASE scope WHEN 'HOST' THEN coalesce(host_id, -1) ELSE -1 END,
-           (state = 'Up')::int::bigint, capacity_bytes, allocated_bytes, (scope = 'HOST')::int::bigint
-    FROM storage_pools WHERE zone_id = %(zone)s AND removed IS NULL AND (scope <> 'HOST' OR %(local)s)
-      AND NOT EXISTS (SELECT FROM clusters c WHERE c.id = cluster_id AND c.removed IS NOT NULL)
-      AND NOT EXISTS (SELECT FROM hosts h WHERE h.id = host_id AND h.removed IS NOT NULL)
-    ORDER BY id
-"""
+from bulkdeploy.store.zone_numbers import read_hosts, read_pools
 
 
 def read_snapshot(
@@ -55,7 +37,7 @@ def read_snapshot(
     with_owner_hosts: bool,
 ) -> ZoneSnapshot:
     """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
-    hosts = read_columns(connection, HOST_QUERY, {"zone": zone_id}, HOST_COLUMNS)
+    hosts = read_hosts(connection, zone_id)
     clusters = _read_clusters(connection, zone_id, owner, configuration, hosts)
     position = np.searchsorted(clusters.id, hosts["cluster_id"])
     host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
@@ -89,7 +71,7 @@ def read_snapshot(
 
 
 def _read_clusters(
-    connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: dict[str, Ints]
+    connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
 ) -> ClusterColumns:
     rows = connection.execute(
         text(
@@ -160,7 +142,7 @@ def _read_tags(
 
 
 def _read_dedication(
-    connection: Connection, zone_id: int, owner: Owner, hosts: dict[str, Ints]
+    connection: Connection, zone_id: int, owner: Owner, hosts: Mapping[str, Ints]
 ) -> tuple[Flags, Flags]:
     """Which hosts are dedicated to somebody else, and which to the owner (its account or its domain)."""
     foreign = np.zeros(len(hosts["id"]), dtype=bool)
@@ -215,7 +197,7 @@ def _read_pools(
     with_local: bool,
 ) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
     """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
-    rows = read_columns(connection, POOL_QUERY, {"zone": zone_id, "local": with_local}, POOL_COLUMNS)
+    rows, cluster, host = read_pools(connection, zone_id, cluster_ids, host_ids, with_local=with_local)
     ids = rows["id"]
     factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
     share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
@@ -234,8 +216,8 @@ def _read_pools(
     return (
         PoolColumns(
             id=ids,
-            cluster=_positions(cluster_ids, rows["cluster_id"]),
-            host=_positions(host_ids, rows["host_id"]),
+            cluster=cluster,
+            host=host,
             up=rows["up"].astype(bool),
             limit=np.floor(rows["capacity"] * factor * share).astype(np.int64),
             allocated=rows["allocated"],
@@ -251,11 +233,3 @@ def _per_pool(configuration: Configuration, name: str, ids: Ints) -> Floats:
     for pool_id, value in configuration.scoped(name, Scope.STORAGE_POOL).items():
         values[ids == pool_id] = float(value)
     return values
-
-
-def _positions(ids: Ints, wanted: Ints) -> Ints:
-    """Where each wanted id stands in the sorted ``ids``; -1 where it is -1 or not there."""
-    if len(ids) == 0:
-        return np.full(len(wanted), -1, dtype=np.int64)
-    found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return np.where(ids[found] == wanted, found, -1).astype(np.int64)

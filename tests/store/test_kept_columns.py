@@ -1,0 +1,165 @@
+"""Kept columns are always what a fresh reading would be."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, Engine, text
+
+from bulkdeploy.store.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.kept_columns import KeptColumns, KeptTable, kept_columns
+
+THINGS = KeptTable("things", {"id": "id", "used": "used"}, gone="removed IS NOT NULL", scope="zone_id = %(scope)s")
+ZONE = 7
+
+
+@pytest.fixture
+def things(engine: Engine) -> Iterator[Engine]:
+    """A table of three things in the zone and one elsewhere."""
+    with engine.begin() as connection:
+        connection.execute(
+            text("CREATE TABLE things (id bigint PRIMARY KEY, zone_id bigint, used bigint NOT NULL, removed date)")
+        )
+        connection.execute(text("INSERT INTO things VALUES (1, 7, 10), (2, 7, 20), (5, 7, 50), (3, 8, 30)"))
+    yield engine
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE things"))
+
+
+def change(engine: Engine, statement: str) -> None:
+    """Change things in a transaction of their own."""
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+
+
+def read(kept: KeptColumns, connection: Connection) -> dict[int, int]:
+    """What is used, by id."""
+    return pairs(kept.read(connection, THINGS, ZONE))
+
+
+def pairs(columns: Mapping[str, object]) -> dict[int, int]:
+    """Two columns as a dictionary."""
+    return dict(zip(columns["id"].tolist(), columns["used"].tolist(), strict=True))  # type: ignore[attr-defined]
+
+
+def test_shows_what_was_changed_added_and_removed_since_the_last_reading(things: Engine) -> None:
+    """Changed rows are replaced, new ones put in their place by id, removed ones left out."""
+    kept = KeptColumns()
+    with things.connect() as connection:
+        assert read(kept, connection) == {1: 10, 2: 20, 5: 50}
+    change(things, "UPDATE things SET used = 21 WHERE id = 2")
+    change(things, "INSERT INTO things VALUES (4, 7, 40)")
+    change(things, "UPDATE things SET removed = now() WHERE id = 5")
+    with things.connect() as connection:
+        assert list(read(kept, connection).items()) == [(1, 10), (2, 21), (4, 40)]
+
+
+def test_sees_a_transaction_that_was_open_during_the_last_reading(things: Engine) -> None:
+    """What was not committed when it was read is seen once it is."""
+    kept = KeptColumns()
+    with things.connect() as slow, things.connect() as reader:
+        slow.execute(text("UPDATE things SET used = 11 WHERE id = 1"))
+        change(things, "UPDATE things SET used = 22 WHERE id = 2")
+        assert read(kept, reader) == {1: 10, 2: 22, 5: 50}
+        slow.commit()
+        assert read(kept, reader) == {1: 11, 2: 22, 5: 50}
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_does_not_keep_what_is_rolled_back(things: Engine, warm: bool) -> None:
+    """A transaction sees what it wrote; once it is rolled back nobody does."""
+    kept = KeptColumns()
+    if warm:
+        with things.connect() as connection:
+            read(kept, connection)
+    with things.connect() as connection:
+        connection.execute(text("SAVEPOINT inner_one"))
+        connection.execute(text("UPDATE things SET used = 99 WHERE id = 1"))
+        assert read(kept, connection)[1] == 99
+        connection.rollback()
+        assert read(kept, connection)[1] == 10
+
+
+def test_a_reading_is_not_changed_by_a_later_one(things: Engine) -> None:
+    """Whoever holds a reading may go on with it."""
+    kept = KeptColumns()
+    with things.connect() as connection:
+        first = kept.read(connection, THINGS, ZONE)
+        change(things, "UPDATE things SET used = 12 WHERE id = 1")
+        kept.read(connection, THINGS, ZONE)
+    assert pairs(first) == {1: 10, 2: 20, 5: 50}
+
+
+@pytest.mark.parametrize("rewrite", ["TRUNCATE things", "VACUUM FULL things"])
+def test_reads_a_rewritten_table_anew(things: Engine, rewrite: str) -> None:
+    """A table whose file was replaced is read as a whole."""
+    kept = KeptColumns()
+    with things.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        read(kept, connection)
+        connection.execute(text(rewrite))
+        assert read(kept, connection) == ({} if rewrite.startswith("TRUNCATE") else {1: 10, 2: 20, 5: 50})
+
+
+def test_is_not_confused_by_frozen_rows(things: Engine) -> None:
+    """Rows that vacuum froze have not changed."""
+    kept = KeptColumns()
+    with things.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        read(kept, connection)
+        connection.execute(text("UPDATE things SET used = 13 WHERE id = 1"))
+        connection.execute(text("VACUUM (FREEZE) things"))
+        assert read(kept, connection) == {1: 13, 2: 20, 5: 50}
+
+
+def test_a_conflict_lets_everything_be_read_anew(things: Engine) -> None:
+    """Rows that were deleted are noticed at the latest after a transaction that lost against reality."""
+    with things.connect() as connection:
+        assert read(kept_columns(connection), connection) == {1: 10, 2: 20, 5: 50}
+    change(things, "DELETE FROM things WHERE id = 5")
+    seen: list[dict[int, int]] = []
+
+    def work(connection: Connection) -> None:
+        seen.append(read(kept_columns(connection), connection))
+        if 5 in seen[-1]:
+            raise TransactionConflict
+
+    run_transaction(things, work)
+    assert seen == [{1: 10, 2: 20, 5: 50}, {1: 10, 2: 20}]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["change", "add", "remove", "read", "read dirty"]),
+        st.integers(1, 12),
+        st.integers(0, 100),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_is_what_a_fresh_reading_is_after_any_history(
+    things: Engine, steps: list[tuple[str, int, int, bool]]
+) -> None:
+    """Whatever was written, committed or rolled back between readings, the kept columns are the table's."""
+    kept = KeptColumns()
+    statements = {
+        "change": "UPDATE things SET used = {used} WHERE id = {id}",
+        "add": "INSERT INTO things VALUES ({id}, 7, {used}) ON CONFLICT DO NOTHING",
+        "remove": "UPDATE things SET removed = now() WHERE id = {id}",
+    }
+    with things.connect() as connection:
+        for what, number, used, commits in steps:
+            if what in statements:
+                connection.execute(text(statements[what].format(id=number, used=used)))
+                (connection.commit if commits else connection.rollback)()
+            elif what == "read":
+                assert read(kept, connection) == read(KeptColumns(), connection)
+                connection.rollback()
+            else:
+                connection.execute(text(statements["change"].format(id=number, used=used)))
+                assert read(kept, connection) == read(KeptColumns(), connection)
+                (connection.commit if commits else connection.rollback)()
+        assert read(kept, connection) == read(KeptColumns(), connection)
