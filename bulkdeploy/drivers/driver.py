@@ -86,7 +86,8 @@ class DriverError(Exception):
         step: what the hypervisor was doing: ``volume``, ``network``, ``boot``, ``stop``, ``delete``...
         host: the host's name.
         reason: what the hypervisor said.
-        transient: True when the same call may succeed later or elsewhere.
+        transient: True when the same call may succeed on the same host later. A start that fails, for good or
+            not, is tried on other hosts unless it is pinned.
     """
 
     def __init__(self, step: str, host: str, reason: str, *, transient: bool) -> None:

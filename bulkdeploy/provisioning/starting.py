@@ -18,7 +18,6 @@ from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
-    INTERNAL_ERROR,
     RESOURCE_UNAVAILABLE,
     Failed,
     LeaseLost,
@@ -103,8 +102,6 @@ class Starter:
 
     def _elsewhere(self, work: Assignment, failure: DriverError, *, pinned: bool) -> Assignment | Failed:
         """The VM at another place, or why there is none."""
-        if not failure.transient:
-            return self._failure(work, INTERNAL_ERROR, str(failure))
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)

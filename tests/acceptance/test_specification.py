@@ -87,8 +87,8 @@ def test_a_pinned_call_is_not_retried_and_says_why(cloud: Cloud) -> None:
 
 def test_failures_of_some_do_not_touch_the_others(cloud: Cloud) -> None:
     """Best effort: what can run runs, what cannot fails alone, and the whole is seen in listBulkDeployments."""
-    cloud.fleet.fault(Step.BOOT, FaultKind.PERMANENT, remaining=3, reason="bad image")
-    jobs = bulk(cloud, 12)
+    cloud.fleet.fault(Step.BOOT, remaining=3, reason="bad image")
+    jobs = bulk(cloud, 12, podid=cloud.zone.id_of("pods", "pod-a"))
     states = finished(cloud, jobs)
     assert Counter(state["jobstatus"] for state in states) == {1: 9, 2: 3}
     (row,) = cloud.client.call("listBulkDeployments", id=jobs[0]["deploymentid"], listall=True)["bulkdeployment"]

@@ -58,12 +58,13 @@ def test_a_vm_that_is_not_to_be_started_stays_stopped(fleet: Fleet) -> None:
     fleet.assert_intact()
 
 
+@pytest.mark.parametrize("kind", [FaultKind.TRANSIENT, FaultKind.PERMANENT])
 @pytest.mark.parametrize("step", BOOT_STEPS)
-def test_a_transient_failure_moves_the_vm_to_another_host(fleet: Fleet, step: Step) -> None:
-    """Whatever step fails on a host, the VM runs on another one and nothing is left on the first."""
+def test_a_host_that_fails_loses_the_vm_to_another_host(fleet: Fleet, step: Step, kind: FaultKind) -> None:
+    """Whatever step fails on a host, for good or not, the VM runs on another and nothing is left on the first."""
     fleet.deploy(1)
     broken = _place_of_first(fleet)
-    fleet.fault(step, host=broken)
+    fleet.fault(step, kind, host=broken)
     fleet.run()
     assert [job.status for job in fleet.jobs()] == [JobStatus.SUCCEEDED]
     assert _place_of_first(fleet) != broken
@@ -72,7 +73,7 @@ def test_a_transient_failure_moves_the_vm_to_another_host(fleet: Fleet, step: St
 
 
 @pytest.mark.parametrize("step", BOOT_STEPS)
-def test_a_permanent_failure_gives_everything_back(fleet: Fleet, step: Step) -> None:
+def test_a_failure_on_every_host_gives_everything_back(fleet: Fleet, step: Step) -> None:
     """The VM is in Error and holds nothing; the job says what failed, where and why."""
     fleet.deploy(3)
     fleet.fault(step, FaultKind.PERMANENT, reason="the disk is on fire")

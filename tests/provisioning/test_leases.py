@@ -166,7 +166,7 @@ def test_a_defect_of_a_driver_is_a_failure(fleet: Fleet) -> None:
     fleet.deploy(1)
     fleet.run(drivers=OneDriver(BrokenDriver(fleet.driver)))
     (result,) = fleet.results()
-    assert result["errorcode"] == 530
+    assert result["errorcode"] == 534
     assert "ZeroDivisionError: a defect" in result["errortext"]
     fleet.assert_nothing_held()
 
