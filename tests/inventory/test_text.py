@@ -7,7 +7,7 @@ from bulkdeploy.domain.inventory import Inventory
 from bulkdeploy.services.inventory_file import parse_inventory
 from bulkdeploy.services.inventory_text import inventory_text
 from tests.inventory.inventories import inventories
-from tests.inventory.support import BASIC, DEMO, SMALL
+from tests.inventory.support import BASIC, DEMO, SMALL, changed
 
 
 @given(inventories())
@@ -24,6 +24,17 @@ def test_the_samples_survive_too(path) -> None:  # type: ignore[no-untyped-def]
     written = inventory_text(inventory)
     assert parse_inventory("f.yaml", written.encode()) == inventory
     assert len(written.splitlines()) < 300
+
+
+def test_hosts_that_do_not_count_up_are_not_one_group() -> None:
+    """A gap in names or in addresses ends a group, however alike the hosts are."""
+    group = "{{names: [{}], first_ip: {}, cpu_cores: 4, cpu_mhz: 2000, memory: 8 GiB}}"
+    one = '{names: "host-{1..2}", first_ip: 10.0.0.11, cpu_cores: 4, cpu_mhz: 2000, memory: 8 GiB}'
+    several = ", ".join([group.format("a-1, a-3", "10.0.0.11"), group.format("a-4", "10.0.0.14")])
+    inventory = parse_inventory("f.yaml", changed(one, several).encode())
+    written = inventory_text(inventory)
+    assert written.count("first_ip") == 3
+    assert parse_inventory("f.yaml", written.encode()) == inventory
 
 
 def test_alike_hosts_are_one_line() -> None:
