@@ -8,7 +8,7 @@ from bulkdeploy.cli.arguments import Arguments, check_values, read_arguments
 from bulkdeploy.cli.catalogue import Api
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.entities import PAGE, rows_of
-from bulkdeploy.cli.failures import JobsFailed
+from bulkdeploy.cli.failures import Interrupted, JobsFailed
 from bulkdeploy.cli.jobs import result_of
 from bulkdeploy.cli.naming import resolve_names
 from bulkdeploy.cli.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
@@ -52,7 +52,14 @@ def _send(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, 
     if api.parameter(TOKEN) is not None and not plans_only:
         parameters.setdefault(TOKEN, str(uuid.uuid4()))
     repeatable = True if TOKEN in parameters and api.parameter(TOKEN) is not None else None
-    return context.transport.call(api.name, parameters, repeatable=repeatable)
+    try:
+        return context.transport.call(api.name, parameters, repeatable=repeatable)
+    except KeyboardInterrupt:
+        if api.only_reads:
+            raise
+        raise Interrupted(
+            f"Interrupted before {api.name} was answered: it may have been done all the same"
+        ) from None
 
 
 def _see_job_through(
@@ -60,7 +67,7 @@ def _see_job_through(
 ) -> None:
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(f"The job goes on. See how it ends: bulkmonkey follow {job_id}")
+        context.screen.say(f"The job goes on. See how it ends: {context.program} follow {job_id}")
         return
     follow_job(context, job_id, api.name, arguments.filter)
 
@@ -77,7 +84,7 @@ def _see_batch_through(
     watch = context.watch([str(row["jobid"]) for row in batch], str(batch[0].get("deploymentid") or ""))
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(f"{len(batch)} jobs go on. Follow them: bulkmonkey follow {watch.name}")
+        context.screen.say(f"{len(batch)} jobs go on. Follow them: {context.program} follow {watch.name}")
         return
     context.screen.say(
         f"{len(batch)} jobs, {'deployment' if batch[0].get('deploymentid') else 'batch'} {watch.name}"
@@ -110,7 +117,7 @@ def follow_batch(
         screen.show({"count": len(jobs), key: jobs}, fields)
         screen.report(*parts)
     if progress.failed:
-        hint = f"Why: bulkmonkey explain {watch.name}" if deployment else ""
+        hint = f"Why: {context.program} explain {watch.name}" if deployment else ""
         raise JobsFailed(progress.failed, progress.total, hint=hint)
 
 

@@ -39,13 +39,13 @@ class CatalogueCache:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def sync(self, transport: Transport) -> Catalogue:
-        """Ask the server for its APIs and keep them.
+    def sync(self, transport: Transport, **how: Any) -> Catalogue:
+        """Ask the server for its APIs and keep them; ``how`` as for ``Transport.call``.
 
         Raises:
             ApiRefused, ConnectionFailed: the server did not answer, or not with APIs.
         """
-        answer = transport.call("listApis", {"listall": "true"})
+        answer = transport.call("listApis", {"listall": "true"}, **how)
         entries = answer.get("api")
         if not isinstance(entries, list):
             raise CommandFailed("the answer to listApis names no API", hint="May this user call any?")

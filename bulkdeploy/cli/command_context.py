@@ -1,5 +1,6 @@
 """What one command works with: its options, its connection, its screen."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -50,7 +51,14 @@ class CommandContext:
     @cached_property
     def follower(self) -> Follower:
         """Waits for jobs."""
-        return Follower(self.call_once, self.clock, self.screen, self.preferences.timeout)
+        return Follower(self.call_once, self.clock, self.screen, self.preferences.timeout, self.program)
+
+    @property
+    def program(self) -> str:
+        """How to call bulkmonkey so that it works with the same profile."""
+        options = {"-c": self.options.config, "-p": self.options.profile}
+        given = (word for name, value in options.items() if value for word in (name, shlex.quote(value)))
+        return " ".join(("bulkmonkey", *given))
 
     def call(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Call the API; reading is repeated where that may help."""

@@ -54,7 +54,7 @@ class Completer:
             return _starting(self._first_words(before, partial), partial)
         if words[0] in OWN_COMMANDS:
             return _starting(self._own(words[0], words[1:], before), partial)
-        catalogue = self.workspace.catalogue(self._connection(before), _silent)
+        catalogue = self._catalogue(before)
         found = catalogue.find(words)
         if found is None:
             nouns = catalogue.nouns_after(words[0]) if len(words) == 1 else []
@@ -74,7 +74,7 @@ class Completer:
     def _first_words(self, before: Sequence[str], partial: str) -> Iterable[Candidate]:
         yield from (Candidate(one.name, one.description) for one in OWN_COMMANDS.values())
         yield Candidate("help", "help on a verb, an API or a command")
-        catalogue = self.workspace.catalogue(self._connection(before), _silent)
+        catalogue = self._catalogue(before)
         for verb, apis in catalogue.verbs.items():
             yield Candidate(verb, f"{len(apis)} APIs" if len(apis) > 1 else apis[0].description)
         if partial and not any(verb.startswith(partial) for verb in catalogue.verbs):
@@ -108,7 +108,7 @@ class Completer:
 
     def _deployments(self, before: Sequence[str]) -> Iterable[Candidate]:
         connection = self._connection(before)
-        api = self.workspace.catalogue(connection, _silent).get("listBulkDeployments")
+        api = self._catalogue(before).get("listBulkDeployments")
         if api is None or not self._may_ask(before):
             return []
         found = self._fetched(connection, Source(api, parameters={"listall": "true"}), {})
@@ -165,6 +165,11 @@ class Completer:
             entities = fetch(source, call, search)
             self._remembered[key] = (time.monotonic(), entities)
         return entities
+
+    def _catalogue(self, before: Sequence[str]) -> Catalogue:
+        connection = self._connection(before)
+        known = self.workspace.known_catalogue(connection)
+        return known or self.workspace.sync(connection, attempts=1, timeout=REQUEST_TIMEOUT)
 
     def _may_ask(self, before: Sequence[str]) -> bool:
         return self.workspace.preferences(self._merged(before)).autocomplete
@@ -223,7 +228,3 @@ def _given_names(api: Api, given: Sequence[str]) -> set[str]:
 
 def _parameter_text(parameter: ApiParameter) -> str:
     return printable(f"{'required ' if parameter.required else ''}{parameter.type}  {parameter.description}")
-
-
-def _silent(text: str) -> None:
-    del text

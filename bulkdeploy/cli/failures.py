@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+WORTH_REPEATING = frozenset({429, 502, 503, 504})
+"""HTTP statuses of failures that may be gone in a moment."""
+
 
 class ExitStatus(IntEnum):
     """What the shell sees when the command ends."""
@@ -70,6 +73,11 @@ class ApiRefused(CommandFailed):
         self.cserrorcode = body.get("cserrorcode")
         self.errortext = str(body.get("errortext") or "no reason given")
         super().__init__(self.errortext, hint=hint)
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may be gone in a moment."""
+        return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:
         """The failure as one readable line."""

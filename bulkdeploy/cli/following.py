@@ -8,7 +8,7 @@ from bulkdeploy.cli.jobs import Progress, has_succeeded, is_finished, result_of
 from bulkdeploy.cli.live_view import BatchView, batch_view, duration, waiting_for_job
 from bulkdeploy.cli.remedies import remedy
 from bulkdeploy.cli.screen import Screen
-from bulkdeploy.cli.transport import WORTH_REPEATING, Clock
+from bulkdeploy.cli.transport import Clock
 from bulkdeploy.cli.watching import Watch
 
 FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.3, 3.0, 1.5  # seconds between questions for one job
@@ -19,9 +19,19 @@ PAUSE_IN_TROUBLE = 5.0
 class Follower:
     """Waits for jobs and shows it."""
 
-    def __init__(self, call: Caller, clock: Clock, screen: Screen, timeout: float | None) -> None:
-        """``call`` must not repeat by itself: the follower knows how long to be patient."""
-        self.call, self.clock, self.screen, self.timeout = call, clock, screen, timeout
+    def __init__(
+        self,
+        call: Caller,
+        clock: Clock,
+        screen: Screen,
+        timeout: float | None,
+        program: str = "bulkmonkey",
+    ) -> None:
+        """``call`` must not repeat by itself: the follower knows how long to be patient.
+
+        ``timeout`` is in seconds, None: without end; ``program`` is how the user calls bulkmonkey.
+        """
+        self.call, self.clock, self.screen, self.timeout, self.program = call, clock, screen, timeout, program
 
     def job(self, job_id: str, label: str) -> dict[str, Any]:
         """The job as answered once it has succeeded.
@@ -35,7 +45,7 @@ class Follower:
             with waiting_for_job(self.screen.err, label, quiet=self.screen.quiet):
                 job = self._finished_job(job_id)
         except KeyboardInterrupt:
-            raise Interrupted(f"The job goes on. See how it ends: bulkmonkey follow {job_id}") from None
+            raise Interrupted(f"The job goes on. See how it ends: {self.program} follow {job_id}") from None
         if has_succeeded(job):
             return job
         result = result_of(job)
@@ -48,13 +58,11 @@ class Follower:
             TimedOut: some are still under way after ``timeout`` seconds.
             Interrupted: Ctrl-C while some were under way.
         """
-        progress = Progress(0, 0, 0)
         try:
             with batch_view(self.screen.err, self.clock, quiet=self.screen.quiet) as view:
-                progress = self._watched(watch, view)
+                return self._watched(watch, view)
         except KeyboardInterrupt:
             raise Interrupted(f"Detached: the jobs go on. {self._again(watch)}") from None
-        return progress
 
     def _watched(self, watch: Watch, view: BatchView) -> Progress:
         started = last_answer = self.clock.now()
@@ -68,7 +76,7 @@ class Follower:
                     self._read_rest(watch, view)
                     return progress
             except (ConnectionFailed, ApiRefused) as error:
-                if not _passing(error) or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
+                if not error.passing or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
                     raise
                 view.trouble(f"no answer for {duration(self.clock.now() - last_answer)}, still trying")
                 self.clock.sleep(PAUSE_IN_TROUBLE)
@@ -92,7 +100,7 @@ class Follower:
         while True:
             left = None if self.timeout is None else started + self.timeout - self.clock.now()
             if left is not None and left <= 0:
-                hint = f"See how it ends: bulkmonkey follow {job_id}"
+                hint = f"See how it ends: {self.program} follow {job_id}"
                 raise TimedOut(f"job {job_id} is not finished after {duration(self.timeout or 0)}", hint=hint)
             self.clock.sleep(pause if left is None else min(pause, left))
             pause = min(pause * GROWTH, LONGEST_LOOK)
@@ -102,15 +110,8 @@ class Follower:
                 if is_finished(job):
                     return {"jobid": job_id, **job}
             except (ConnectionFailed, ApiRefused) as error:
-                if not _passing(error) or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
+                if not error.passing or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
                     raise
 
-    @staticmethod
-    def _again(watch: Watch) -> str:
-        return f"Follow them again: bulkmonkey follow {watch.name}"
-
-
-def _passing(error: ConnectionFailed | ApiRefused) -> bool:
-    if isinstance(error, ConnectionFailed):
-        return error.passing
-    return error.http_status in WORTH_REPEATING
+    def _again(self, watch: Watch) -> str:
+        return f"Follow them again: {self.program} follow {watch.name}"

@@ -17,7 +17,7 @@ LINE = "--line"
 
 def one_shot(environment: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Run one command line, or the shell if it has no words; the exit status."""
-    workspace = _workspace(environment, debug="-d" in arguments or "--debug" in arguments)
+    workspace = _workspace(environment)
     try:
         options = parse(arguments)
         if not (options.words or options.help or options.version):
@@ -38,7 +38,7 @@ def complete(environment: Mapping[str, str], words: Sequence[str]) -> int:
 
     ``words`` are those of the command line without its first, or ``--line`` and the line as it is typed.
     """
-    workspace = _workspace(environment, debug=False, may_ask=False)
+    workspace = _workspace(environment, may_ask=False)
     try:
         before, partial = _split(words)
         candidates = Completer(workspace).candidates(before, partial)
@@ -58,11 +58,6 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], str]:
     return words[:-1], words[-1] if words else ""
 
 
-def _workspace(environment: Mapping[str, str], *, debug: bool, may_ask: bool = True) -> Workspace:
+def _workspace(environment: Mapping[str, str], *, may_ask: bool = True) -> Workspace:
     screen = Screen(None)
-
-    def note(text: str) -> None:
-        if debug:
-            screen.say(text)
-
-    return Workspace(environment, SystemClock(), screen.warn, note, may_ask=may_ask)
+    return Workspace(environment, SystemClock(), screen.warn, screen.say, may_ask=may_ask)

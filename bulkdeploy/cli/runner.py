@@ -35,6 +35,7 @@ def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
 def run_options(workspace: Workspace, options: Options) -> ExitStatus:
     """The same, for a command line that has been read."""
     screen = Screen(options.output)
+    workspace.debug = options.debug
     try:
         preferences = workspace.preferences(options)
         screen = Screen(preferences.output, quiet=options.quiet, reveal=options.reveal, pager=preferences.pager)

@@ -7,9 +7,11 @@ plain and the same each time.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.box import ASCII
@@ -114,6 +116,18 @@ class Screen:
         if not command:
             return False
         environment = {"LESS": "FRX"} | os.environ
-        # The pager is the user's own choice, from the user's own environment.
-        done = subprocess.run(command, shell=True, input=text.encode(), env=environment, check=False)  # noqa: S602
+        with interrupts_for_the_child():
+            # The pager is the user's own choice, from the user's own environment.
+            done = subprocess.run(command, shell=True, input=text.encode(), env=environment, check=False)  # noqa: S602
         return done.returncode == 0
+
+
+@contextmanager
+def interrupts_for_the_child() -> Iterator[None]:
+    """While a program of the user's runs in the foreground, Ctrl-C is its own affair."""
+    # A handler, not SIG_IGN: a program that is started does not inherit handlers.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

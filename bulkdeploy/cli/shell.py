@@ -19,7 +19,7 @@ from bulkdeploy.cli.completion import Completer
 from bulkdeploy.cli.failures import CommandFailed, ExitStatus, UsageError
 from bulkdeploy.cli.lines import commands_in, is_open, piped
 from bulkdeploy.cli.runner import run_options
-from bulkdeploy.cli.screen import Screen
+from bulkdeploy.cli.screen import Screen, interrupts_for_the_child
 from bulkdeploy.cli.shell_input import ApiHints, SecretMask, ShellCompleter, ShellHistory, toolbar
 from bulkdeploy.cli.workspace import Workspace
 
@@ -46,12 +46,11 @@ class Shell:
         session = self._session()
         while True:
             try:
-                text = session.prompt(self._prompt)
+                if not self._run_lines(commands_in(session.prompt(self._prompt))):
+                    return self.status
             except KeyboardInterrupt:
                 continue
             except EOFError:
-                return self.status
-            if not self._run_lines(commands_in(text)):
                 return self.status
 
     def _run_lines(self, lines: Sequence[str]) -> bool:
@@ -97,8 +96,9 @@ class Shell:
                 sys.stdout = stdout
             output.flush()
             output.seek(0)
-            # The user types this line for the shell of their own account.
-            done = subprocess.run(pipe, shell=True, stdin=output, check=False)  # noqa: S602
+            with interrupts_for_the_child():
+                # The user types this line for the shell of their own account.
+                done = subprocess.run(pipe, shell=True, stdin=output, check=False)  # noqa: S602
         return ExitStatus.API_ERROR if status == ExitStatus.SUCCESS and done.returncode else status
 
     def _session(self) -> PromptSession[str]:

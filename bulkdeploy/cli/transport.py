@@ -15,15 +15,14 @@ import requests
 
 from bulkdeploy.cli.authentication import EXPIRES_AFTER, Credentials
 from bulkdeploy.cli.concealment import HIDDEN, is_secret
-from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
+from bulkdeploy.cli.failures import WORTH_REPEATING, ApiRefused, ConnectionFailed
 from bulkdeploy.cli.profiles import Connection
 
 CONNECT_TIMEOUT = 10.0
 LONGEST_URL = 2000  # bytes; some servers refuse request lines above 4094
 ATTEMPTS = 4
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-UNAUTHORISED, TOO_MANY = 401, 429
-WORTH_REPEATING = frozenset({TOO_MANY, 502, 503, 504})
+UNAUTHORISED = 401
 READING_VERBS = ("list", "get", "query", "find")
 NOTABLE_SKEW = 30.0
 
@@ -86,7 +85,7 @@ class Transport:
             try:
                 return self._answer(command, parameters, reads, timeout or self.connection.requesttimeout)
             except (ApiRefused, ConnectionFailed) as error:
-                if attempt == tries or not _passing(error):
+                if attempt == tries or not error.passing:
                     raise
                 pause = _pause(error, attempt)
                 self.note(f"{command}: {error.message}; again in {pause:.1f} s")
@@ -189,13 +188,6 @@ def _inner(response: requests.Response) -> dict[str, Any] | None:
         return None
     (inner,) = document.values()
     return inner if isinstance(inner, dict) else None
-
-
-def _passing(error: ApiRefused | ConnectionFailed) -> bool:
-    """Whether the failure may be gone in a moment."""
-    if isinstance(error, ApiRefused):
-        return error.http_status in WORTH_REPEATING
-    return error.passing
 
 
 def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bulkdeploy.cli import config_file
 from bulkdeploy.cli.catalogue import Catalogue
@@ -31,8 +32,9 @@ class Workspace:
         self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_ask: bool = True
     ) -> None:
         """``warn`` takes what needs attention, ``note`` lines of debug output; ``may_ask``: for secrets."""
-        self.may_ask, self._asked = may_ask, dict[str, str]()
-        self.environment, self.clock, self.warn, self.note = environment, clock, warn, note
+        self.environment, self.clock, self.warn, self.may_ask = environment, clock, warn, may_ask
+        self.debug = False
+        self._note, self._asked = note, dict[str, str]()
         self.cache = CatalogueCache(config_file.cache_directory())
         self._files: dict[Path, ConfigFile] = {}
         self._transports: dict[Connection, Transport] = {}
@@ -110,10 +112,15 @@ class Workspace:
         say(f"Asking {connection.url} for its APIs ('sync' asks again)")
         return self.sync(connection)
 
-    def sync(self, connection: Connection) -> Catalogue:
-        """Ask the server for its catalogue and keep it."""
-        self._catalogues[connection] = self.cache.sync(self.transport(connection))
+    def sync(self, connection: Connection, **how: Any) -> Catalogue:
+        """Ask the server for its catalogue and keep it; ``how`` as for ``Transport.call``."""
+        self._catalogues[connection] = self.cache.sync(self.transport(connection), **how)
         return self._catalogues[connection]
+
+    def note(self, text: str) -> None:
+        """Show a line of debug output, while that is asked for."""
+        if self.debug:
+            self._note(text)
 
     def close(self) -> None:
         """End sessions and close connections."""

@@ -145,12 +145,14 @@ def test_bash_shows_names_beside_ids(bash: Terminal) -> None:
 
 
 def test_bash_completes_a_name_and_the_command_runs(bash: Terminal, recorded: RecordedServer) -> None:
-    """A completed name with a blank is one word for the program."""
+    """A completed name is taken by the program as the value that it stands for."""
     bash.send("bulkmonkey list templates templatefilter=all zone=De" + TAB + "\r")
     bash.expect("Debian 12")
     assert recorded.asked("listTemplates")[0]["zoneid"] == ZONE
-    bash.send("clear\r")
-    bash.expect_gone("Debian")
+
+
+def test_bash_keeps_a_name_with_a_blank_one_word(bash: Terminal) -> None:
+    """A completed name with a blank in it is quoted."""
     bash.send("bulkmonkey deploy virtualmachine serviceoffering=Sm" + TAB)
     bash.expect("serviceoffering=Small\\ Instance")
 

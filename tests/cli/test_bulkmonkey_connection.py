@@ -1,6 +1,7 @@
 """Care with connections and credentials, against another server."""
 
 import json
+import signal
 import ssl
 import threading
 from collections.abc import Callable
@@ -58,6 +59,19 @@ def test_what_changes_something_is_never_repeated(monkey: Monkey, recorded: Reco
     done = monkey("bulkdeploy", "virtualmachine", *BULK)
     assert done.status == 1
     assert len(recorded.asked("bulkDeployVirtualMachine")) == 1
+
+
+def test_an_interrupted_change_may_have_been_made(monkey: Monkey, recorded: RecordedServer) -> None:
+    """Ctrl-C while a call that changes something is not answered says that it may be done, with status 130."""
+    monkey("sync")
+    recorded.held["updateZone"] = threading.Event()
+    process = monkey.start("update", "zone", f"id={ZONE}", "name=New")
+    while not recorded.asked("updateZone"):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "it may have been done all the same" in err
 
 
 def test_a_page_that_is_no_api_is_said_to_be_none(monkey: Monkey, recorded: RecordedServer) -> None:

@@ -50,6 +50,16 @@ def test_no_wait_leaves_at_once(monkey: Monkey, recorded: RecordedServer) -> Non
     assert not recorded.asked("queryAsyncJobResult")
 
 
+def test_the_way_back_names_the_profile(monkey: Monkey, recorded: RecordedServer) -> None:
+    """What is said to follow jobs again works as it stands, also where another profile is in use by default."""
+    recorded.jobs.rate = 0.001
+    monkey("set", "profile", "other")
+    done = monkey(*BULK, "virtualmachinecount=30", "--no-wait", "-p", "lab")
+    command = done.err.strip().splitlines()[-1].partition("bulkmonkey ")[2]
+    recorded.jobs.batches[0].rate = 1000
+    assert monkey(*command.split()).status == 0
+
+
 def test_time_runs_out_with_status_4(monkey: Monkey, recorded: RecordedServer) -> None:
     """``--timeout`` ends waiting with status 4, and says that jobs go on and how to follow them."""
     recorded.jobs.rate = 0.001

@@ -105,6 +105,16 @@ def test_pipes_work(shell: Terminal) -> None:
     shell.expect('"NAME": "DEMO"')
 
 
+def test_ctrl_c_ends_a_program_in_a_pipe_and_not_the_shell(shell: Terminal) -> None:
+    """Ctrl-C while a piped program runs ends that program; the shell goes on."""
+    shell.send("list zones | { echo started; sleep 60; }\r")
+    shell.expect("\nstarted")
+    shell.send(CTRL_C)
+    shell.expect(PROMPT, times=2)
+    shell.send("list hosts\r")
+    shell.expect("kvm-3")
+
+
 def test_history_remembers_lines_but_no_secrets(monkey: Monkey, home: Path) -> None:
     """Earlier lines come back with Up in the next shell; a line with a secret is kept nowhere."""
     monkey("sync")
