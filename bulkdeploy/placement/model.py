@@ -8,7 +8,7 @@ columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.snaps
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,8 +182,7 @@ class Reason(StrEnum):
     CLUSTER_THRESHOLD = "cluster_threshold"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpread:
+class ClusterSpread(NamedTuple):
     """What a plan does to one eligible cluster: the owner's VMs before, how many more fit, how many it gets."""
 
     cluster_id: int

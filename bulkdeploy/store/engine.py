@@ -36,6 +36,7 @@ def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bul
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=30,
+        pool_use_lifo=True,
         pool_pre_ping=True,
         connect_args={"application_name": application_name, "prepare_threshold": 3},
         json_serializer=_json_text,

@@ -86,18 +86,19 @@ def _read_clusters(
         ),
         {"zone": zone_id, "account": owner.account_id},
     ).all()
-    ids = np.array([row.id for row in rows], dtype=np.int64)
+    ids, pods, hypervisors, enabled, pod_enabled, owner_vms = zip(*rows, strict=True) if rows else ((),) * 6
+    cluster_ids = np.array(ids, dtype=np.int64)
     vms = np.zeros(len(ids), dtype=np.int64)
-    np.add.at(vms, np.searchsorted(ids, hosts["cluster_id"]), hosts["vms_used"])
+    np.add.at(vms, np.searchsorted(cluster_ids, hosts["cluster_id"]), hosts["vms_used"])
     return ClusterColumns(
-        id=ids,
-        pod_id=np.array([row.pod_id for row in rows], dtype=np.int64),
-        hypervisor=tuple(row.hypervisor for row in rows),
-        enabled=np.array([row.enabled for row in rows], dtype=bool),
-        pod_enabled=np.array([row.pod_enabled for row in rows], dtype=bool),
-        cpu_threshold=_thresholds(configuration, "cpu", ids),
-        memory_threshold=_thresholds(configuration, "memory", ids),
-        owner_vms=np.array([row.owner_vms for row in rows], dtype=np.int64),
+        id=cluster_ids,
+        pod_id=np.array(pods, dtype=np.int64),
+        hypervisor=hypervisors,
+        enabled=np.array(enabled, dtype=bool),
+        pod_enabled=np.array(pod_enabled, dtype=bool),
+        cpu_threshold=_thresholds(configuration, "cpu", cluster_ids),
+        memory_threshold=_thresholds(configuration, "memory", cluster_ids),
+        owner_vms=np.array(owner_vms, dtype=np.int64),
         all_vms=vms,
     )
 
@@ -222,7 +223,7 @@ def _read_pools(
             limit=np.floor(rows["capacity"] * factor * share).astype(np.int64),
             allocated=rows["allocated"],
             tag_set=pool_tags,
-            hypervisor=tuple(restricted.get(int(pool_id), "") for pool_id in ids),
+            hypervisor=tuple(restricted.get(pool_id, "") for pool_id in ids.tolist()),
         ),
         tag_sets,
     )
