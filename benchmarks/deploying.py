@@ -138,7 +138,7 @@ class Workers:
         queue = build_job_queue(self.settings)
         with self.room.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             watcher = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-            meter = CpuMeter(self.groups, {SIMULATOR: self.room.simulator_pids(), WATCHER: [watcher]})
+            meter = CpuMeter(self.groups, {SIMULATOR: self.room.simulator_pids, WATCHER: lambda: [watcher]})
             meter.start()
             began = time.perf_counter()
             queue.send(messages)

@@ -1,0 +1,117 @@
+"""Cost per VM grows neither with the VMs asked for nor with those already there. Ratios of CPU, never times.
+
+The factors are generous: they are there to find a loop over rows or a scan that grows, which cost tens of times
+more at these sizes, and not to find a busy machine.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from benchmarks.cpu import own_cpu_seconds
+from benchmarks.deploying import deploy_held_back
+from benchmarks.ground import Room
+from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.manage.simulated_hosts import tell_simulator
+from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.services.inventory_generation import Size, generate_inventory
+from bulkdeploy.services.system import System
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.support.fleet import OneDriver
+
+FEW, MANY = 200, 2000
+TRIES = 3
+
+
+@pytest.fixture
+def room(engine: Engine, cipher: FernetCipher, settings: Settings) -> Room:
+    """A generated zone without VMs."""
+    generate_inventory(engine, cipher, Size(zones=1, pods=4, clusters=20, hosts=300, vms=0), prefix="bench")
+    return Room(None, settings, engine)
+
+
+def cpu(engine: Engine, work: Callable[[], object]) -> float:
+    """Seconds of CPU that ``work`` takes in this process and in this database's sessions."""
+    query = text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        before = own_cpu_seconds(connection.execute(query).scalars()) + time.process_time()
+        work()
+        return own_cpu_seconds(connection.execute(query).scalars()) + time.process_time() - before
+
+
+def least_cpu_per_vm(room: Room, count: int) -> float:
+    """The best of some bulk calls."""
+    return min(cpu(room.engine, lambda: deploy_held_back(room, count)) for _ in range(TRIES)) / count
+
+
+@pytest.fixture
+def statements(engine: Engine) -> Iterator[list[str]]:
+    """The statements that SQLAlchemy sends from now on."""
+    seen: list[str] = []
+
+    def note(*arguments: object) -> None:
+        seen.append(str(arguments[2]))
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(room: Room, statements: list[str]) -> None:
+    """Statements of a bulk call do not depend on how many VMs it asks for."""
+    deploy_held_back(room, FEW)
+    statements.clear()
+    deploy_held_back(room, FEW)
+    few = list(statements)
+    statements.clear()
+    deploy_held_back(room, MANY)
+    assert statements == few
+
+
+def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(room: Room) -> None:
+    """Ten times as many VMs in one call cost no more each."""
+    deploy_held_back(room, FEW)
+    few = least_cpu_per_vm(room, FEW)
+    assert least_cpu_per_vm(room, MANY) <= 1.5 * few
+
+
+def test_cpu_hardly_grows_with_the_vms_that_are_there(room: Room) -> None:
+    """With thousands of VMs there, all of one owner, a call costs less than twice what it did with none."""
+    deploy_held_back(room, FEW)
+    empty = least_cpu_per_vm(room, FEW)
+    for _ in range(4):
+        deploy_held_back(room, MANY)
+    assert least_cpu_per_vm(room, FEW) <= 2 * empty
+
+
+def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
+    room: Room, system: System, fleet_simulator_url: str
+) -> None:
+    """Ten times as many jobs in hand cost no more each."""
+    settings = room.settings.model_copy(update={"simulator_database_url": fleet_simulator_url})
+    tell_simulator(settings, room.engine)
+    driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
+    runner = JobRunner(room.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60))
+
+    def per_job(count: int) -> float:
+        _, messages = deploy_held_back(room, count)
+        return cpu(room.engine, lambda: run_all([message.job_id for message in messages])) / count
+
+    def run_all(job_ids: list[int]) -> None:
+        for job_id in job_ids:
+            runner.accept(job_id)
+        open_jobs = text("SELECT count(*) FROM async_jobs WHERE status = 0")
+        with room.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            while connection.execute(open_jobs).scalar_one():
+                time.sleep(0.02)
+
+    try:
+        per_job(50)
+        few = min(per_job(MANY // 20) for _ in range(TRIES))
+        assert per_job(MANY // 2) <= 2 * few
+    finally:
+        runner.close()
+        driver.close()
