@@ -27,6 +27,7 @@ class Assignment:
     job: LeasedJob
     state: VmState
     name: str
+    deployment_id: int
     hypervisor: str
     host_id: int | None
     host: HostAddress | None
@@ -89,6 +90,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         job=job,
         state=VmState(vm.state),
         name=vm.instance_name,
+        deployment_id=vm.deployment_id,
         hypervisor=vm.hypervisor,
         host_id=vm.host_id,
         host=None

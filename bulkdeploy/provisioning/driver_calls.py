@@ -1,7 +1,7 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -84,8 +84,14 @@ class DriverCalls:
         except StaleFence as error:
             raise LeaseLost(f"job {work.job.id}: {error}") from error
         except DriverError as error:
+            log.warning("driver_call_failed", why=str(error), transient=error.transient, **_names(work))
             return error
         except Exception as error:
-            log.exception("driver_defect", step=step, host=host, job=str(work.job.uuid), vm=str(work.guest.uuid))
+            log.exception("driver_defect", step=step, host=host, **_names(work))
             return DriverError(step, host, f"{type(error).__name__}: {error}", transient=False)
         return None
+
+
+def _names(work: Assignment) -> dict[str, Any]:
+    """What a log line names: job, VM, and deployment by its internal id."""
+    return {"job": str(work.job.uuid), "vm": str(work.guest.uuid), "deployment": work.deployment_id}

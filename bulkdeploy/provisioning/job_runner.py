@@ -156,7 +156,7 @@ class JobRunner:
                 "job_interrupted",
                 job=str(work.job.uuid),
                 vm=str(work.guest.uuid),
-                deployment=work.job.deployment_id,
+                deployment=work.deployment_id,
             )
             return pause(work, None)
 

@@ -23,6 +23,8 @@ def make_celery(redis_url: str) -> Celery:
         broker_transport_options={
             "ack_emulation": False,
             "queue_order_strategy": "round_robin",
+            # One list per queue: with kombu's four priorities each BRPOP names 20 lists, not 5.
+            "priority_steps": [0],
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "socket_keepalive": True,
         },

@@ -244,9 +244,8 @@ class NewJob:
 
 _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, deployment_id, params)"
-    "   SELECT new.kind, new.cmd, new.account_id, new.user_id, 'VirtualMachine', v.id, v.uuid, v.deployment_id,"
-    "     new.params"
+    "     instance_uuid, params)"
+    "   SELECT new.kind, new.cmd, new.account_id, new.user_id, 'VirtualMachine', v.id, v.uuid, new.params"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
     "     unnest(CAST(:vms AS bigint[])) AS vm_id, unnest(:params) AS params) AS new"
@@ -257,7 +256,10 @@ _INSERT = text(
 
 
 def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> list[tuple[int, UUID]]:
-    """Make jobs for existing VMs, at most one per VM, and their outbox rows; ids and uuids by VM id."""
+    """Make jobs for existing VMs, at most one per VM, and their outbox rows; ids and uuids by VM id.
+
+    They belong to no deployment: a deployment's jobs are those that deploy its VMs.
+    """
     rows = connection.execute(
         _INSERT,
         {

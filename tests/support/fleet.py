@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -67,7 +67,6 @@ class Fleet:
     driver: SimulatorDriver
     control: psycopg.Connection
     caller: Caller
-    slept: list[float] = field(default_factory=list)
 
     def deploy(self, count: int = 3, *, bulk: bool = True, **ask: Any) -> DeployedVms:
         """Deploy as the API does; nothing runs the jobs yet. Names of entities stand for their ids."""

@@ -72,6 +72,13 @@ def _under_way(fleet: Fleet) -> int:
     return int(fleet.zone.scalar("SELECT count(*) FROM async_jobs WHERE phase = 'running' AND status = 0"))
 
 
+def _consumers(redis_url: str) -> int:
+    """Workers that wait for messages in this test's database of Redis."""
+    redis = Redis.from_url(redis_url)
+    own = str(redis.connection_pool.connection_kwargs["db"])
+    return sum(client["cmd"] == "brpop" and client["db"] == own for client in redis.client_list())
+
+
 def _slow(fleet: Fleet, milliseconds: int) -> None:
     set_latency(fleet.control, Latency(Step.BOOT, Distribution.FIXED, milliseconds))
 
@@ -232,12 +239,15 @@ def test_duplicates_and_nonsense_do_no_harm(fleet: Fleet, start: Callable[..., s
     _assert_all_run(fleet, 20)
 
 
-def test_two_sweepers_and_two_workers_share(fleet: Fleet, start: Callable[..., subprocess.Popen[bytes]]) -> None:
-    """Several of each do the work once."""
+def test_two_sweepers_and_two_workers_share(
+    fleet: Fleet, redis_database_url: str, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Several of each do the work once, and each worker has its part."""
     _slow(fleet, 50)
     for _ in range(2):
         start(*SWEEPER)
         start(*WORKER)
+    _wait_for(lambda: _consumers(redis_database_url) == 2)
     fleet.deploy(100)
     _wait_for(lambda: _all_done(fleet))
     assert {job.attempts for job in fleet.jobs()} == {1}
