@@ -78,6 +78,7 @@ def deploy_ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
         user_data=call.text("userdata"),
         start_vm=call.flag("startvm", default=True),
         fingerprint=_fingerprint(arguments),
+        uuids=_uuids(arguments),
         **more,
     )
 
@@ -85,6 +86,15 @@ def deploy_ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
 def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
     refs: tuple[EntityRef, ...] | None = arguments.get(name)
     return None if refs is None else tuple(ref.id for ref in refs)
+
+
+def _uuids(arguments: Mapping[str, Any]) -> dict[str, dict[int, str]]:
+    """By parameter and internal id: the uuids of all entities that the call names."""
+    found: dict[str, dict[int, str]] = {}
+    for name, value in arguments.items():
+        refs = value if isinstance(value, tuple) else (value,)
+        found[name] = {ref.id: str(ref.uuid) for ref in refs if isinstance(ref, EntityRef)}
+    return found
 
 
 def _fingerprint(arguments: Mapping[str, Any]) -> bytes:

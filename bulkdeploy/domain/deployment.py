@@ -15,7 +15,10 @@ from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, T
 
 @dataclass(frozen=True, slots=True)
 class DeployAsk:
-    """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved."""
+    """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
+
+    ``uuids``: by parameter and internal id, what the caller knows the entity by.
+    """
 
     bulk: bool
     count: int
@@ -52,6 +55,11 @@ class DeployAsk:
     dry_run: bool = False
     request_token: str | None = None
     fingerprint: bytes = b""
+    uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    def shown(self, parameter: str, row_id: int) -> str:
+        """An entity as an answer names it: internal ids mean nothing to a caller."""
+        return self.uuids.get(parameter, {}).get(row_id, str(row_id))
 
 
 @dataclass(frozen=True, slots=True)

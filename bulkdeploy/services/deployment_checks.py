@@ -23,6 +23,7 @@ from bulkdeploy.domain.errors import (
     PermissionDenied,
 )
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
+from bulkdeploy.services.deployment_names import check_host_names
 from bulkdeploy.services.deployment_networks import choose_networks, choose_security_groups
 from bulkdeploy.services.deployment_sizes import vm_disks, vm_sizes
 from bulkdeploy.services.ownership import resolve_owner
@@ -40,6 +41,7 @@ def check_deployment(
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
     """
     _check_count(configuration, ask)
+    check_host_names(ask)
     owner = resolve_owner(connection, caller, ask.account, ask.domain_id, ask.project_id)
     state = facts.account_state(connection, owner.account_id)
     if state is not AccountState.ENABLED:
@@ -48,7 +50,7 @@ def check_deployment(
     offering = _check_offering(connection, ask, owner, zone)
     cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
     disk_offering = _check_disk_offering(connection, ask, owner, zone)
-    template = _check_template(connection, caller, ask, owner, zone)
+    template = _check_template(connection, ask, owner, zone)
     hypervisor = _check_hypervisor(ask, template)
     _check_pins(connection, ask, zone)
     disks = vm_disks(configuration, ask, offering, disk_offering, template)
@@ -98,7 +100,7 @@ def _check_count(configuration: Configuration, ask: DeployAsk) -> None:
 def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk) -> ZoneFacts:
     zone = facts.read_zone(connection, ask.zone_id)
     if zone is None:
-        raise InvalidParameter("zoneid", ask.zone_id, "the zone was deleted")
+        raise InvalidParameter("zoneid", ask.shown("zoneid", ask.zone_id), "the zone was deleted")
     if not zone.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.name}")
     return zone
@@ -107,7 +109,11 @@ def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk) -> ZoneF
 def _check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
     offering = facts.read_offering(connection, ask.service_offering_id)
     if offering is None or not offering.active:
-        raise InvalidParameter("serviceofferingid", ask.service_offering_id, "the offering is not active")
+        raise InvalidParameter(
+            "serviceofferingid",
+            ask.shown("serviceofferingid", ask.service_offering_id),
+            "the offering is not active",
+        )
     _check_available(offering, "serviceofferingid", owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
@@ -143,7 +149,9 @@ def _check_disk_offering(
         return None
     offering = facts.read_disk_offering(connection, ask.disk_offering_id)
     if offering is None or not offering.active:
-        raise InvalidParameter("diskofferingid", ask.disk_offering_id, "the disk offering is not active")
+        raise InvalidParameter(
+            "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), "the disk offering is not active"
+        )
     _check_available(offering, "diskofferingid", owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
@@ -159,14 +167,13 @@ def _check_disk_offering(
     return offering
 
 
-def _check_template(
-    connection: Connection, caller: Caller, ask: DeployAsk, owner: Owner, zone: ZoneFacts
-) -> TemplateFacts:
+def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
+    """The owner must be allowed to use it, whoever calls (reference section 0.3: access-checked)."""
     template = facts.read_template(connection, ask.template_id, zone.id, owner)
     if template is None:
-        raise InvalidParameter("templateid", ask.template_id, "the template was deleted")
+        raise InvalidParameter("templateid", ask.shown("templateid", ask.template_id), "the template was deleted")
     usable = template.is_public or template.shared_with_owner or template.owner_id == owner.account_id
-    if not usable and not caller.is_root_admin:
+    if not usable and not owner.is_root_admin:
         raise PermissionDenied(
             f"Account {owner.account_name} does not have permission to use template {template.name}"
         )
@@ -222,11 +229,13 @@ def _check_pins(connection: Connection, ask: DeployAsk, zone: ZoneFacts) -> None
         ("clusterid", "clusters", ask.cluster_id),
     ):
         if row_id is not None and facts.pin_zone(connection, table, row_id) != zone.id:
-            raise InvalidParameter(parameter, row_id, f"it is not in zone {zone.name}")
+            raise InvalidParameter(parameter, ask.shown(parameter, row_id), f"it is not in zone {zone.name}")
     if ask.host_id is not None:
         problem = facts.host_problem(connection, ask.host_id, zone.id)
         if problem is not None:
-            raise InvalidParameter("hostid", ask.host_id, f"Unable to deploy the VM as {problem}")
+            raise InvalidParameter(
+                "hostid", ask.shown("hostid", ask.host_id), f"Unable to deploy the VM as {problem}"
+            )
 
 
 def _check_affinity_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[AffinityFacts, ...]:
@@ -240,8 +249,10 @@ def _check_affinity_groups(connection: Connection, ask: DeployAsk, owner: Owner)
     if ask.affinity_group_ids is None:
         return ()
     groups = facts.read_affinity_groups(connection, owner, ids=ask.affinity_group_ids)
-    if len(groups) != len(set(ask.affinity_group_ids)):
-        raise InvalidParameter("affinitygroupids", ask.affinity_group_ids, "an affinity group was deleted")
+    gone = set(ask.affinity_group_ids) - {group.id for group in groups}
+    if gone:
+        shown = ask.shown("affinitygroupids", min(gone))
+        raise InvalidParameter("affinitygroupids", shown, "the affinity group was deleted")
     for group in groups:
         of_domain = group.account_id is None and owner.lineage.startswith(group.domain_lineage)
         if group.account_id != owner.account_id and not of_domain:

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.store.configuration import Configuration
 from bulkdeploy.store.deployment_facts import names_in_use
 from bulkdeploy.store.deployment_rows import NewVms
 
 HOST_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+LONGEST_NAME = 63
 LONGEST_PREFIX = 40
 """Characters of a name prefix: a number and, rarely, a part of a uuid must fit behind it in 63."""
 
@@ -26,11 +27,10 @@ def virtual_machine_names(
     the VM's uuid is added.
 
     Raises:
-        InvalidParameter: not a host name, or a given name that the network's domain has already.
+        InvalidParameter: a given name that the network's domain has already.
     """
     networks = [network.id for network in spec.networks]
     if spec.ask.name is not None:
-        _require_host_name("name", spec.ask.name, 63)
         if names_in_use(connection, [spec.ask.name], networks):
             domain = next((network.network_domain for network in spec.networks if network.network_domain), "")
             raise InvalidParameter(
@@ -42,12 +42,23 @@ def virtual_machine_names(
     if spec.ask.name_prefix is None:
         prefix = configuration.text("instance.name")
         return [f"{prefix}-{uuid}" for uuid in new.uuids]
-    _require_host_name("nameprefix", spec.ask.name_prefix, LONGEST_PREFIX)
     names = [f"{spec.ask.name_prefix}-{vm_id}" for vm_id in new.ids]
     taken = names_in_use(connection, names, networks)
     return [
         f"{name}-{uuid[:8]}" if name.lower() in taken else name for name, uuid in zip(names, new.uuids, strict=True)
     ]
+
+
+def check_host_names(ask: DeployAsk) -> None:
+    """Whether name and prefix can be host names: said before anything is looked up, in dry runs too.
+
+    Raises:
+        InvalidParameter: one of them cannot.
+    """
+    if ask.name is not None:
+        _require_host_name("name", ask.name, LONGEST_NAME)
+    if ask.name_prefix is not None:
+        _require_host_name("nameprefix", ask.name_prefix, LONGEST_PREFIX)
 
 
 def _require_host_name(parameter: str, name: str, longest: int) -> None:

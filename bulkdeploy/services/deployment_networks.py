@@ -49,7 +49,8 @@ def _asked_networks(
     for network_id in ask.network_ids:
         network = found.get(network_id)
         if network is None:
-            raise InvalidParameter("networkids", network_id, f"Unable to find network by id {network_id}")
+            shown = ask.shown("networkids", network_id)
+            raise InvalidParameter("networkids", shown, f"Unable to find network by id {shown}")
         if network.is_system:
             raise InvalidParameter(
                 "networkids",
@@ -154,17 +155,19 @@ def choose_security_groups(
 def _asked_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
     if ask.security_group_names is not None:
         found = facts.read_security_groups(connection, owner, names=ask.security_group_names)
-        wanted, parameter = list(ask.security_group_names), "securitygroupnames"
+        wanted, parameter = {name: name for name in ask.security_group_names}, "securitygroupnames"
     else:
         ids = ask.security_group_ids or ()
         found = facts.read_security_groups(connection, owner, ids=ids)
-        wanted, parameter = [str(group_id) for group_id in ids], "securitygroupids"
-    for key in wanted:
+        parameter = "securitygroupids"
+        wanted = {str(group_id): ask.shown(parameter, group_id) for group_id in ids}
+    for key, shown in wanted.items():
         if key not in found:
-            raise InvalidParameter(parameter, key, f"Unable to find group by name {key}")
+            by = "name" if parameter == "securitygroupnames" else "id"
+            raise InvalidParameter(parameter, shown, f"Unable to find group by {by} {shown}")
         if found[key][1] != owner.account_id:
             raise PermissionDenied(
-                f"Account {owner.account_name} does not have permission to use security group {key}"
+                f"Account {owner.account_name} does not have permission to use security group {shown}"
             )
     chosen = [found[key][0] for key in wanted]
     default = facts.ensure_default_security_group(connection, owner)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.wiring.cipher import FernetCipher
+from tests.deploy.conftest import Books
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
 
@@ -207,6 +208,54 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
     zone.change("UPDATE clusters SET removed = now() WHERE name = 'a-1'")
     refused(bulk, 431, "clusterid", clusterid=cluster)
     zone.change("UPDATE clusters SET removed = NULL")
+    assert nothing_written()
+
+
+@pytest.mark.parametrize("prefix", ["9lives", "web-", "web.site", "\u00e9", "w" * 41])
+def test_name_prefixes_are_refused_before_anything_else_and_in_dry_runs(bulk: Bulk, prefix: str) -> None:
+    """What cannot begin a host name is refused, whether or not there is room, and a dry run says so too."""
+    refused(bulk, 431, "nameprefix", nameprefix=prefix, dryrun="true")
+    refused(bulk, 431, "nameprefix", nameprefix=prefix, count=900)
+
+
+def test_private_templates_are_for_their_owner(bulk: Bulk, zone: Zone, nothing_written: Untouched) -> None:
+    """The owner of the VMs must be allowed to use the template, though a root admin calls."""
+    zone.change("UPDATE templates SET is_public = false WHERE name = 'Debian 12'")
+    refused(bulk, 531, "acme", "Debian 12")
+    assert nothing_written()
+    assert bulk(count=1, account=None, domainid=None)["count"] == 1
+    zone.change("UPDATE templates SET account_id = (SELECT id FROM accounts WHERE name = 'acme')")
+    assert bulk(count=1)["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("parameter", "table"),
+    [
+        ("serviceofferingid", "service_offerings"),
+        ("diskofferingid", "disk_offerings"),
+        ("templateid", "templates"),
+        ("zoneid", "zones"),
+        ("clusterid", "clusters"),
+        ("podid", "pods"),
+        ("networkids", "networks"),
+        ("affinitygroupids", "affinity_groups"),
+        ("securitygroupids", "security_groups"),
+    ],
+)
+def test_refusals_name_entities_as_the_caller_did(
+    client: ApiClient, zone: Zone, nothing_written: Books, parameter: str, table: str
+) -> None:
+    """What was removed is refused by its uuid, never by an internal id."""
+    if table == "security_groups":
+        zone.change("UPDATE zones SET network_type = 'Basic'")
+    ids = [str(row.uuid) for row in zone.rows(f"SELECT uuid FROM {table} WHERE removed IS NULL ORDER BY id")]
+    call = zone.bulk_parameters(1, **{parameter: ids[0]})
+    zone.change(f"UPDATE {table} SET removed = now()")
+    nothing_written.mark()
+    answer = client.post("bulkDeployVirtualMachine", **call)
+    assert answer.status == 431
+    assert parameter in answer.body["errortext"]
+    assert ids[0] in answer.body["errortext"]
     assert nothing_written()
 
 
