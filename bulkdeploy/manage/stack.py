@@ -144,10 +144,11 @@ def _free_address(listen: str) -> str:
         ServerFailed: the address is in use, or not ours.
     """
     host, _, port = listen.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     deadline = time.monotonic() + PORT_SECONDS
     while True:
         try:
-            with socket.create_server((host.strip("[]"), int(port))) as probe:
+            with socket.create_server((host.strip("[]"), int(port)), family=family) as probe:
                 return f"{host}:{probe.getsockname()[1]}"
         except OSError as error:
             if time.monotonic() > deadline:

@@ -5,6 +5,7 @@ Settings that operators change while everything runs are CloudStack's global set
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
 
 EVERY_ADDRESS = ("0.0.0.0", "[::]", "*", "")  # noqa: S104 - for comparing
+
+ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):[0-9]{1,5}")
+LAST_PORT = 65535
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -44,7 +48,6 @@ class Settings(BaseSettings):
     )
     listen: str = Field(
         default="127.0.0.1:8080",
-        pattern=r"^.+:\d{1,5}$",
         description="Address and port of the HTTP API.",
     )
     secret_key: SecretStr | None = Field(
@@ -94,6 +97,16 @@ class Settings(BaseSettings):
         if url is not None and not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
             raise ValueError("must start with postgresql://")
         return url
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, listen: str) -> str:
+        if ADDRESS.fullmatch(listen) is None or int(listen.rpartition(":")[2]) > LAST_PORT:
+            raise ValueError(
+                f"must be address:port with a port of at most {LAST_PORT}, such as 127.0.0.1:8080 or [::1]:8080, "
+                f"not {listen!r}"
+            )
+        return listen
 
     @field_validator("redis_url")
     @classmethod

@@ -3,6 +3,7 @@
 import json
 import shlex
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
+from bulkdeploy.manage.stack import Stack
+from bulkdeploy.manage.up import emit
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
 from tests.support.api_client import ApiClient
@@ -173,6 +176,19 @@ def test_address_in_use_is_told(service: Service, server_folder: Path) -> None:
     assert ended.returncode == 1
     assert listen in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_ipv6_addresses_can_be_listened_on(tmp_path: Path) -> None:
+    """``[::1]:0`` takes a free port of IPv6, wherever the machine has IPv6 at all."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        wanted = "127.0.0.1"  # a machine without IPv6
+    else:
+        wanted = "[::1]"
+    stack = Stack(Settings(data_dir=tmp_path, listen=f"{wanted}:0"), emit)
+    assert stack.url.startswith(f"http://{wanted}:")
+    assert not stack.url.endswith(":0")
 
 
 def test_generated_secrets_are_for_their_owner_only(service: Service) -> None:
