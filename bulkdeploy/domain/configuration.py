@@ -10,6 +10,9 @@ from enum import StrEnum
 
 LONGEST_VALUE = 4096
 WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+NAME_PART = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,25}", re.ASCII)
+"""What a host name may begin with so that ``-<uuid>`` still fits behind it in 63 characters."""
+
 DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -46,6 +49,7 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    names_vms: bool = False
 
     def broken_rule(self, value: str) -> str | None:
         """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
@@ -53,6 +57,9 @@ class Setting:
             return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
         if self.type is ValueType.BOOLEAN:
             return None if value in ("true", "false") else "must be true or false"
+        if self.names_vms:
+            rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
+            return None if NAME_PART.fullmatch(value) else rule
         if self.type is ValueType.STRING:
             return None if len(value) <= LONGEST_VALUE else f"must be at most {LONGEST_VALUE} characters"
         pattern = WHOLE if self.type is ValueType.NUMBER else DECIMAL
@@ -183,7 +190,7 @@ SETTINGS: tuple[Setting, ...] = (
         B,
         "Let a single deployment pinned to a host, cluster or pod be retried inside it; never a bulk one",
     ),
-    Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names"),
+    Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names", names_vms=True),
     Setting(
         "vm.userdata.max.length",
         "32768",
