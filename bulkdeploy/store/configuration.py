@@ -41,16 +41,17 @@ class Configuration:
         return {key[1]: value for key, value in self.overrides.items() if key[0] is scope and key[2] == name}
 
 
+OVERRIDES = select(
+    configuration_values.c.scope,
+    configuration_values.c.scope_id,
+    configuration_values.c.name,
+    configuration_values.c.value,
+)
+
+
 def read_configuration(connection: Connection) -> Configuration:
     """All overrides, in one statement."""
-    rows = connection.execute(
-        select(
-            configuration_values.c.scope,
-            configuration_values.c.scope_id,
-            configuration_values.c.name,
-            configuration_values.c.value,
-        )
-    )
+    rows = connection.execute(OVERRIDES)
     return Configuration({(Scope(row.scope), row.scope_id, row.name): row.value for row in rows})
 
 

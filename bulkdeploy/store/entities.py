@@ -3,7 +3,7 @@
 Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -85,6 +85,10 @@ SOURCES: Mapping[Entity, Source] = {
 }
 
 
+UUIDS, NUMBERS = "uuids", "numbers"
+"""The two ways of writing an id."""
+
+
 def resolve(connection: Connection, entity_kinds: Sequence[Entity], values: Iterable[str]) -> dict[str, EntityRef]:
     """What each id names, by the id as written; ids that name nothing are left out.
 
@@ -98,13 +102,20 @@ def resolve(connection: Connection, entity_kinds: Sequence[Entity], values: Iter
 def resolve_all(connection: Connection, wanted: Mapping[Kinds, Sequence[str]]) -> dict[Kinds, dict[str, EntityRef]]:
     """``resolve`` for ids of many kinds, in one statement."""
     uuids = {text: UUID(text) for texts in wanted.values() for text in texts if not _is_number(text)}
-    selects = [
-        _rows(kind, [uuids[t] for t in texts if t in uuids], [int(t) for t in texts if t not in uuids])
-        for kind, texts in _texts_by_kind(wanted).items()
-    ]
+    selects: list[Select[Any]] = []
+    parameters: dict[str, list[UUID] | list[int]] = {}
+    for kind, texts in _texts_by_kind(wanted).items():
+        ids: dict[str, list[UUID] | list[int]] = {
+            UUIDS: [uuids[t] for t in texts if t in uuids],
+            NUMBERS: [int(t) for t in texts if t not in uuids],
+        }
+        used = {name: values for name, values in ids.items() if values}
+        selects.append(BY_UUID[kind] if NUMBERS not in used else _rows(kind, used.keys()))
+        parameters |= {f"{kind.value}_{name}": values for name, values in used.items()}
     found: dict[tuple[Entity, UUID | int], EntityRef] = {}
     if selects:
-        for kind, number, uuid, name, removed in connection.execute(union_all(*selects)):
+        query = selects[0] if len(selects) == 1 else union_all(*selects)
+        for kind, number, uuid, name, removed in connection.execute(query, parameters):
             ref = EntityRef(Entity(kind), number, uuid, name, removed)
             found[ref.entity, uuid] = found[ref.entity, number] = ref
     keys = {text: uuids.get(text) or int(text) for texts in wanted.values() for text in texts}
@@ -134,16 +145,18 @@ def _named(
     return named
 
 
-def _rows(kind: Entity, uuids: list[UUID], numbers: list[int]) -> Select[Any]:
-    """Kind, internal id, uuid, name and whether removed, of the rows with one of these ids."""
+def _rows(kind: Entity, ways: Collection[str]) -> Select[Any]:
+    """Kind, internal id, uuid, name and whether removed, of the rows with an id written in one of these ways.
+
+    One condition per way that was used, so that each is a plain look-up in an index.
+    """
     source = SOURCES[kind]
     columns = source.table.c
-    # One condition per way of writing that was used, so that each is a plain look-up in an index.
     conditions: list[ColumnElement[bool]] = []
-    if uuids:
-        conditions.append(columns.uuid == any_of(bindparam(None, uuids, ARRAY(Uuid), unique=True)))
-    if numbers:
-        conditions.append(columns.id == any_of(bindparam(None, numbers, ARRAY(BigInteger), unique=True)))
+    if UUIDS in ways:
+        conditions.append(columns.uuid == any_of(bindparam(f"{kind.value}_{UUIDS}", type_=ARRAY(Uuid))))
+    if NUMBERS in ways:
+        conditions.append(columns.id == any_of(bindparam(f"{kind.value}_{NUMBERS}", type_=ARRAY(BigInteger))))
     removed = columns.removed.is_not(None) if "removed" in columns else false()
     query = select(
         literal(kind.value, Text).label("entity"),
@@ -153,3 +166,7 @@ def _rows(kind: Entity, uuids: list[UUID], numbers: list[int]) -> Select[Any]:
         removed.label("removed"),
     ).where(or_(*conditions))
     return query if source.kind is None else query.where(columns.kind == source.kind.value)
+
+
+BY_UUID: Mapping[Entity, Select[Any]] = {kind: _rows(kind, (UUIDS,)) for kind in SOURCES}
+"""Built once: nearly every call of the API resolves uuids."""
