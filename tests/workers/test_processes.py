@@ -1,10 +1,12 @@
 """Worker and sweeper as real processes: killed, told to end, cut off from Redis; nothing lost, nothing twice."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,6 +81,12 @@ def _consumers(redis_url: str) -> int:
     return sum(client["cmd"] == "brpop" and client["db"] == own for client in redis.client_list())
 
 
+def _owners(fleet: Fleet) -> set[str]:
+    """The workers that hold, or were the last to hold, a lease."""
+    rows = fleet.zone.rows("SELECT DISTINCT lease_owner FROM async_jobs WHERE lease_owner IS NOT NULL")
+    return {row.lease_owner for row in rows}
+
+
 def _slow(fleet: Fleet, milliseconds: int) -> None:
     set_latency(fleet.control, Latency(Step.BOOT, Distribution.FIXED, milliseconds))
 
@@ -132,6 +140,31 @@ def test_a_killed_worker_loses_nothing(fleet: Fleet, start: Callable[..., subpro
     _wait_for(lambda: _all_done(fleet))
     assert max(job.attempts for job in fleet.jobs()) == 2
     _assert_all_run(fleet, 60)
+
+
+def test_workers_killed_again_and_again_under_faults(
+    fleet: Fleet, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Workers killed at random moments while hypervisors fail at random: every job ends, nothing is left over."""
+    dice = random.Random(20260101)  # noqa: S311 - moments to kill at
+    _slow(fleet, 150)
+    fleet.fault(Step.ANY, rate=0.2)
+    start(*SWEEPER)
+    fleet.deploy(60)
+    fleet.deploy(20, cluster="a-1")
+    for _ in range(3):
+        before = _owners(fleet)
+        victim = start(*WORKER)
+        _wait_for(lambda known=before: _all_done(fleet) or not _owners(fleet) <= known)
+        time.sleep(dice.uniform(0, 0.8))
+        victim.kill()
+        victim.wait()
+    start(*WORKER)
+    _wait_for(lambda: _all_done(fleet))
+    ends = Counter((job.status, vm.state) for job, vm in zip(fleet.jobs(), fleet.vms(), strict=True))
+    assert set(ends) == {(1, "Running"), (2, "Error")}
+    assert len(fleet.guests()) == ends[1, "Running"] >= 60
+    fleet.assert_intact()
 
 
 def test_a_worker_that_is_told_to_end_finishes_what_it_has(
