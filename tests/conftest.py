@@ -3,6 +3,7 @@
 Under ``pytest -n`` the controlling process starts the services and tells the others where.
 """
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,12 @@ def _addresses(config: pytest.Config) -> dict[str, object]:
         "redis_port": services.valkey.port,
         "redis_password": services.valkey.password,
     }
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C where it was ignored: a run in the background passes that on to all programs it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
