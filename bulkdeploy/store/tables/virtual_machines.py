@@ -127,4 +127,5 @@ volumes = Table(
     created(),
     Column("attached", DateTime(timezone=True)),
     removed(),
+    postgresql_with={"fillfactor": "50"},
 )

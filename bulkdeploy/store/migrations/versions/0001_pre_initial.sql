@@ -466,7 +466,8 @@ CREATE TABLE volumes (
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_volumes PRIMARY KEY (id),
     CONSTRAINT uq_volumes_uuid UNIQUE (uuid)
-);
+)
+ WITH (fillfactor = 50);
 
 CREATE INDEX ix_volumes_account_id ON volumes (account_id);
 
