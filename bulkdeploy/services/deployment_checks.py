@@ -40,8 +40,7 @@ def check_deployment(
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
     """
-    _check_count(configuration, ask)
-    check_host_names(ask)
+    _check_values(configuration, ask)
     owner = resolve_owner(connection, caller, ask.account, ask.domain_id, ask.project_id)
     state = facts.account_state(connection, owner.account_id)
     if state is not AccountState.ENABLED:
@@ -83,7 +82,8 @@ def check_deployment(
     )
 
 
-def _check_count(configuration: Configuration, ask: DeployAsk) -> None:
+def _check_values(configuration: Configuration, ask: DeployAsk) -> None:
+    """Numbers and names: what is wrong with them is wrong whatever else is there."""
     if ask.count <= 0:
         raise InvalidParameter("virtualmachinecount", ask.count, "it should be a positive number")
     most = configuration.number("virtual.machine.max.count.per.bulk.call")
@@ -95,6 +95,7 @@ def _check_count(configuration: Configuration, ask: DeployAsk) -> None:
         raise InvalidParameter(
             "minimumcount", ask.minimum_count, f"it must be between 1 and virtualmachinecount, {ask.count}"
         )
+    check_host_names(ask)
 
 
 def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk) -> ZoneFacts:
