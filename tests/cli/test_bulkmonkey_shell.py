@@ -50,6 +50,7 @@ def test_tab_completes_words(shell: Terminal) -> None:
     shell.send("bulkd" + TAB)
     shell.expect("bulkDeployVirtualMachine")
     shell.send(CTRL_C)
+    shell.expect(PROMPT, times=2)
     shell.send("up" + TAB)
     shell.expect(f"{PROMPT} update")
     shell.send(TAB)
@@ -65,6 +66,7 @@ def test_tab_offers_values_with_their_names(shell: Terminal, recorded: RecordedS
     line = next(line for line in screen.splitlines() if f" {ZONE}" in line)
     assert "Demo" in line
     shell.send(CTRL_C)
+    shell.expect(PROMPT, times=2)
     shell.send("list networks zone=De" + TAB)
     shell.expect(f"{PROMPT} list networks zone=Demo")
     assert len(recorded.asked("listZones")) == 1
@@ -107,9 +109,10 @@ def test_pipes_work(shell: Terminal) -> None:
 
 def test_ctrl_c_ends_a_program_in_a_pipe_and_not_the_shell(shell: Terminal) -> None:
     """Ctrl-C while a piped program runs ends that program; the shell goes on."""
-    shell.send("list zones | { echo started; sleep 60; }\r")
+    shell.send("list zones | { trap 'echo stopped; exit 1' INT; echo started; while :; do sleep 0.1; done; }\r")
     shell.expect("\nstarted")
     shell.send(CTRL_C)
+    shell.expect("^Cstopped")
     shell.expect(PROMPT, times=2)
     shell.send("list hosts\r")
     shell.expect("kvm-3")
@@ -141,9 +144,11 @@ def test_secrets_are_masked_while_they_are_typed(shell: Terminal) -> None:
     shell.send("set secretkey topsecret")
     shell.expect("set secretkey *********")
     shell.send(CTRL_C)
+    shell.expect(PROMPT, times=2)
     shell.send("list zones password=topsecret")
     shell.expect("password=*********")
     shell.send(CTRL_C)
+    shell.expect(PROMPT, times=3)
     shell.send("set secretkey\r")
     shell.expect("\nsecretkey:")
     shell.send("topsecret\r")
