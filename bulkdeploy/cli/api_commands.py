@@ -8,16 +8,19 @@ from bulkdeploy.cli.arguments import Arguments, check_values, read_arguments
 from bulkdeploy.cli.catalogue import Api
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.entities import PAGE, rows_of
-from bulkdeploy.cli.failures import Interrupted, JobsFailed
+from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed
 from bulkdeploy.cli.jobs import result_of
 from bulkdeploy.cli.naming import resolve_names
 from bulkdeploy.cli.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
 from bulkdeploy.cli.plan_report import is_plan, show_plan
+from bulkdeploy.cli.remedies import remedy
 from bulkdeploy.cli.summary import summary_parts
 from bulkdeploy.cli.watching import DeploymentWatch, Watch
 
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
 MOST_PAGES = 1000
+NO_ROOM = (533, 534, 535)
+"""Codes of refusals that say what is lacking, and not what to do about it."""
 
 
 def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
@@ -54,6 +57,10 @@ def _send(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, 
     repeatable = True if TOKEN in parameters and api.parameter(TOKEN) is not None else None
     try:
         return context.transport.call(api.name, parameters, repeatable=repeatable)
+    except ApiRefused as error:
+        if error.errorcode in NO_ROOM:
+            error.hint = error.hint or remedy(error.errorcode, error.errortext)
+        raise
     except KeyboardInterrupt:
         if api.only_reads:
             raise

@@ -73,6 +73,7 @@ def test_refusals_of_the_service_are_one_line(admin_monkey: Monkey) -> None:
     assert refused.status == 1
     assert refused.err.strip().splitlines()[-1].startswith("Error: ")
     assert "(bulkDeployVirtualMachine: HTTP 5" in refused.err
+    assert "dryrun=true" in refused.err
 
 
 def test_every_api_has_help(admin_monkey: Monkey) -> None:
