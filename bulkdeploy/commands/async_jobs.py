@@ -5,15 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.job_response import JOB_FIELDS
+from bulkdeploy.commands.job_response import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
-from bulkdeploy.declare.response_fields import flag, number, text
-from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
 from bulkdeploy.services.ownership import require_access
@@ -21,18 +19,6 @@ from bulkdeploy.store import async_jobs
 from bulkdeploy.store.listing import Page
 
 VIRTUAL_MACHINE_TYPE = "VirtualMachine"
-
-RESULT_FIELDS: tuple[Field, ...] = (
-    Field(
-        VIRTUAL_MACHINE.key, FieldType.OBJECT, "the VM, as it was when the job succeeded", VIRTUAL_MACHINE.fields
-    ),
-    flag("success", "true, where there is nothing to show"),
-    number("errorcode", "of a failed job: why, as a number"),
-    text("errortext", "of a failed job: why"),
-)
-
-FIELDS = tuple(replace(field, fields=RESULT_FIELDS) if field.name == "jobresult" else field for field in JOB_FIELDS)
-JOB = Response("asyncjobs", FIELDS)
 
 RESOURCE: tuple[Parameter, ...] = (
     uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM that the job works on", since="4.22"),
@@ -81,7 +67,7 @@ COMMANDS: tuple[Command, ...] = (
         description="Answers a job's state, and its result once it is finished",
         handler=query_async_job_result,
         shape=Shape.BARE,
-        response=replace(JOB, key="asyncjob"),
+        response=replace(ASYNC_JOB, key="asyncjob"),
         errors=(PermissionDenied,),
         parameters=(uuid("jobid", Entity.JOB, "the job"), *RESOURCE),
         rules=(ExactlyOne(("jobid", "resourceid")), Needs("resourceid", "resourcetype")),
@@ -91,7 +77,7 @@ COMMANDS: tuple[Command, ...] = (
         description="Lists jobs that are under way or were finished not long ago",
         handler=list_async_jobs,
         shape=Shape.LIST,
-        response=JOB,
+        response=ASYNC_JOB,
         errors=(PermissionDenied,),
         parameters=(
             Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),

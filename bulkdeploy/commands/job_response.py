@@ -1,7 +1,16 @@
 """The async job object, as bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult answer it."""
 
-from bulkdeploy.declare.response_fields import moment, number, text
+from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Field, FieldType, Response
+
+JOB_RESULT = Field("jobresult", FieldType.OBJECT, "the result, or errorcode and errortext")
+"""``commands.registry`` gives it the fields that the commands' declarations say it has."""
+
+FAILURE_FIELDS: tuple[Field, ...] = (
+    flag("success", "true, where there is nothing to show"),
+    number("errorcode", "of a failed job: why, as a number"),
+    text("errortext", "of a failed job: why"),
+)
 
 JOB_FIELDS: tuple[Field, ...] = (
     text("jobid", "the job"),
@@ -15,7 +24,7 @@ JOB_FIELDS: tuple[Field, ...] = (
     number("jobprocstatus", "always 0"),
     number("jobresultcode", "0 while in progress or succeeded, 530 when failed"),
     text("jobresulttype", "object, once there is a result"),
-    Field("jobresult", FieldType.OBJECT, "the result, or errorcode and errortext"),
+    JOB_RESULT,
     text("jobinstancetype", "the kind of thing that the job works on"),
     text("jobinstanceid", "the thing that the job works on"),
     text("deploymentid", "the deploy call that the job belongs to"),

@@ -5,9 +5,13 @@ Adding a command is adding its declaration to a module here; nothing else names 
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
+from dataclasses import replace
 
 import bulkdeploy.commands
+from bulkdeploy.commands.job_response import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.responses import Field, FieldType, Shape
 
 
 class DuplicateCommand(Exception):
@@ -30,4 +34,26 @@ def find_commands() -> dict[str, Command]:
                 raise DuplicateCommand(f"{command.name} is declared in {earlier} and again in {module.name}")
             places[command.name.lower()] = module.name
             found[command.name] = command
-    return dict(sorted(found.items()))
+    results = _job_results(found.values())
+    return {name: _with_job_results(command, results) for name, command in sorted(found.items())}
+
+
+def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
+    """What ``jobresult`` can hold: the object of any command that answers a job, or why there is none."""
+    objects: dict[str, Field] = {}
+    for command in commands:
+        if command.shape is Shape.JOB and command.response is not None:
+            key = command.response.key
+            objects.setdefault(
+                key, Field(key, FieldType.OBJECT, "what the job worked on, as it then was", command.response.fields)
+            )
+    return (*(objects[key] for key in sorted(objects)), *FAILURE_FIELDS)
+
+
+def _with_job_results(command: Command, results: tuple[Field, ...]) -> Command:
+    """The command, where it answers jobs with what their results can hold."""
+    response = command.response
+    if response is None or JOB_RESULT not in response.fields:
+        return command
+    fields = tuple(replace(field, fields=results) if field == JOB_RESULT else field for field in response.fields)
+    return replace(command, response=replace(response, fields=fields))

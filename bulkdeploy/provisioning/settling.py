@@ -14,16 +14,19 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.jobs import JobKind, JobStatus
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.outcome import Failed, GiveBack, Outcome, Paused, Settlement, Succeeded
-from bulkdeploy.provisioning.results import GONE_RESULT, failure_result, virtual_machine_result
+from bulkdeploy.provisioning.results import failure_result
 from bulkdeploy.provisioning.steps import JobSteps
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.store.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.guests import mark_removed, mark_volumes_ready, move_states
+from bulkdeploy.store.job_results import SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
 from bulkdeploy.store.virtual_machines import virtual_machine_rows
 
 log = structlog.get_logger(__name__)
+
+VIRTUAL_MACHINE = "virtualmachine"
 
 SOURCES: Mapping[VmState, frozenset[VmState]] = {
     VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING}),
@@ -122,7 +125,7 @@ class Settler:
                 ends.append(JobEnd(job.id, job.fence, JobStatus.FAILED, failure_result(outcome)))
             else:
                 row = rows.get(job.vm_id)
-                result = GONE_RESULT if row is None else virtual_machine_result(row)
+                result = SUCCESS_RESULT if row is None else object_result(VIRTUAL_MACHINE, row)
                 ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, result))
         done = (finish_jobs(connection, ends) if ends else set()) | (
             pause_jobs(connection, pauses) if pauses else set()

@@ -7,6 +7,7 @@ import pytest
 
 import bulkdeploy.commands
 from bulkdeploy.commands.registry import DuplicateCommand, find_commands
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.store.default_rows import USER_READS
 
@@ -63,3 +64,18 @@ def test_default_user_roles_read_what_users_may_read() -> None:
     commands = find_commands().values()
     for_users = {each.name for each in commands if RoleType.USER in each.roles and not each.changes_state}
     assert set(USER_READS) == for_users
+
+
+def test_job_results_are_declared() -> None:
+    """Whatever object an asynchronous command promises, the calls that show jobs declare for ``jobresult``."""
+    commands = find_commands()
+    promised = {
+        command.response for command in commands.values() if command.shape is Shape.JOB and command.response
+    }
+    for name in ("queryAsyncJobResult", "listAsyncJobs", "bulkDeployVirtualMachine"):
+        response = commands[name].response
+        assert response is not None
+        result = next(field for field in response.fields if field.name == "jobresult")
+        declared = {field.name: field.fields for field in result.fields}
+        assert {response.key: response.fields for response in promised}.items() <= declared.items()
+        assert {"success", "errorcode", "errortext"} <= declared.keys()

@@ -22,7 +22,7 @@ async_jobs = Table(
     metadata,
     identity(),
     public_uuid(),
-    Column("kind", Text, nullable=False, comment="JobKind"),
+    Column("kind", Text, nullable=False, comment="JobKind; the cmd of a job that was done with its call"),
     Column("cmd", Text, nullable=False),
     Column("account_id", BigInteger, nullable=False, comment="the submitter's account"),
     Column("user_id", BigInteger, nullable=False),

@@ -118,7 +118,7 @@ CREATE INDEX ix_async_jobs_instance ON async_jobs (instance_id, id);
 
 CREATE INDEX ix_async_jobs_unfinished ON async_jobs (phase, lease_until) WHERE status = 0;
 
-COMMENT ON COLUMN async_jobs.kind IS 'JobKind';
+COMMENT ON COLUMN async_jobs.kind IS 'JobKind; the cmd of a job that was done with its call';
 
 COMMENT ON COLUMN async_jobs.account_id IS 'the submitter''s account';
 

@@ -1,0 +1,25 @@
+"""Job results as they are kept: JSON objects, written once (reference section 3)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+WIRE_DATE = "%Y-%m-%dT%H:%M:%S%z"
+
+
+def object_result(key: str, row: Mapping[str, Any]) -> str:
+    """A success: one object by wire names under its key; absent values are left out."""
+    present = {name: value for name, value in row.items() if value is not None}
+    return orjson.dumps({key: present}, default=_wire_value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+
+
+SUCCESS_RESULT = orjson.dumps({"success": True}).decode()
+"""A success that has nothing to show."""
+
+
+def _wire_value(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime(WIRE_DATE)
+    raise TypeError(f"{type(value).__name__} has no form in a job's result")
