@@ -1,4 +1,4 @@
-"""What a hypervisor driver is: three "make it so" calls, and a look at what is really there.
+"""What a hypervisor driver is: a few "make it so" calls, and a look at what is really there.
 
 Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
@@ -83,7 +83,7 @@ class DriverError(Exception):
     """A call that failed, with what an operator needs to act on it.
 
     Attributes:
-        step: what the hypervisor was doing: ``volume``, ``network``, ``boot``, ``stop``, ``delete``...
+        step: what the hypervisor was doing: ``volume``, ``network``, ``boot``, ``stop``, ``delete``, ``migrate``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -132,6 +132,18 @@ class HypervisorDriver(Protocol):
 
         Raises:
             DriverError: something may be left.
+        """
+
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Make a guest that runs on ``source`` run on ``destination``, without a break; there already is fine.
+
+        Called with the hosts exchanged it undoes a move of which nobody knows how far it got.
+
+        Raises:
+            DriverError: it runs on one of the two, on whichever it was; or on neither, then it is not moved
+                (transient False).
         """
 
     def list_guests(self) -> Iterator[Guest]:

@@ -128,6 +128,16 @@ class SimulatorDriver:
             _Call("delete", host, fence, timeout_s),
         )
 
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. Faults strike at the destination; one without room refuses (transient)."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_migrated(%s, %s, %s, %s, %s, %s)",
+            [source.uuid, destination.uuid, guest.uuid],
+            _Call("migrate", destination, fence, timeout_s),
+        )
+
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""
         for row in self._pages(

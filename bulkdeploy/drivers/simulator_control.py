@@ -20,6 +20,7 @@ class Step(StrEnum):
     BOOT = "boot"
     STOP = "stop"
     DELETE = "delete"
+    MIGRATE = "migrate"
     ANY = "any"
 
 

@@ -17,7 +17,13 @@ LONGEST_NAME = 63
 """Bytes of a PostgreSQL identifier."""
 
 TABLES_FILE = "simulator_tables.sql"
-CODE_FILES = ("simulator_chance.sql", "simulator_faults.sql", "simulator_parts.sql", "simulator_calls.sql")
+CODE_FILES = (
+    "simulator_chance.sql",
+    "simulator_faults.sql",
+    "simulator_parts.sql",
+    "simulator_calls.sql",
+    "simulator_migration.sql",
+)
 """In the order in which they must be run."""
 
 FENCE_DAYS = 30

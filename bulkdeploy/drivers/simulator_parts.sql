@@ -3,7 +3,7 @@
 -- Calls for one guest queue up at an advisory lock on its uuid. The table lock is the one that the
 -- write needs anyway, taken first, so that adopting many guests at once (which takes a stronger
 -- one) never falls between a call's look and its write. Locks are taken in the order guest, fault
--- rule, volumes, host; a call touches one host.
+-- rule, volumes, host; a call touches one host, a migration two, by uuid.
 
 CREATE FUNCTION simulator_code.lock_guest(p_guest uuid) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS simulator.volumes (
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host text,                                             -- name or uuid; NULL: every host
-    step text NOT NULL CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'any')),
+    step text NOT NULL,
     kind text NOT NULL CHECK (kind IN ('transient', 'permanent', 'hang')),
     rate double precision NOT NULL DEFAULT 1 CHECK (rate BETWEEN 0 AND 1),
     remaining integer CHECK (remaining >= 0),              -- times that it still happens; NULL: for ever
@@ -55,12 +55,18 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     created timestamptz NOT NULL DEFAULT now()
 );
 
+ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'any'));
+
 CREATE TABLE IF NOT EXISTS simulator.latencies (
-    step text PRIMARY KEY CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete')),
+    step text PRIMARY KEY,
     distribution text NOT NULL CHECK (distribution IN ('fixed', 'uniform', 'exponential', 'normal')),
     mean_ms double precision NOT NULL CHECK (mean_ms >= 0),
     spread_ms double precision NOT NULL DEFAULT 0 CHECK (spread_ms >= 0)
 );
+
+ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -255,6 +255,8 @@ class FencingContract:
             late.stop(rig.hosts[0], guest, forced=True)
         with pytest.raises(StaleFence):
             late.remove(None, guest)
+        with pytest.raises(StaleFence):
+            late.migrate(rig.hosts[0], rig.hosts[1], guest)
         assert guests_of(rig.driver) == before
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:

@@ -71,3 +71,7 @@ class Caller:
     def remove(self, host: HostAddress | None, guest: GuestSpec) -> None:
         """``ensure_absent``, with all of the guest's volumes."""
         self.driver.ensure_absent(host, guest.uuid, volume_uuids(guest), fence=self.fence, timeout_s=self.timeout_s)
+
+    def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_migrated``."""
+        self.driver.ensure_migrated(source, destination, guest, fence=self.fence, timeout_s=self.timeout_s)

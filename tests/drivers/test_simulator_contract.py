@@ -6,12 +6,13 @@ from psycopg import Connection
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault
 from tests.drivers.contract import DriverContract, FencingContract, Rig
+from tests.drivers.migration_contract import MigrationContract
 from tests.drivers.subjects import address, new_host
 
 ROOM = 5
 
 
-class TestSimulatorContract(DriverContract, FencingContract):
+class TestSimulatorContract(DriverContract, MigrationContract, FencingContract):
     """Hosts that are full by CPU, memory or number of guests, one after the other."""
 
     @pytest.fixture(params=["cpu", "memory", "guests"])

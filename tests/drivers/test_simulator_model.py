@@ -92,6 +92,20 @@ class Model:
             self.place.pop(guest, None)
         return FAILED if fault else None
 
+    def migrate(self, guest: int, source: int, host: int, fence: int) -> type[DriverError] | None:
+        """``ensure_migrated``."""
+        refusal = self.gate(guest, None, fence)
+        place = self.place.get(guest)
+        if refusal or place == (host, "Running"):
+            return refusal
+        if place != (source, "Running"):
+            return FAILED
+        fault = self.fault(("migrate",))
+        has_room = self.running_on(host) < ROOM
+        if has_room and (fault is None or fault.effect is HangEffect.DONE):
+            self.place[guest] = (host, "Running")
+        return FAILED if fault or not has_room else None
+
 
 class SimulatorMachine(RuleBasedStateMachine):
     """Calls the simulator and the model, and compares."""
@@ -139,6 +153,15 @@ class SimulatorMachine(RuleBasedStateMachine):
         self.same(
             self.model.stop(guest, host, fence),
             lambda: self.driver.ensure_stopped(self.hosts[host], uuid, forced=False, fence=fence, timeout_s=60),
+        )
+
+    @rule(guest=guest_numbers, source=host_numbers, host=host_numbers, fence=fences)
+    def migrate(self, guest: int, source: int, host: int, fence: int) -> None:
+        """Make a guest run elsewhere."""
+        spec, hosts = self.guests[guest], self.hosts
+        self.same(
+            self.model.migrate(guest, source, host, fence),
+            lambda: self.driver.ensure_migrated(hosts[source], hosts[host], spec, fence=fence, timeout_s=60),
         )
 
     @rule(guest=guest_numbers, host=st.none() | host_numbers, fence=fences)
