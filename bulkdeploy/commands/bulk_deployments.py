@@ -78,8 +78,10 @@ BULK_DEPLOYMENT = Response(
         text("state", "InProgress, Completed or Cancelled"),
         number("asked", "VMs asked for"),
         number("count", "VMs made"),
-        number("queued", "jobs that have not begun"),
-        number("running", "jobs under way"),
+        number("queued", "jobs that no worker has taken yet; cancelling stops them"),
+        number(
+            "running", "jobs that a worker has taken; cancelling stops those of them that wait for a free thread"
+        ),
         number("succeeded", "jobs that succeeded"),
         number("failed", "jobs that failed"),
         number("skew", "largest difference of the owner's VMs between clusters that got VMs, as planned"),

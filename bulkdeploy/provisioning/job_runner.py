@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Lock, Thread
 from uuid import uuid4
@@ -21,6 +21,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.cancelling import CancelWatch
 from bulkdeploy.provisioning.driver_calls import FindsDrivers
 from bulkdeploy.provisioning.group_commit import GroupCommit
 from bulkdeploy.provisioning.held_leases import HeldLeases
@@ -83,6 +84,7 @@ class JobRunner:
         self._accepted = self._ended = 0
         self._ending = Lock()
         self._held = HeldLeases(engine, options.lease_seconds)
+        self._cancels = CancelWatch(engine)
         taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds)
         writer = JobWriter(engine, job_queue, taker, Settler(self._steps), self)
         self._commits: GroupCommit[Entry] = GroupCommit(writer.write, pace_s=PACE_S, name="commit")
@@ -146,8 +148,11 @@ class JobRunner:
 
     def _outcome(self, work: Assignment) -> Outcome | None:
         """How the driver's part ended; None: the job is somebody else's now."""
+        steps = self._steps[work.job.kind]
         try:
-            return self._steps[work.job.kind].run(work)
+            if self._cancels.stops(work.job):
+                return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
+            return steps.run(work)
         except LeaseLost as lost:
             log.warning("lease_lost", job=str(work.job.uuid), vm=str(work.guest.uuid), why=str(lost))
             return None

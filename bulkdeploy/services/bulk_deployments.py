@@ -44,7 +44,8 @@ def list_bulk_deployments(
 def cancel_bulk_deployment(system: System, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:
     """Stop the deployment's jobs that have not begun; the deployment as it stands then.
 
-    A job that has begun goes on. Each stopped one fails with that reason and gives back all it holds.
+    A job that has begun goes on. Each stopped one fails with that reason and gives back all it holds. Stopped
+    are all that the answer counts as ``queued``, and those of ``running`` whose driver was not called yet.
 
     Raises:
         PermissionDenied: the deployment is of somebody the caller may not act for.

@@ -69,6 +69,14 @@ def request_cancel(connection: Connection, deployment_id: int) -> bool:
     return changed.rowcount == 1
 
 
+_IS_CANCELLED = text("SELECT cancel_requested IS NOT NULL FROM deployments WHERE id = :id")
+
+
+def is_cancelled(connection: Connection, deployment_id: int) -> bool:
+    """Whether ``request_cancel`` was called for the deployment."""
+    return bool(connection.execute(_IS_CANCELLED, {"id": deployment_id}).scalar())
+
+
 def list_deployments(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """Bulk deployments, newest first, with their stored plan (``plan``) and internal id (``_id``)."""
     query = filtered(
@@ -96,11 +104,15 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
 
 
 def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Per deployment its jobs that are queued, running, succeeded and failed."""
+    """Per deployment its jobs that are queued, running, succeeded and failed.
+
+    Queued are those that no worker has had in its hands: these, and only these, end for certain when the
+    deployment is cancelled. A job that waits to be tried again has begun, and counts as running.
+    """
     rows = connection.execute(
         text(
-            "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND phase <> 'running') AS queued,"
-            " count(*) FILTER (WHERE status = 0 AND phase = 'running') AS running,"
+            "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND attempts = 0) AS queued,"
+            " count(*) FILTER (WHERE status = 0 AND attempts > 0) AS running,"
             " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed"
             " FROM async_jobs WHERE deployment_id = ANY(:ids) AND kind = 'deploy_virtual_machine'"
             " GROUP BY deployment_id"
