@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, StaleFence
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.outcome import LeaseLost
@@ -78,6 +79,13 @@ class DriverCalls:
         )
 
     def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
+        point = CrashPoint(f"driver.{step}")
+        before(point)
+        failure = self._failure(work, step, call)
+        after(point)
+        return failure
+
+    def _failure(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
         host = "any host" if work.host is None else work.host.name
         try:
             call(self._drivers.driver_for(work.hypervisor))

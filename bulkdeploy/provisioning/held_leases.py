@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Event, Lock, Thread
 
 import structlog
 from sqlalchemy import Engine
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.jobs import LeasedJob, renew_leases
 
@@ -58,7 +60,8 @@ class HeldLeases:
             due = {job: fence for job, (fence, since) in self._held.items() if since <= oldest}
         if not due:
             return
-        kept = run_transaction(self._engine, lambda connection: renew_leases(connection, due, self._lease_seconds))
+        renew = partial(renew_leases, fences=due, lease_seconds=self._lease_seconds)
+        kept = run_transaction(self._engine, renew, CrashPoint.RENEW_COMMIT)
         with self._lock:
             for job, fence in due.items():
                 if self._held.get(job, (None, 0.0))[0] != fence:

@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.provisioning.outcome import GiveBack
 from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
@@ -91,7 +92,8 @@ class JobWriter:
         current = list(finished)
         while True:
             try:
-                taken, messages = self._insist(partial(self._transaction, requests=requests, finished=current))
+                work = partial(self._transaction, requests=requests, finished=current)
+                taken, messages = self._insist(work, _point(current))
                 break
             except StaleLeases as stale:
                 log.warning("leases_lost", jobs=sorted(stale.job_ids))
@@ -108,13 +110,13 @@ class JobWriter:
         return taken, messages
 
     def _insist(
-        self, work: Callable[[Connection], tuple[Taken, list[JobMessage]]]
+        self, work: Callable[[Connection], tuple[Taken, list[JobMessage]]], at: CrashPoint
     ) -> tuple[Taken, list[JobMessage]]:
         """Commit ``work``, however long the database is away."""
         wait_s = 0.1
         while True:
             try:
-                return run_transaction(self._engine, work)
+                return run_transaction(self._engine, work, at)
             except StaleLeases:
                 raise
             except ConflictRetriesExhausted:
@@ -131,13 +133,22 @@ class JobWriter:
         if not messages:
             return
         try:
+            before(CrashPoint.WAKE_PUBLISH)
             self._job_queue.send(messages)
-            run_transaction(
-                self._engine, lambda connection: forget_sent(connection, [message.job_id for message in messages])
-            )
+            after(CrashPoint.WAKE_PUBLISH)
+            clear = partial(forget_sent, job_ids=[message.job_id for message in messages])
+            run_transaction(self._engine, clear, CrashPoint.WAKE_CLEAR)
         except QueueUnavailable as error:
             log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
         except Exception as error:
             if not is_unreachable(error):
                 raise
             log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])
+
+
+def _point(finished: Sequence[Finished]) -> CrashPoint:
+    """What a batch that settles these is called among the crash points."""
+    if not finished:
+        return CrashPoint.LEASE_COMMIT
+    gives_back = finished[0].settlement.give_back is not GiveBack.NOTHING
+    return CrashPoint.GIVE_BACK_COMMIT if gives_back else CrashPoint.SETTLE_COMMIT

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.outbox import forget_sent, take_unsent
@@ -34,7 +35,7 @@ class Relay:
         """
         total = 0
         while True:
-            sent = run_transaction(self._engine, self._send_some)
+            sent = run_transaction(self._engine, self._send_some, CrashPoint.RELAY_COMMIT)
             total += sent
             if sent < MESSAGES_AT_ONCE:
                 return total
@@ -42,6 +43,8 @@ class Relay:
     def _send_some(self, connection: Connection) -> int:
         unsent = take_unsent(connection, older_than_s=self._grace_s, most=MESSAGES_AT_ONCE)
         if unsent:
+            before(CrashPoint.RELAY_PUBLISH)
             self._job_queue.send([JobMessage(entry.job_id, entry.kind, entry.queue) for entry in unsent])
+            after(CrashPoint.RELAY_PUBLISH)
             forget_sent(connection, [entry.job_id for entry in unsent])
         return len(unsent)

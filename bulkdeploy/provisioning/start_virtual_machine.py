@@ -8,6 +8,7 @@ from threading import Semaphore
 
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -72,7 +73,7 @@ class StartVirtualMachine:
             if OVERDUE in work.job.progress:
                 return Failed(INTERNAL_ERROR, f"VM {work.name} did not start: {TOO_LATE}", STOPPED)
             with self._planning:
-                placed = run_transaction(self._engine, partial(self._claim, work=work))
+                placed = run_transaction(self._engine, partial(self._claim, work=work), CrashPoint.PLACE_COMMIT)
             if placed is None:
                 return Failed(INSUFFICIENT_CAPACITY, f"VM {work.name} did not start: no host has room", STOPPED)
             work = placed

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
@@ -97,7 +98,8 @@ class Starter:
         Hypervisors that compare fences refuse it as well; not all do.
         """
         held = {work.job.id: work.job.fence}
-        if not run_transaction(self._engine, partial(renew_leases, fences=held, lease_seconds=self._lease_seconds)):
+        renew = partial(renew_leases, fences=held, lease_seconds=self._lease_seconds)
+        if not run_transaction(self._engine, renew, CrashPoint.KEEP_COMMIT):
             raise LeaseLost(f"job {work.job.id} lost its lease while its driver failed")
 
     def _elsewhere(self, work: Assignment, failure: DriverError, *, pinned: bool) -> Assignment | Failed:
@@ -106,7 +108,8 @@ class Starter:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
         with self._planning:
-            return run_transaction(self._engine, partial(self._move, work=work, failure=failure))
+            move = partial(self._move, work=work, failure=failure)
+            return run_transaction(self._engine, move, CrashPoint.REPLACE_COMMIT)
 
     def _move(self, connection: Connection, *, work: Assignment, failure: DriverError) -> Assignment | Failed:
         avoid = {*work.job.progress.get(AVOID, ()), *(() if work.host_id is None else (work.host_id,))}

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.jobs import EXPUNGE_COMMAND_CLASS, JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.destroy_virtual_machine import EXPUNGE, DestroyVirtualMachine
@@ -56,20 +57,25 @@ class Sweeper:
 
     def requeue_dropped(self) -> None:
         """Take over expired leases, and wake jobs that waited long enough."""
-        again = self._in_turns(lambda connection: store.requeue_dropped(connection, LANES, ROWS_AT_ONCE))
+        again = self._in_turns(
+            lambda connection: store.requeue_dropped(connection, LANES, ROWS_AT_ONCE), CrashPoint.SWEEP_DROPPED
+        )
         self._tell("requeued", again)
 
     def requeue_lost(self) -> None:
         """Send again what Redis lost: jobs are queued here, and nothing waits there."""
         empty = [queue for queue, waiting in self._job_queue.waiting().items() if waiting == 0]
-        lost = self._in_turns(lambda connection: store.requeue_lost(connection, LANES, empty, ROWS_AT_ONCE))
+        lost = self._in_turns(
+            lambda connection: store.requeue_lost(connection, LANES, empty, ROWS_AT_ONCE), CrashPoint.SWEEP_LOST
+        )
         self._tell("lost_messages", lost)
 
     def end_late(self) -> None:
         """Have jobs ended that take longer than ``job.cancel.threshold.minutes``."""
         minutes = self._setting("job.cancel.threshold.minutes")
         late = self._in_turns(
-            lambda connection: store.requeue_overdue(connection, LANES, minutes=minutes, most=ROWS_AT_ONCE)
+            lambda connection: store.requeue_overdue(connection, LANES, minutes=minutes, most=ROWS_AT_ONCE),
+            CrashPoint.SWEEP_OVERDUE,
         )
         self._tell("overdue", late)
         self._tell("never_begun", self._fail_stuck(minutes))
@@ -77,16 +83,18 @@ class Sweeper:
     def expunge_destroyed(self) -> None:
         """Make jobs that expunge VMs destroyed ``expunge.delay`` seconds ago, or not removed at the first try."""
         delay_s = self._setting("expunge.delay")
-        self._tell("to_expunge", self._in_turns(partial(_insert_expunge_jobs, delay_s=delay_s)))
+        expunge = partial(_insert_expunge_jobs, delay_s=delay_s)
+        self._tell("to_expunge", self._in_turns(expunge, CrashPoint.SWEEP_EXPUNGE))
 
     def expire(self) -> None:
         """Delete jobs finished ``job.expire.minutes`` ago, and sessions that are over."""
         minutes = self._setting("job.expire.minutes")
         expired = self._in_turns(
-            lambda connection: store.delete_expired(connection, minutes=minutes, most=ROWS_AT_ONCE)
+            lambda connection: store.delete_expired(connection, minutes=minutes, most=ROWS_AT_ONCE),
+            CrashPoint.SWEEP_EXPIRED,
         )
         self._tell("expired", expired)
-        run_transaction(self._engine, delete_expired_sessions)
+        run_transaction(self._engine, delete_expired_sessions, CrashPoint.SWEEP_SESSIONS)
 
     def _fail_stuck(self, minutes: int) -> int:
         with self._engine.connect() as connection:
@@ -100,17 +108,18 @@ class Sweeper:
         """Fail these; a job that somebody has begun meanwhile is left alone."""
         while finished:
             try:
-                run_transaction(self._engine, partial(self._settler.settle, finished=finished))
+                settle = partial(self._settler.settle, finished=finished)
+                run_transaction(self._engine, settle, CrashPoint.SWEEP_NEVER_BEGUN)
                 break
             except StaleLeases as stale:
                 finished = [entry for entry in finished if entry.job.id not in stale.job_ids]
         return len(finished)
 
-    def _in_turns(self, work: Callable[[Connection], int]) -> int:
+    def _in_turns(self, work: Callable[[Connection], int], at: CrashPoint) -> int:
         """Run ``work`` in transactions of ROWS_AT_ONCE rows until one is not full; the sum."""
         total = 0
         while True:
-            done = run_transaction(self._engine, work)
+            done = run_transaction(self._engine, work, at)
             total += done
             if done < ROWS_AT_ONCE:
                 return total

@@ -1,17 +1,20 @@
 """Bulk deployments after their call was answered: seen as a whole, and cancelled."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.store import deployments as store
+from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.visibility import Visibility
@@ -51,14 +54,16 @@ def cancel_bulk_deployment(system: System, caller: Caller, deployment: EntityRef
         PermissionDenied: the deployment is of somebody the caller may not act for.
         InvalidParameter: all its jobs are finished, or it was cancelled before.
     """
-    with system.engine.begin() as connection:
-        account_id = store.deployment_owner(connection, deployment.id)
-        require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
-        if not store.request_cancel(connection, deployment.id):
-            raise InvalidParameter(
-                "id", str(deployment.uuid), "all its jobs are finished, or it was cancelled before"
-            )
-        return list_bulk_deployments(connection, Visibility(), {"id": deployment}, Paging(limit=1)).rows[0]
+    cancel = partial(_cancel, caller=caller, deployment=deployment)
+    return run_transaction(system.engine, cancel, CrashPoint.CANCEL_COMMIT)
+
+
+def _cancel(connection: Connection, *, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:
+    account_id = store.deployment_owner(connection, deployment.id)
+    require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
+    if not store.request_cancel(connection, deployment.id):
+        raise InvalidParameter("id", str(deployment.uuid), "all its jobs are finished, or it was cancelled before")
+    return list_bulk_deployments(connection, Visibility(), {"id": deployment}, Paging(limit=1)).rows[0]
 
 
 def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

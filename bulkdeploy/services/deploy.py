@@ -13,8 +13,9 @@ from typing import Any
 
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import IntegrityError
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk, DeploySpec, NetworkFacts
 from bulkdeploy.domain.errors import (
@@ -25,12 +26,13 @@ from bulkdeploy.domain.errors import (
 )
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.placement.model import Disk, Plan
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, QueueUnavailable, bulk_queue
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
 from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.scheduling.place import Planned, claim_plan, plan_in_zone
 from bulkdeploy.services.deployment_checks import check_deployment
 from bulkdeploy.services.deployment_names import virtual_machine_names
 from bulkdeploy.services.deployment_record import is_pinned, plan_record, shared_config
+from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store import deployment_rows as rows
 from bulkdeploy.store.addresses import Address, take_addresses, take_named_address
@@ -38,7 +40,6 @@ from bulkdeploy.store.configuration import Configuration, read_configuration
 from bulkdeploy.store.deployments import DeployedVms, find_by_token
 from bulkdeploy.store.engine import TransactionConflict, run_transaction
 from bulkdeploy.store.ledger import lock_zone
-from bulkdeploy.store.outbox import forget_sent
 from bulkdeploy.store.resource_counts import add_amounts, check_limits
 
 log = structlog.get_logger(__name__)
@@ -86,7 +87,8 @@ def deploy(system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryR
     most = ask.count
     while True:
         try:
-            written = run_transaction(system.engine, partial(_deploy, caller=caller, ask=ask, most=most))
+            work = partial(_deploy, caller=caller, ask=ask, most=most)
+            written = run_transaction(system.engine, work, CrashPoint.DEPLOY_COMMIT)
             break
         except _DryRunDone as done:
             return done.result
@@ -94,7 +96,7 @@ def deploy(system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryR
             if ask.minimum_count is None or not ask.minimum_count <= error.free < most:
                 raise
             most = error.free
-    _send(system, written)
+    send_jobs(system, written.messages)
     return written.deployed
 
 
@@ -261,22 +263,3 @@ def _write(
     deployed = DeployedVms(deployment.uuid, deployment.created, new.job_uuids, new.uuids)
     messages = tuple(JobMessage(job_id, JobKind.DEPLOY, queue) for job_id in new.job_ids)
     return _Written(deployed, messages)
-
-
-def _send(system: System, written: _Written) -> None:
-    """Send after the commit; what cannot be sent stays in the outbox for the sweeper."""
-    if not written.messages:
-        return
-    try:
-        system.job_queue.send(written.messages)
-    except QueueUnavailable as error:
-        log.warning(
-            "jobs_not_sent", jobs=len(written.messages), deployment=str(written.deployed.uuid), why=str(error)
-        )
-        return
-    try:
-        with system.engine.begin() as connection:
-            forget_sent(connection, [message.job_id for message in written.messages])
-    except DBAPIError as error:
-        # The call has done its work and must not be answered with an error; sending twice is harmless.
-        log.warning("outbox_not_cleared", jobs=len(written.messages), why=str(error.orig))

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
@@ -103,9 +104,8 @@ def _require_right(system: System, caller: Caller, setting: str, what: str) -> N
 
 def _submit(system: System, caller: Caller, vm: EntityRef, action: _Action, params: Mapping[str, Any]) -> JobTicket:
     """Make the job, its event and its outbox row in one transaction; then send it."""
-    job_id, ticket = run_transaction(
-        system.engine, partial(_make_job, caller=caller, vm=vm, action=action, params=params)
-    )
+    make_job = partial(_make_job, caller=caller, vm=vm, action=action, params=params)
+    job_id, ticket = run_transaction(system.engine, make_job, CrashPoint.SUBMIT_COMMIT)
     send_jobs(system, [JobMessage(job_id, action.kind, INTERACTIVE)])
     return ticket
 

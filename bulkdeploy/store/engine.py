@@ -11,6 +11,7 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.store.kept_columns import OPTION, KeptColumns, kept_columns
 
@@ -61,8 +62,10 @@ def read_only(engine: Engine) -> Iterator[Connection]:
         connection.commit()
 
 
-def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
+def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None = None) -> T:
     """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
+
+    ``at`` is the commit's name among the crash points.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock or a serialization failure.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
@@ -73,8 +76,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
     """
     for attempt in range(MOST_ATTEMPTS):
         try:
-            with engine.begin() as connection:
-                return work(connection)
+            return _run_once(engine, work, at)
         except TransactionConflict:
             kept_columns(engine).forget()
         except DBAPIError as error:
@@ -82,3 +84,11 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
                 raise
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
+
+
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None) -> T:
+    with engine.begin() as connection:
+        result = work(connection)
+        before(at)
+    after(at)
+    return result

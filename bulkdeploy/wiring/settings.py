@@ -86,6 +86,11 @@ class Settings(BaseSettings):
         description="PostgreSQL database in which simulated hypervisors keep their guests. "
         "Unset: the one beside database_url, with _simulator after its name.",
     )
+    crash_points_dir: Path | None = Field(
+        default=None,
+        description="For trials only: a file in it, named like `settle.commit.before`, kills who passes "
+        "there (`bulkdeploy/crash_points.py` lists the places).",
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Engine
 
+from bulkdeploy.crash_points import arm, kills_from
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import System
@@ -39,12 +40,19 @@ def build_job_queue(settings: Settings) -> JobQueue:
     return CeleryJobQueue(settings.require_redis_url())
 
 
+def arm_crash_points(settings: Settings) -> None:
+    """Let this process die where a trial wants it to; in production nobody does."""
+    if settings.crash_points_dir is not None:
+        arm(kills_from(settings.crash_points_dir))
+
+
 def build_system(settings: Settings) -> System:
     """Everything the synchronous half works with.
 
     A request may need a second connection while it holds its first; with two per thread nobody
     waits for one that nobody gives back.
     """
+    arm_crash_points(settings)
     return System(
         engine=build_engine(settings, application_name="bulkdeploy api", least_pool_size=2 * settings.api_threads),
         job_queue=build_job_queue(settings),

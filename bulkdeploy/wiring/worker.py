@@ -9,7 +9,7 @@ from bulkdeploy.drivers.registry import DriverOptions, Drivers, build_drivers
 from bulkdeploy.drivers.simulator_database import derived_url, ensure_database
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_engine, build_job_queue
+from bulkdeploy.wiring.system import arm_crash_points, build_engine, build_job_queue
 
 SIMULATOR = "simulator"
 
@@ -36,6 +36,7 @@ def build_worker(settings: Settings) -> Worker:
         SettingMissing: no database or no courier is configured.
         drivers.registry.UnknownDriver: the setting ``drivers`` names one that nobody provides.
     """
+    arm_crash_points(settings)
     return Worker(
         settings=settings,
         engine=build_engine(settings, application_name="bulkdeploy worker"),

@@ -1,0 +1,258 @@
+"""Every crash point, one after the other: a real process is killed there, started again, and nothing is amiss.
+
+What is not in a list of its own is walked by the workers; a point that nobody passes fails its test.
+"""
+
+import http.client
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+from redis import Redis
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.queue.celery_queue import CeleryJobQueue
+from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.support import reborn
+from tests.support.api_client import ApiClient
+from tests.support.fleet import Fleet
+from tests.support.programs import api_process
+from tests.workers.processes import PATIENCE_S, Start, all_done, wait_for
+
+T = TypeVar("T")
+
+VMS = 6
+
+OF_CALLS = [
+    CrashPoint.DEPLOY_COMMIT,
+    CrashPoint.CALL_PUBLISH,
+    CrashPoint.CALL_CLEAR,
+    CrashPoint.SUBMIT_COMMIT,
+    CrashPoint.CANCEL_COMMIT,
+]
+OF_SWEEPERS = [
+    CrashPoint.SWEEP_OVERDUE,
+    CrashPoint.SWEEP_NEVER_BEGUN,
+    CrashPoint.SWEEP_EXPUNGE,
+    CrashPoint.SWEEP_EXPIRED,
+    CrashPoint.SWEEP_SESSIONS,
+    CrashPoint.SWEEP_DROPPED,
+    CrashPoint.SWEEP_LOST,
+    CrashPoint.RELAY_PUBLISH,
+    CrashPoint.RELAY_COMMIT,
+]
+"""In the order in which a sweeper passes them after its start."""
+
+OF_WORKERS = [point for point in CrashPoint if point not in {*OF_CALLS, *OF_SWEEPERS}]
+
+
+def places(points: Sequence[CrashPoint]) -> Iterator[tuple[CrashPoint, str]]:
+    """Each point before and after, with the name of the place."""
+    for point in points:
+        yield point, f"{point}.before"
+        yield point, f"{point}.after"
+
+
+@dataclass
+class Walk:
+    """A fleet whose programs can be killed by name, and all that they answered."""
+
+    fleet: Fleet
+    directory: Path
+    client: ApiClient
+    answered: dict[str, list[str]] = field(default_factory=dict)
+    """Job ids by request token."""
+
+    def arm(self, place: str) -> None:
+        """Let the next process that passes there die."""
+        (self.directory / place).touch()
+
+    def is_over(self, place: str) -> bool:
+        """Whether somebody died there."""
+        return not (self.directory / place).exists()
+
+    def expect_death(self, place: str) -> None:
+        """Wait until somebody has died there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.is_over(place):
+            assert time.monotonic() < deadline, f"nobody passed {place}"
+            time.sleep(0.01)
+
+    def bulk(self, token: str) -> list[str]:
+        """Deploy VMS VMs with this token; their job ids, however often the connection breaks."""
+        parameters = self.fleet.zone.bulk_parameters(VMS, requesttoken=token)
+        answer = insist(lambda: self.client.call("bulkDeployVirtualMachine", **parameters))
+        jobs = [job["jobid"] for job in answer["asyncjobs"]]
+        assert self.answered.setdefault(token, jobs) == jobs
+        return jobs
+
+    def vm_ids(self, token: str) -> list[str]:
+        """The VMs of a token, in the order of their jobs."""
+        rows = self.fleet.zone.rows(
+            "SELECT instance_uuid FROM async_jobs WHERE uuid = ANY(CAST(:jobs AS uuid[])) ORDER BY id",
+            jobs=self.answered[token],
+        )
+        return [str(row.instance_uuid) for row in rows]
+
+    def assert_once_and_for_all(self) -> None:
+        """Everything ends; each call made its VMs once, each job has one end, and nothing is amiss."""
+        wait_for(lambda: all_done(self.fleet))
+        for token, jobs in self.answered.items():
+            assert self.bulk(token) == jobs
+            made = self.fleet.zone.scalar(
+                "SELECT count(*) FROM async_jobs WHERE deployment_id = (SELECT id FROM deployments"
+                " WHERE request_token = :token) AND kind = 'deploy_virtual_machine'",
+                token=token,
+            )
+            assert made == len(jobs) == VMS
+        ends = self.fleet.jobs()
+        assert {job.status for job in ends} <= {JobStatus.SUCCEEDED, JobStatus.FAILED}
+        self.fleet.assert_intact()
+        assert self.fleet.jobs() == ends
+
+
+@pytest.fixture
+def walk(fleet: Fleet, quick: Settings, cipher: FernetCipher, tmp_path: Path) -> Iterator[Walk]:
+    """An API process on the fleet; workers and sweepers are the test's to start."""
+    with fleet.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    settings = quick.model_copy(update={"api_processes": 1})
+    with api_process(settings, tmp_path / "api.log") as url:
+        client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
+        assert quick.crash_points_dir is not None
+        yield Walk(fleet, quick.crash_points_dir, client)
+    sys.stderr.write((tmp_path / "api.log").read_text())
+
+
+@pytest.fixture
+def quick(quick: Settings, tmp_path: Path) -> Settings:
+    """Settings of programs that can be killed by name."""
+    directory = tmp_path / "crash-points"
+    directory.mkdir()
+    return quick.model_copy(update={"crash_points_dir": directory})
+
+
+def insist(call: Callable[[], T]) -> T:
+    """Make a call again while its connection breaks."""
+    for _ in range(5):
+        try:
+            return call()
+        except (http.client.HTTPException, OSError):
+            continue
+    raise AssertionError("the connection broke again and again")
+
+
+def start_reborn(start: Start, *programs: str) -> None:
+    """Start programs that live again when killed."""
+    for program in programs:
+        start(reborn.__file__, program)
+
+
+def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
+    """A call whose process died did everything or nothing, and made again with its token it gives the same jobs."""
+    for point, place in places(OF_CALLS):
+        token = str(uuid4())
+        if point in (CrashPoint.SUBMIT_COMMIT, CrashPoint.CANCEL_COMMIT):
+            walk.bulk(token)
+        walk.arm(place)
+        if point is CrashPoint.SUBMIT_COMMIT:
+            vm = walk.vm_ids(token)[0]
+            insist(lambda vm=vm: walk.client.call("destroyVirtualMachine", id=vm, expunge=True))
+        elif point is CrashPoint.CANCEL_COMMIT:
+            cancel(walk, token)
+        else:
+            walk.bulk(token)
+        assert walk.is_over(place), f"nobody passed {place}"
+    start_reborn(start, "worker", "sweeper")
+    walk.assert_once_and_for_all()
+
+
+def cancel(walk: Walk, token: str) -> None:
+    """Cancel a deployment; made again after it was done, the call is refused."""
+    deployment = walk.fleet.zone.scalar("SELECT uuid FROM deployments WHERE request_token = :token", token=token)
+    answer = insist(lambda: walk.client.post("cancelBulkDeployment", id=deployment))
+    assert answer.status == 200 or "cancelled before" in answer.body["errortext"]
+
+
+def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
+    """A worker that dies anywhere in a deploy, a retry elsewhere, a stop, a start or a destroy loses nothing."""
+    start_reborn(start, "worker", "sweeper")
+    previous = str(uuid4())
+    walk.bulk(previous)
+    wait_for(lambda: all_done(walk.fleet))
+    for point, place in places(OF_WORKERS):
+        token = str(uuid4())
+        walk.fleet.fault(Step.BOOT, remaining=1)
+        if point is CrashPoint.RENEW_COMMIT:
+            walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
+        walk.arm(place)
+        walk.bulk(token)
+        first, second, *_, last = walk.vm_ids(previous)
+        for command, vm in [
+            ("stopVirtualMachine", first),
+            ("startVirtualMachine", first),
+            ("stopVirtualMachine", second),
+            ("destroyVirtualMachine", second),
+        ]:
+            walk.client.call(command, id=vm)
+        walk.client.call("destroyVirtualMachine", id=last, expunge=True)
+        walk.expect_death(place)
+        previous = token
+    walk.assert_once_and_for_all()
+
+
+def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start: Start) -> None:
+    """A sweeper that dies in any pass, each with something to do, does it after its next start, and once."""
+    fleet = walk.fleet
+    old = prepare_old_vms(fleet)
+    prepare_unfinished_jobs(walk)
+    Redis.from_url(redis_database_url).flushdb()
+    for _, place in places(OF_SWEEPERS):
+        walk.arm(place)
+    start_reborn(start, "sweeper")
+    for _, place in places(OF_SWEEPERS):
+        walk.expect_death(place)
+    start_reborn(start, "worker")
+    walk.assert_once_and_for_all()
+    assert all(vm.removed for vm in fleet.vms() if vm.id in old)
+    assert sum("never began" in job.result for job in fleet.jobs()) == VMS
+
+
+def prepare_old_vms(fleet: Fleet) -> set[int]:
+    """VMs destroyed long ago, their jobs finished as long ago."""
+    fleet.deploy(VMS)
+    fleet.run()
+    vms = {vm.id for vm in fleet.vms()}
+    fleet.run(*[fleet.make_job(JobKind.DESTROY, vm) for vm in vms])
+    fleet.zone.change("UPDATE virtual_machines SET updated = now() - interval '3 days'")
+    fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '3 days'")
+    fleet.zone.change("DELETE FROM outbox")
+    return vms
+
+
+def prepare_unfinished_jobs(walk: Walk) -> None:
+    """Jobs that began long ago, were dropped by a dead worker, never began, were lost, or not sent at all."""
+    fleet = walk.fleet
+    late, dropped, never_begun, lost = (walk.bulk(str(uuid4())) for _ in range(4))
+    these = " WHERE uuid = ANY(CAST(:jobs AS uuid[]))"
+    began = (
+        "UPDATE async_jobs SET phase = 'running', lease_fence = 1, attempts = 1,"
+        " lease_until = now() - interval '1 s', started = now() - CAST(:age AS interval)"
+    )
+    fleet.zone.change(began + these, jobs=late, age="2 hours")
+    fleet.zone.change(began + these, jobs=dropped, age="10 s")
+    queued = "UPDATE async_jobs SET created = now() - CAST(:age AS interval)"
+    fleet.zone.change(queued + these, jobs=never_begun, age="2 hours")
+    fleet.zone.change(queued + these, jobs=lost, age="10 s")
+    fleet.system = replace(fleet.system, job_queue=CeleryJobQueue("redis://127.0.0.1:1/0"))
+    fleet.deploy(VMS)
