@@ -25,7 +25,7 @@ USER_READS = (
     *("listNetworkOfferings", "listNetworks", "listOsCategories", "listOsTypes"),
     *("listPortForwardingRules", "listProjects", "listPublicIpAddresses", "listResourceLimits"),
     *("listSSHKeyPairs", "listSecurityGroups", "listServiceOfferings", "listSnapshots", "listTags"),
-    *("listTemplates", "listUserData", "listUsers", "listVPCs", "listVirtualMachines"),
+    *("listTemplates", "listUserData", "listUsers", "listVMSnapshot", "listVPCs", "listVirtualMachines"),
     *("listVolumes", "listZones", "queryAsyncJobResult"),
 )
 """What users may read. Named one by one: a pattern such as list* would open what is for admins."""

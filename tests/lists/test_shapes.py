@@ -24,6 +24,7 @@ EMPTY = {
     "listPortForwardingRules",
     "listPublicIpAddresses",
     "listSnapshots",
+    "listVMSnapshot",
     "listVPCs",
 }
 PAGED = {name for name, command in COMMANDS.items() if any(item.name == "page" for item in command.parameters)}
