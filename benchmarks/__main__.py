@@ -1,17 +1,22 @@
 """Measure everything that has a target: ``make bench``, or ``ROW=4 make bench`` for one row.
 
 One JSON object per line on standard output, progress on standard error, a table at the end. Each row works on
-a fresh copy of a generated zone and ends with an audit, which must be clean.
+a fresh copy of a generated zone and ends with an audit, which must be clean. A row that fails, or takes longer
+than ``MOST_S``, is reported and does not keep the others from being measured.
 """
 
 import os
+import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 
 from benchmarks.ground import Ground, ground, say
-from benchmarks.report import Line, as_json, show
+from benchmarks.report import Line, as_json, failed, show
 
 ROWS = {
     1: "row_01_plan",
@@ -26,23 +31,57 @@ ROWS = {
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 
+MOST_S = 300
+"""How long one row may take, on however busy a machine."""
+
+
+class TooLong(Exception):
+    """A row did not end in time."""
+
 
 def main() -> None:
     """Run the rows asked for."""
     asked = os.environ.get("ROW")
     numbers = [1 if asked == "2" else int(asked)] if asked else list(ROWS)
     lines: list[Line] = []
+    began = time.monotonic()
     with ground() as shared:
         for number in numbers:
-            began = time.monotonic()
-            run: Callable[[Ground], Iterator[Line]] = import_module(f"benchmarks.{ROWS[number]}").run
-            for one in run(shared):
+            for one in _lines_of(number, shared):
                 lines.append(one)
                 print(as_json(one), flush=True)
-            say(f"row {number} took {time.monotonic() - began:.0f} s")
+    say(f"all rows took {time.monotonic() - began:.0f} s")
     show(lines)
     if any(one.met is False for one in lines):
         sys.exit(1)
+
+
+def _lines_of(number: int, shared: Ground) -> Iterator[Line]:
+    """What a row measured; the last line says so where it failed, for what was measured before then counts less."""
+    began = time.monotonic()
+    try:
+        run: Callable[[Ground], Iterator[Line]] = import_module(f"benchmarks.{ROWS[number]}").run
+        with _at_most(MOST_S):
+            yield from run(shared)
+    except Exception as error:  # noqa: BLE001 - whatever ended this row must not end the others
+        traceback.print_exc()
+        yield failed(number, f"{type(error).__name__}: {error}")
+    say(f"row {number} took {time.monotonic() - began:.0f} s")
+
+
+@contextmanager
+def _at_most(seconds: int) -> Iterator[None]:
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        raise TooLong(f"it had not ended after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 if __name__ == "__main__":

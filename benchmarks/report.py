@@ -86,6 +86,11 @@ def line(
     )
 
 
+def failed(row: int, why: str) -> Line:
+    """The line of a row that could not be measured, or not to its end."""
+    return Line(row, f"NOT MEASURED TO ITS END: {why[:200]}", 0, 0.0, unit="", target="to be measured", met=False)
+
+
 def _rounded(value: float) -> float:
     """Four digits that mean something."""
     return float(f"{value:.4g}")
