@@ -79,6 +79,7 @@ def claim_plan(
         connection,
         planned.plan.host_ids,
         vm_uuids,
+        account_id=need.owner.account_id,
         cpu_mhz=need.cpu_number * need.cpu_mhz,
         memory_mib=need.memory_mib,
     )

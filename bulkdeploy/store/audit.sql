@@ -24,6 +24,20 @@ SELECT format('host %s: %s of %s MHz, %s of %s MiB, %s of %s VMs', h.name, cpu_m
   JOIN hosts h ON h.id = c.host_id
   WHERE cpu_mhz_used > cpu_mhz_limit OR memory_mib_used > memory_mib_limit OR vms_used > vms_limit;
 
+-- invariant: account_clusters
+-- promise: what is counted of each account's VMs in a cluster is what its VMs on the hosts there are
+-- compared:
+SELECT count(*) FROM account_clusters;
+-- breaches:
+SELECT format('account %s, cluster %s: counted %s VMs, found %s', coalesce(c.account_id, f.account_id), coalesce(c.cluster_id, f.cluster_id), coalesce(c.vms, 0), coalesce(f.vms, 0))
+  FROM account_clusters c
+  FULL JOIN (SELECT v.account_id, h.cluster_id, count(*) AS vms
+  FROM virtual_machines v
+  JOIN hosts h ON h.id = v.host_id
+  WHERE v.removed IS NULL
+  GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
+  WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0);
+
 -- invariant: claims_have_consumers
 -- promise: every host claim belongs to a living VM that is, or is about to be, on that host
 -- compared:
@@ -41,10 +55,10 @@ SELECT format('claim of %s on host %s: %s', x.consumer, x.host_id, coalesce( 'VM
 -- compared:
 SELECT count(*) FROM virtual_machines WHERE host_id IS NOT NULL;
 -- breaches:
-SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS NULL THEN 'no claim' ELSE format('claims %s MHz, %s MiB on host %s', x.cpu_mhz, x.memory_mib, x.host_id) END)
+SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS NULL THEN 'no claim' ELSE format('claims %s MHz, %s MiB on host %s for account %s', x.cpu_mhz, x.memory_mib, x.host_id, x.account_id) END)
   FROM virtual_machines v
   LEFT JOIN host_claims x ON x.consumer = v.uuid
-  WHERE v.host_id IS NOT NULL AND (x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM (v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint);
+  WHERE v.host_id IS NOT NULL AND (x.account_id, x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM (v.account_id, v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint);
 
 -- invariant: pool_usage
 -- promise: what each pool counts as allocated is the sum of its claims

@@ -19,7 +19,7 @@ from bulkdeploy.store.copying import PerRow, copy_rows, reserve_ids
 from bulkdeploy.store.deployment_rows import random_uuids
 from bulkdeploy.store.inventory_loads import LoadToPlace, PlacedLoad
 from bulkdeploy.store.inventory_staging import InventoryConflict
-from bulkdeploy.store.ledger import ConsumerKind
+from bulkdeploy.store.ledger import ConsumerKind, count_claimed
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 from bulkdeploy.store.tables.networks import nics
@@ -89,6 +89,7 @@ class LoadWriter:
     def _claim_hosts(self) -> None:
         cpu = self._each(lambda one: one.cpu_number * one.cpu_mhz)
         memory = self._each(lambda one: one.memory_mib)
+        accounts = self._each(lambda one: one.account_id)
         copy_rows(
             self._connection,
             host_claims,
@@ -97,6 +98,7 @@ class LoadWriter:
                 "consumer": PerRow(self._uuids),
                 "host_id": PerRow(self._hosts),
                 "consumer_kind": ConsumerKind.VM.value,
+                "account_id": PerRow(accounts),
                 "cpu_mhz": PerRow(cpu),
                 "memory_mib": PerRow(memory),
             },
@@ -111,6 +113,7 @@ class LoadWriter:
             ),
             {"hosts": self._hosts, "cpu": cpu, "memory": memory},
         )
+        count_claimed(self._connection, accounts, self._hosts)
 
     def _claim_pools(self) -> None:
         sizes = self._each(lambda one: one.disk_bytes)

@@ -1,7 +1,7 @@
 """Claims of hosts and pools: written where the room is checked, in one global lock order.
 
-Every function here runs inside the caller's transaction. Locks: hosts by id, then pools by id
-(DESIGN section 5; reference openstack.md section 3 shows what other orders lead to). A claim that
+Every function here runs inside the caller's transaction. Locks: hosts by id, the owners' counts by
+account and cluster, then pools by id (DESIGN section 5; reference openstack.md section 3 shows what other orders lead to). A claim that
 finds less room than its plan saw raises ``TransactionConflict``: the whole transaction is repeated
 on a new snapshot.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy import Connection, text
 
 from bulkdeploy.placement.model import Ints
+from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.copying import PerRow, copy_rows
 from bulkdeploy.store.engine import TransactionConflict
 from bulkdeploy.store.tables.ledger import host_claims, storage_claims
@@ -37,10 +38,32 @@ def lock_zone(connection: Connection, zone_id: int) -> None:
     )
 
 
+_CLAIM_HOSTS = text(
+    "WITH claimed AS (UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.vms * :cpu,"
+    "   memory_mib_used = memory_mib_used + w.vms * :memory, vms_used = vms_used + w.vms"
+    "   FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms) w"
+    "   JOIN hosts h ON h.id = w.host_id"
+    "   WHERE c.host_id = w.host_id AND cpu_mhz_used + w.vms * :cpu <= cpu_mhz_limit"
+    "   AND memory_mib_used + w.vms * :memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
+    "   AND h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
+    "   RETURNING h.cluster_id, w.vms),"
+    " counted AS (INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+    "   SELECT CAST(:account AS bigint), cluster_id, sum(vms) FROM claimed GROUP BY cluster_id ORDER BY cluster_id"
+    "   ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms)"
+    " SELECT count(*) FROM claimed"
+)
+
+
 def claim_hosts(
-    connection: Connection, host_ids: Ints, consumers: Sequence[UUID | str], *, cpu_mhz: int, memory_mib: int
+    connection: Connection,
+    host_ids: Ints,
+    consumers: Sequence[UUID | str],
+    *,
+    account_id: int,
+    cpu_mhz: int,
+    memory_mib: int,
 ) -> None:
-    """Claim one host per consumer, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+    """Claim one host per VM of an account, all or nothing; entry i of ``host_ids`` belongs to consumer i.
 
     Raises:
         TransactionConflict: a host has less room than needed, or is no longer Up and Enabled.
@@ -48,17 +71,15 @@ def claim_hosts(
     hosts, vms = np.unique(host_ids, return_counts=True)
     _lock_hosts(connection, hosts)
     changed = connection.execute(
-        text(
-            "UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.vms * :cpu,"
-            " memory_mib_used = memory_mib_used + w.vms * :memory, vms_used = vms_used + w.vms"
-            " FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms) w"
-            " WHERE c.host_id = w.host_id AND cpu_mhz_used + w.vms * :cpu <= cpu_mhz_limit"
-            " AND memory_mib_used + w.vms * :memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
-            " AND EXISTS (SELECT FROM hosts h WHERE h.id = c.host_id AND h.state = 'Up'"
-            "   AND h.resource_state = 'Enabled' AND h.removed IS NULL)"
-        ),
-        {"hosts": hosts.tolist(), "vms": vms.tolist(), "cpu": cpu_mhz, "memory": memory_mib},
-    ).rowcount
+        _CLAIM_HOSTS,
+        {
+            "hosts": hosts.tolist(),
+            "vms": vms.tolist(),
+            "cpu": cpu_mhz,
+            "memory": memory_mib,
+            "account": account_id,
+        },
+    ).scalar_one()
     if changed != len(hosts):
         raise TransactionConflict
     copy_rows(
@@ -69,6 +90,7 @@ def claim_hosts(
             "consumer": PerRow(consumers),
             "host_id": PerRow(host_ids.tolist()),
             "consumer_kind": ConsumerKind.VM.value,
+            "account_id": account_id,
             "cpu_mhz": cpu_mhz,
             "memory_mib": memory_mib,
         },
@@ -117,24 +139,49 @@ def claim_pools(
     )
 
 
+def count_claimed(connection: Connection, account_ids: Sequence[int], host_ids: Sequence[int]) -> None:
+    """Count claims that were written for many accounts at once; entry i is one claim."""
+    connection.execute(
+        text(
+            "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+            " SELECT w.account_id, h.cluster_id, count(*) FROM"
+            "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
+            "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
+            " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
+        ),
+        {"accounts": int_array(account_ids), "hosts": int_array(host_ids)},
+    )
+
+
+_LOCK_COUNTS = text(
+    "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
+    "   SELECT x.account_id, h.cluster_id FROM host_claims x JOIN hosts h ON h.id = x.host_id"
+    "   WHERE x.consumer = ANY(:who)) ORDER BY account_id, cluster_id FOR UPDATE"
+)
+_RELEASE_HOSTS = text(
+    "WITH gone AS (DELETE FROM host_claims WHERE consumer = ANY(:who)"
+    "   RETURNING host_id, account_id, cpu_mhz, memory_mib),"
+    " sums AS (SELECT host_id, sum(cpu_mhz) AS cpu, sum(memory_mib) AS memory, count(*) AS vms"
+    "   FROM gone GROUP BY host_id),"
+    " counts AS (SELECT g.account_id, h.cluster_id, count(*) AS vms FROM gone g JOIN hosts h ON h.id = g.host_id"
+    "   GROUP BY 1, 2),"
+    " counted AS (UPDATE account_clusters a SET vms = a.vms - n.vms FROM counts n"
+    "   WHERE a.account_id = n.account_id AND a.cluster_id = n.cluster_id)"
+    " UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used - s.cpu,"
+    " memory_mib_used = memory_mib_used - s.memory, vms_used = vms_used - s.vms"
+    " FROM sums s WHERE c.host_id = s.host_id"
+)
+
+
 def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
     """Delete these consumers' host claims and give the room back; consumers without one are fine."""
     hosts = connection.execute(
         text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
     ).scalars()
     _lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
-    connection.execute(
-        text(
-            "WITH gone AS (DELETE FROM host_claims WHERE consumer = ANY(:who)"
-            "   RETURNING host_id, cpu_mhz, memory_mib),"
-            " sums AS (SELECT host_id, sum(cpu_mhz) AS cpu, sum(memory_mib) AS memory, count(*) AS vms"
-            "   FROM gone GROUP BY host_id)"
-            " UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used - s.cpu,"
-            " memory_mib_used = memory_mib_used - s.memory, vms_used = vms_used - s.vms"
-            " FROM sums s WHERE c.host_id = s.host_id"
-        ),
-        {"who": list(consumers)},
-    )
+    who = {"who": list(consumers)}
+    connection.execute(_LOCK_COUNTS, who)
+    connection.execute(_RELEASE_HOSTS, who)
 
 
 def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:

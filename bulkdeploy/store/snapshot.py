@@ -77,11 +77,8 @@ def _read_clusters(
         text(
             "SELECT c.id, c.pod_id, c.hypervisor, c.allocation_state = 'Enabled' AS enabled,"
             " p.allocation_state = 'Enabled' AS pod_enabled,"
-            " coalesce(v.vms, 0) AS owner_vms"
-            " FROM clusters c JOIN pods p ON p.id = c.pod_id LEFT JOIN ("
-            "   SELECT cluster_id, count(*) AS vms FROM virtual_machines"
-            "   WHERE account_id = :account AND zone_id = :zone AND removed IS NULL AND host_id IS NOT NULL"
-            "   GROUP BY cluster_id) v ON v.cluster_id = c.id"
+            " coalesce(a.vms, 0) AS owner_vms FROM clusters c JOIN pods p ON p.id = c.pod_id"
+            " LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = :account"
             " WHERE c.zone_id = :zone AND c.removed IS NULL ORDER BY c.id"
         ),
         {"zone": zone_id, "account": owner.account_id},

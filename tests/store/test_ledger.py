@@ -15,13 +15,14 @@ from bulkdeploy.store.engine import TransactionConflict, run_transaction
 from bulkdeploy.store.ledger import claim_hosts, claim_pools, release_hosts_of, release_pools_of
 from tests.store.hosts import make_hosts, make_pool
 
+ACCOUNT = 7
 FUNCTION_SCOPED = [HealthCheck.function_scoped_fixture]
 
 
 def claim(connection: Connection, hosts: list[int], consumers: list[UUID] | None = None) -> None:
     """Claim 1000 MHz and 1024 MiB per entry of ``hosts``."""
     who = consumers or [uuid4() for _ in hosts]
-    claim_hosts(connection, np.array(hosts, dtype=np.int64), who, cpu_mhz=1000, memory_mib=1024)
+    claim_hosts(connection, np.array(hosts, dtype=np.int64), who, account_id=ACCOUNT, cpu_mhz=1000, memory_mib=1024)
 
 
 def usage(connection: Connection) -> dict[int, tuple[int, int, int, int]]:
@@ -73,6 +74,8 @@ def test_any_sequence_of_claims_and_releases_keeps_the_books(
                 del model[consumer]
         held = {host: list(model.values()).count(host) for host in hosts}
         assert usage(connection) == {host: (n, n * 1000, n * 1024, n) for host, n in held.items()}
+        counted = connection.execute(text("SELECT coalesce(sum(vms), 0) FROM account_clusters")).scalar_one()
+        assert counted == len(model)
         connection.rollback()
 
 

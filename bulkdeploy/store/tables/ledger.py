@@ -1,8 +1,8 @@
 """The capacity ledger: what each host and pool can hold, what is claimed, and by whom.
 
 One row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's
-``*_used`` columns are the sums of its claims, kept in the same transaction; ``bulkdeploy audit``
-recomputes them. See docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
+``*_used`` columns are the sums of its claims, and ``account_clusters`` counts each account's claims per
+cluster, kept in the same transaction; ``bulkdeploy audit`` recomputes them. See docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
 """
 
 from sqlalchemy import (
@@ -40,9 +40,20 @@ host_claims = Table(
     Column("consumer", Uuid, nullable=False, comment="a VM's or a migration's uuid"),
     parent_id("host_id", index=True),
     Column("consumer_kind", SmallInteger, nullable=False, comment="0 VM, 1 migration"),
+    parent_id("account_id"),
     Column("cpu_mhz", BigInteger, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
     Index("uq_host_claims_consumer", "consumer", unique=True),
+)
+
+account_clusters = Table(
+    "account_clusters",
+    metadata,
+    Column("account_id", BigInteger, primary_key=True),
+    Column("cluster_id", BigInteger, primary_key=True),
+    Column("vms", Integer, nullable=False, comment="the account's claims on hosts of the cluster"),
+    CheckConstraint("vms >= 0", name="not_negative"),
+    postgresql_with={"fillfactor": "50"},
 )
 
 storage_claims = Table(

@@ -205,6 +205,7 @@ CREATE TABLE host_claims (
     consumer UUID NOT NULL,
     host_id BIGINT NOT NULL,
     consumer_kind SMALLINT NOT NULL,
+    account_id BIGINT NOT NULL,
     cpu_mhz BIGINT NOT NULL,
     memory_mib BIGINT NOT NULL
 );
@@ -216,6 +217,17 @@ CREATE UNIQUE INDEX uq_host_claims_consumer ON host_claims (consumer);
 COMMENT ON COLUMN host_claims.consumer IS 'a VM''s or a migration''s uuid';
 
 COMMENT ON COLUMN host_claims.consumer_kind IS '0 VM, 1 migration';
+
+CREATE TABLE account_clusters (
+    account_id BIGINT NOT NULL,
+    cluster_id BIGINT NOT NULL,
+    vms INTEGER NOT NULL,
+    CONSTRAINT pk_account_clusters PRIMARY KEY (account_id, cluster_id),
+    CONSTRAINT ck_account_clusters_not_negative CHECK (vms >= 0)
+)
+ WITH (fillfactor = 50);
+
+COMMENT ON COLUMN account_clusters.vms IS 'the account''s claims on hosts of the cluster';
 
 CREATE TABLE storage_claims (
     consumer UUID NOT NULL,
