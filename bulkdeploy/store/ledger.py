@@ -1,9 +1,9 @@
 """Claims of hosts and pools: written where the room is checked, in one global lock order.
 
 Every function here runs inside the caller's transaction. Locks: hosts by id, the owners' counts by
-account and cluster, then pools by id (DESIGN section 5; reference openstack.md section 3 shows what other orders lead to). A claim that
-finds less room than its plan saw raises ``TransactionConflict``: the whole transaction is repeated
-on a new snapshot.
+account and cluster, then pools by id (DESIGN section 5; reference openstack.md section 3 shows what
+other orders lead to). A claim that finds less room than its plan saw raises ``TransactionConflict``:
+the whole transaction is repeated on a new snapshot.
 """
 
 from collections.abc import Mapping, Sequence

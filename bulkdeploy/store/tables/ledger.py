@@ -2,7 +2,8 @@
 
 One row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's
 ``*_used`` columns are the sums of its claims, and ``account_clusters`` counts each account's claims per
-cluster, kept in the same transaction; ``bulkdeploy audit`` recomputes them. See docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
+cluster, both kept in the same transaction; ``bulkdeploy audit`` recomputes them. See
+docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
 """
 
 from sqlalchemy import (
