@@ -35,6 +35,7 @@ class CrashPoint(StrEnum):
     KEEP_COMMIT = "keep.commit"
     PLACE_COMMIT = "place.commit"
     REPLACE_COMMIT = "replace.commit"
+    MIGRATE_COMMIT = "migrate.commit"
     SETTLE_COMMIT = "settle.commit"
     GIVE_BACK_COMMIT = "give_back.commit"
     WAKE_PUBLISH = "wake.publish"
@@ -42,6 +43,7 @@ class CrashPoint(StrEnum):
     DRIVER_BOOT = "driver.boot"
     DRIVER_STOP = "driver.stop"
     DRIVER_DELETE = "driver.delete"
+    DRIVER_MIGRATE = "driver.migrate"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

@@ -30,6 +30,7 @@ class JobKind(StrEnum):
     START = "start_virtual_machine"
     STOP = "stop_virtual_machine"
     DESTROY = "destroy_virtual_machine"
+    MIGRATE = "migrate_virtual_machine"
 
 
 COMMAND_CLASS: dict[JobKind, str] = {
@@ -37,6 +38,7 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.START: "org.apache.cloudstack.api.command.admin.vm.StartVMCmdByAdmin",
     JobKind.STOP: "org.apache.cloudstack.api.command.admin.vm.StopVMCmdByAdmin",
     JobKind.DESTROY: "org.apache.cloudstack.api.command.admin.vm.DestroyVMCmdByAdmin",
+    JobKind.MIGRATE: "org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
 }
 """``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
 

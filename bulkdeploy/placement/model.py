@@ -127,8 +127,8 @@ class Strategy(StrEnum):
 class PlacementRequest:
     """``count`` alike VMs to place.
 
-    ``cpu_mhz`` is the speed of one core: a VM claims ``cpu_number * cpu_mhz`` MHz. At most one of the
-    pins is given. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
+    ``cpu_mhz`` is the speed of one core: a VM claims ``cpu_number * cpu_mhz`` MHz. Pins hold
+    together. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
     uses, hosts dedicated to the owner. ``seed`` makes the random host algorithm repeatable.
     """
 

@@ -75,6 +75,13 @@ def measure_rooms(snapshot: ZoneSnapshot, request: PlacementRequest) -> Rooms:
     return _on_one_host(snapshot, rooms) if needs_one_host(request) else rooms
 
 
+def suitable_hosts(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
+    """The ids of all hosts that could take one VM of the request."""
+    rooms = measure_rooms(snapshot, request)
+    rack = rooms.rack
+    return snapshot.hosts.id[rack.at[(rack.slots > 0) & (rooms.alone[rack.cluster] > 0)]]
+
+
 def _numbered(ids: Ints) -> tuple[Ints, Ints]:
     """Positions in order of id, and for each position its number in that order."""
     order = np.argsort(ids, kind="stable")

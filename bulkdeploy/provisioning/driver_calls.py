@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import structlog
 
 from bulkdeploy.crash_points import CrashPoint, after, before
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, StaleFence
+from bulkdeploy.drivers.driver import DriverError, HostAddress, HypervisorDriver, StaleFence
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.outcome import LeaseLost
 
@@ -75,6 +75,20 @@ class DriverCalls:
             "delete",
             lambda driver: driver.ensure_absent(
                 work.host, work.guest.uuid, volumes, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def migrate(self, work: Assignment, source: HostAddress, destination: HostAddress) -> DriverError | None:
+        """Make a guest that runs on ``source`` run on ``destination``.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "migrate",
+            lambda driver: driver.ensure_migrated(
+                source, destination, work.guest, fence=work.fence, timeout_s=self._timeout_s
             ),
         )
 

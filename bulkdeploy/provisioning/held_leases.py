@@ -9,12 +9,26 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.jobs import LeasedJob, renew_leases
 
 log = structlog.get_logger(__name__)
 
 RENEWALS_PER_LEASE = 3
+
+
+def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
+    """Before anything is undone: whoever lost the lease meanwhile must not undo what its successor made.
+
+    Hypervisors that compare fences refuse it as well; not all do.
+
+    Raises:
+        LeaseLost: somebody else holds the job.
+    """
+    renew = partial(renew_leases, fences={job.id: job.fence}, lease_seconds=lease_seconds)
+    if not run_transaction(engine, renew, CrashPoint.KEEP_COMMIT):
+        raise LeaseLost(f"job {job.id} lost its lease while its driver failed")
 
 
 class HeldLeases:

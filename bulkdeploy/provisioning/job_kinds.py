@@ -9,6 +9,7 @@ from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.provisioning.deploy_virtual_machine import DeployVirtualMachine
 from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachine
 from bulkdeploy.provisioning.driver_calls import DriverCalls, FindsDrivers
+from bulkdeploy.provisioning.migrate_virtual_machine import MigrateVirtualMachine
 from bulkdeploy.provisioning.start_virtual_machine import StartVirtualMachine
 from bulkdeploy.provisioning.steps import JobSteps
 from bulkdeploy.provisioning.stop_virtual_machine import StopVirtualMachine
@@ -29,4 +30,5 @@ def steps_of_all_kinds(
         JobKind.START: StartVirtualMachine(engine, planning, calls, lease_seconds),
         JobKind.STOP: StopVirtualMachine(calls),
         JobKind.DESTROY: DestroyVirtualMachine(calls),
+        JobKind.MIGRATE: MigrateVirtualMachine(engine, planning, calls, lease_seconds),
     }

@@ -18,12 +18,14 @@ class LeaseLost(Exception):
 
 
 class GiveBack(Enum):
-    """What a VM gives back when its job ends (``store.release``)."""
+    """What a VM gives back when its job ends (``store.release``); of a migration one of its two hosts."""
 
     NOTHING = "nothing"
     HOST = "host"
     COMPUTE = "compute"
     EVERYTHING = "everything"
+    SOURCE = "source"
+    DESTINATION = "destination"
 
 
 @dataclass(frozen=True, slots=True)

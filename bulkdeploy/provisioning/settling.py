@@ -22,6 +22,7 @@ from bulkdeploy.store.guests import mark_removed, mark_volumes_ready, move_state
 from bulkdeploy.store.job_results import SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
+from bulkdeploy.store.virtual_machine_migration import release_destinations, release_sources
 from bulkdeploy.store.virtual_machines import virtual_machine_rows
 
 log = structlog.get_logger(__name__)
@@ -29,7 +30,7 @@ log = structlog.get_logger(__name__)
 VIRTUAL_MACHINE = "virtualmachine"
 
 SOURCES: Mapping[VmState, frozenset[VmState]] = {
-    VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
     VmState.STOPPED: frozenset({VmState.STARTING, VmState.STOPPING}),
     VmState.UNKNOWN: frozenset({VmState.STARTING, VmState.STOPPING}),
     VmState.ERROR: frozenset({VmState.STOPPED, VmState.STARTING}),
@@ -42,6 +43,8 @@ RELEASE = {
     GiveBack.HOST: release_hosts,
     GiveBack.COMPUTE: release_compute,
     GiveBack.EVERYTHING: release_vms,
+    GiveBack.SOURCE: release_sources,
+    GiveBack.DESTINATION: release_destinations,
 }
 
 

@@ -17,6 +17,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
+from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
     RESOURCE_UNAVAILABLE,
@@ -29,7 +30,7 @@ from bulkdeploy.provisioning.outcome import (
 from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, earlier_failure, pause
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.jobs import renew_leases, write_progress
+from bulkdeploy.store.jobs import write_progress
 
 AVOID = "avoid"
 """Key of a job's progress: ids of the hosts that failed."""
@@ -83,7 +84,7 @@ class Starter:
         if failure is None:
             failure = self._calls.run(work)
         while failure is not None:
-            self._keep_lease(work)
+            keep_lease(self._engine, work.job, self._lease_seconds)
             if self._calls.remove(work, with_volumes=self._removes_volumes) is not None:
                 return pause(work, failure)
             moved = self._elsewhere(work, failure, pinned=pinned)
@@ -91,16 +92,6 @@ class Starter:
                 return moved
             work, failure = moved, self._calls.run(moved)
         return Succeeded(RUNNING)
-
-    def _keep_lease(self, work: Assignment) -> None:
-        """Before anything is removed: whoever lost the lease meanwhile must not remove what its successor made.
-
-        Hypervisors that compare fences refuse it as well; not all do.
-        """
-        held = {work.job.id: work.job.fence}
-        renew = partial(renew_leases, fences=held, lease_seconds=self._lease_seconds)
-        if not run_transaction(self._engine, renew, CrashPoint.KEEP_COMMIT):
-            raise LeaseLost(f"job {work.job.id} lost its lease while its driver failed")
 
     def _elsewhere(self, work: Assignment, failure: DriverError, *, pinned: bool) -> Assignment | Failed:
         """The VM at another place, or why there is none."""

@@ -17,7 +17,8 @@ class PlacementNeed:
     """What each VM needs and where it may go; the same for all VMs of a batch.
 
     Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name or None for count dispersion.
-    At most one pin is given.
+    Pins hold together. ``vm_id`` is the one VM where it exists already: it is not counted among the members of its
+    groups. ``is_move``: it runs, so thresholds that keep clusters from filling up with new VMs do not bind it.
     """
 
     owner: Owner
@@ -33,6 +34,8 @@ class PlacementNeed:
     cluster_id: int | None = None
     host_id: int | None = None
     planner: str | None = None
+    vm_id: int | None = None
+    is_move: bool = False
 
     @property
     def needs_local_storage(self) -> bool:
@@ -54,7 +57,9 @@ def placement_request(
     Locking a group's row before counting its members is what keeps two calls at once from both
     finding the same host free (reference section 9.1: anti-affinity broken in batch starts).
     """
-    affinities, dedicated = read_affinities(connection, configuration, need.affinity_group_ids)
+    affinities, dedicated = read_affinities(
+        connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id
+    )
     return PlacementRequest(
         count=count,
         cpu_number=need.cpu_number,
@@ -77,17 +82,25 @@ def placement_request(
 
 
 def read_affinities(
-    connection: Connection, configuration: Configuration, group_ids: Sequence[int]
+    connection: Connection,
+    configuration: Configuration,
+    group_ids: Sequence[int],
+    *,
+    without_vm_id: int | None = None,
 ) -> tuple[tuple[Affinity, ...], bool]:
     """Each group with its VMs per host, and whether one of them is an ExplicitDedication group.
 
-    A stopped VM still counts on its last host for ``capacity.skipcounting.hours`` seconds.
+    A stopped VM still counts on its last host for ``capacity.skipcounting.hours`` seconds, one that migrates
+    on both hosts.
     """
     if not group_ids:
         return (), False
     kinds = lock_affinity_groups(connection, group_ids)
     by_group = count_members_by_host(
-        connection, list(kinds), stopped_counts_s=configuration.number("capacity.skipcounting.hours")
+        connection,
+        list(kinds),
+        stopped_counts_s=configuration.number("capacity.skipcounting.hours"),
+        without_vm_id=without_vm_id,
     )
     affinities = tuple(
         Affinity(kind, by_group[group_id])

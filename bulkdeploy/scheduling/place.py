@@ -5,13 +5,13 @@ checked again. ``place_stopped_vm`` does both for the start of one VM.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy.placement.model import Plan
+from bulkdeploy.placement.model import PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
@@ -44,6 +44,23 @@ def plan_in_zone(
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> Planned:
     """Where ``count`` alike VMs would go now; nothing is claimed."""
+    snapshot, request = zone_as_seen(
+        connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
+    )
+    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+    return Planned(plan(snapshot, request), seed, limits)
+
+
+def zone_as_seen(
+    connection: Connection,
+    configuration: Configuration,
+    need: PlacementNeed,
+    *,
+    count: int,
+    seed: int,
+    avoid_host_ids: frozenset[int],
+) -> tuple[ZoneSnapshot, PlacementRequest]:
+    """The zone and the request, as the planner takes them; affinity groups are locked."""
     request = placement_request(
         connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
     )
@@ -57,8 +74,11 @@ def plan_in_zone(
         with_owner_hosts=request.host_algorithm in HOST_ALGORITHMS_THAT_COUNT_OWNERS
         or need.planner == "ImplicitDedicationPlanner",
     )
-    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
-    return Planned(plan(snapshot, request), seed, limits)
+    if need.is_move:
+        endless = np.full(len(snapshot.clusters.id), np.inf)
+        clusters = replace(snapshot.clusters, cpu_threshold=endless, memory_threshold=endless)
+        snapshot = replace(snapshot, clusters=clusters)
+    return snapshot, request
 
 
 def claim_plan(

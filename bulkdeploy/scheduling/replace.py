@@ -6,7 +6,7 @@ from bulkdeploy.scheduling.place import claim_plan, plan_in_zone, write_placed
 from bulkdeploy.scheduling.virtual_machine import read_vm_to_place
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.ledger import release_hosts_of, release_pools_of
-from bulkdeploy.store.placed_vms import forget_pools, pod_bound_by_address
+from bulkdeploy.store.placed_vms import forget_pools
 
 
 def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> bool:
@@ -23,7 +23,7 @@ def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int
     configuration = read_configuration(connection)
     savepoint = connection.begin_nested()
     volumes = forget_pools(connection, vm_id)
-    vm = read_vm_to_place(connection, vm_id, pod_id=pod_bound_by_address(connection, vm_id))
+    vm = read_vm_to_place(connection, vm_id)
     if vm is None:
         savepoint.rollback()
         return False

@@ -10,7 +10,12 @@ from bulkdeploy.domain.topology import PoolScope, StorageType
 from bulkdeploy.placement.model import Disk
 from bulkdeploy.scheduling.need import PlacementNeed
 from bulkdeploy.store.owners import owners_by_id
-from bulkdeploy.store.placed_vms import read_vm, read_vm_groups, read_vm_volumes
+from bulkdeploy.store.placed_vms import (
+    pod_bound_by_address,
+    read_vm,
+    read_vm_groups,
+    read_vm_volumes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ def read_vm_to_place(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> VmToPlace | None:
-    """The VM with its pins narrowed by the volumes that exist; None when pins and volumes disagree."""
+    """The VM with its pins narrowed by volumes and addresses that exist; None when these disagree."""
     row = read_vm(connection, vm_id)
     volumes = read_vm_volumes(connection, vm_id)
     unplaced = [volume for volume in volumes if volume.scope is None]
@@ -46,7 +51,13 @@ def read_vm_to_place(
         host_tags=frozenset(row.host_tags) | ({row.template_tag} if row.template_tag else set()),
         affinity_group_ids=read_vm_groups(connection, vm_id),
         planner=_planner(row),
+        vm_id=vm_id,
     )
+    bound_pod_id = pod_bound_by_address(connection, vm_id)
+    if bound_pod_id is not None:
+        if pod_id not in (None, bound_pod_id):
+            return None
+        pod_id = bound_pod_id
     bound = _bind(need, volumes, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
     if bound is None:
         return None
@@ -73,7 +84,7 @@ def _bind(
     cluster_id: int | None,
     host_id: int | None,
 ) -> PlacementNeed | None:
-    """Pins of the call and of the volumes' pools together; the narrowest wins, a clash is None."""
+    """Pins of the call and of the volumes' pools together; a clash is None."""
     hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST}
     clusters = {volume.cluster_id for volume in volumes if volume.scope == PoolScope.CLUSTER}
     if host_id is not None:
@@ -82,8 +93,9 @@ def _bind(
         clusters.add(cluster_id)
     if len(hosts) > 1 or len(clusters) > 1:
         return None
-    if hosts:
-        return replace(need, host_id=hosts.pop())
-    if clusters:
-        return replace(need, cluster_id=clusters.pop())
-    return replace(need, pod_id=pod_id)
+    return replace(
+        need,
+        host_id=hosts.pop() if hosts else None,
+        cluster_id=clusters.pop() if clusters else None,
+        pod_id=pod_id,
+    )

@@ -4,7 +4,7 @@ Jobs of one VM run one after the other. While one is unfinished nobody knows the
 find, so states are checked here only where none is; the job itself always checks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,23 +30,27 @@ from bulkdeploy.store.jobs import NewJob, insert_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class _Action:
-    """One kind of job for an existing VM; ``states``: those in which it can be asked for."""
+class Action:
+    """One kind of job for an existing VM.
+
+    ``states``: those in which it can be asked for; ``parameter``: the one that names the VM.
+    """
 
     kind: JobKind
     event_type: str
     verb: str
     states: frozenset[VmState]
+    parameter: str = "id"
 
 
-START = _Action(JobKind.START, "VM.START", "start", frozenset({VmState.STOPPED}))
-STOP = _Action(
+START = Action(JobKind.START, "VM.START", "start", frozenset({VmState.STOPPED}))
+STOP = Action(
     JobKind.STOP,
     "VM.STOP",
     "stop",
     frozenset({VmState.RUNNING, VmState.STOPPED, VmState.STOPPING, VmState.UNKNOWN}),
 )
-DESTROY = _Action(JobKind.DESTROY, "VM.DESTROY", "destroy", frozenset(VmState))
+DESTROY = Action(JobKind.DESTROY, "VM.DESTROY", "destroy", frozenset(VmState))
 
 
 def start_virtual_machine(
@@ -66,7 +70,7 @@ def start_virtual_machine(
     """
     pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
     narrowest = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
-    return _submit(system, caller, vm, START, narrowest)
+    return submit(system, caller, vm, START, narrowest)
 
 
 def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, forced: bool) -> JobTicket:
@@ -78,7 +82,7 @@ def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, force
     """
     if forced:
         _require_right(system, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
-    return _submit(system, caller, vm, STOP, {"forced": forced})
+    return submit(system, caller, vm, STOP, {"forced": forced})
 
 
 def destroy_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, expunge: bool) -> JobTicket:
@@ -90,7 +94,7 @@ def destroy_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, ex
     """
     if expunge:
         _require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
-    return _submit(system, caller, vm, DESTROY, {"expunge": expunge})
+    return submit(system, caller, vm, DESTROY, {"expunge": expunge})
 
 
 def _require_right(system: System, caller: Caller, setting: str, what: str) -> None:
@@ -102,20 +106,44 @@ def _require_right(system: System, caller: Caller, setting: str, what: str) -> N
             raise PermissionDenied(f"{caller.username} may not {what}: the setting {setting} is false")
 
 
-def _submit(system: System, caller: Caller, vm: EntityRef, action: _Action, params: Mapping[str, Any]) -> JobTicket:
-    """Make the job, its event and its outbox row in one transaction; then send it."""
-    make_job = partial(_make_job, caller=caller, vm=vm, action=action, params=params)
+Check = Callable[[Connection, Row[Any]], None]
+"""A rule about the VM's locked row; raises where it is broken."""
+
+
+def submit(
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    action: Action,
+    params: Mapping[str, Any],
+    check: Check | None = None,
+) -> JobTicket:
+    """Make the job, its event and its outbox row in one transaction; then send it.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: the action does not go with its state, or it was expunged; or what ``check`` raises.
+    """
+    make_job = partial(_make_job, caller=caller, vm=vm, action=action, params=params, check=check)
     job_id, ticket = run_transaction(system.engine, make_job, CrashPoint.SUBMIT_COMMIT)
     send_jobs(system, [JobMessage(job_id, action.kind, INTERACTIVE)])
     return ticket
 
 
 def _make_job(
-    connection: Connection, *, caller: Caller, vm: EntityRef, action: _Action, params: Mapping[str, Any]
+    connection: Connection,
+    *,
+    caller: Caller,
+    vm: EntityRef,
+    action: Action,
+    params: Mapping[str, Any],
+    check: Check | None,
 ) -> tuple[int, JobTicket]:
     row = lock_vm(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
     _check_state(vm, row, action)
+    if check is not None:
+        check(connection, row)
     cmd = command_class(action.kind, is_root_admin=caller.is_root_admin)
     job = NewJob(action.kind, cmd, caller.owner.account_id, caller.user_id, vm.id, params)
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
@@ -124,17 +152,19 @@ def _make_job(
     return job_id, JobTicket(str(job_uuid))
 
 
-def _check_state(vm: EntityRef, row: Row[Any], action: _Action) -> None:
+def _check_state(vm: EntityRef, row: Row[Any], action: Action) -> None:
     if row.removed:
-        raise InvalidParameter("id", str(vm.uuid), "the virtual machine was expunged")
+        raise InvalidParameter(action.parameter, str(vm.uuid), "the virtual machine was expunged")
     if action is DESTROY and row.delete_protection:
         raise InvalidParameter(
-            "id", str(vm.uuid), "the virtual machine is protected against deletion (deleteprotection is true)"
+            action.parameter,
+            str(vm.uuid),
+            "the virtual machine is protected against deletion (deleteprotection is true)",
         )
     if not row.has_job and VmState(row.state) not in action.states:
         accepted = ", ".join(sorted(state.value for state in action.states))
         raise InvalidParameter(
-            "id",
+            action.parameter,
             str(vm.uuid),
             f"cannot {action.verb} it in state {row.state}; its state must be one of: {accepted}",
         )

@@ -48,7 +48,18 @@ SELECT format('claim of %s on host %s: %s', x.consumer, x.host_id, coalesce( 'VM
   LEFT JOIN virtual_machines v ON v.uuid = x.consumer
   WHERE x.consumer_kind = 0 AND (v.id IS NULL OR v.removed IS NOT NULL OR v.host_id IS DISTINCT FROM x.host_id OR v.state IN ('Destroyed', 'Expunging', 'Error') OR (v.state = 'Stopped' AND v.id NOT IN (SELECT instance_id
   FROM async_jobs
-  WHERE status = 0 AND instance_id IS NOT NULL)));
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL)));
+
+-- invariant: migrations_have_vms
+-- promise: every migration's claim belongs to a job under way whose VM migrates to another host
+-- compared:
+SELECT count(*) FROM host_claims WHERE consumer_kind = 1;
+-- breaches:
+SELECT format('migration %s claims host %s: %s', x.consumer, x.host_id, coalesce('its job has status ' || j.status || ', its VM is ' || v.state || ' on host ' || coalesce(v.host_id::text, 'none'), 'no such job'))
+  FROM host_claims x
+  LEFT JOIN async_jobs j ON j.uuid = x.consumer
+  LEFT JOIN virtual_machines v ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'
+  WHERE x.consumer_kind = 1 AND (v.id IS NULL OR v.removed IS NOT NULL OR j.status <> 0 OR v.state <> 'Migrating' OR v.host_id IS NULL OR v.host_id = x.host_id);
 
 -- invariant: vms_have_claims
 -- promise: every VM on a host holds exactly the claim that its size asks for
@@ -134,16 +145,22 @@ SELECT format('domain %s, resource type %s: counted %s, accounts add up to %s', 
   WHERE coalesce(c.amount, 0) <> coalesce(f.amount, 0);
 
 -- invariant: anti_affinity
--- promise: no host holds two VMs of a strict anti-affinity group
+-- promise: no host holds two VMs of a strict anti-affinity group; one that migrates counts on both hosts
 -- compared:
 SELECT count(*) FROM affinity_groups WHERE affinity_type = 'host anti-affinity' AND removed IS NULL;
 -- breaches:
-SELECT format('group %s: %s VMs on host %s', g.name, count(*), v.host_id)
+SELECT format('group %s: %s VMs on host %s', g.name, count(*), p.host_id)
   FROM affinity_groups g
   JOIN vm_affinity_groups m ON m.affinity_group_id = g.id
-  JOIN virtual_machines v ON v.id = m.vm_id
-  WHERE g.affinity_type = 'host anti-affinity' AND g.removed IS NULL AND v.host_id IS NOT NULL AND v.removed IS NULL
-  GROUP BY g.id, g.name, v.host_id HAVING count(*) > 1;
+  JOIN (SELECT id, host_id
+  FROM virtual_machines
+  WHERE host_id IS NOT NULL AND removed IS NULL
+  UNION ALL SELECT j.instance_id, x.host_id
+  FROM host_claims x
+  JOIN async_jobs j ON j.uuid = x.consumer
+  WHERE x.consumer_kind = 1) p ON p.id = m.vm_id
+  WHERE g.affinity_type = 'host anti-affinity' AND g.removed IS NULL
+  GROUP BY g.id, g.name, p.host_id HAVING count(*) > 1;
 
 -- invariant: jobs
 -- promise: a finished job has one result, an unfinished one none, and no VM is left between states without a job
@@ -157,4 +174,4 @@ SELECT format('job %s: status %s, phase %s, result %s', uuid, status, phase, lef
   FROM virtual_machines
   WHERE state IN ('Starting', 'Stopping', 'Migrating') AND removed IS NULL AND id NOT IN (SELECT instance_id
   FROM async_jobs
-  WHERE status = 0 AND instance_id IS NOT NULL);
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL);

@@ -116,13 +116,12 @@ def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 _PENDING = text(
-    "SELECT v.id, v.uuid, v.name, v.state, v.account_id, v.delete_protection, v.removed IS NOT NULL AS removed,"
-    " EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
+    "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
     "   AND j.status = 0) AS has_job"
     " FROM virtual_machines v WHERE v.id = :vm FOR UPDATE OF v"
 )
 
 
 def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """A VM's state and whether an unfinished job works on it; its row stays locked for a job to be made."""
+    """A VM's row and whether an unfinished job works on it; it stays locked for a job to be made."""
     return connection.execute(_PENDING, {"vm": vm_id}).one()

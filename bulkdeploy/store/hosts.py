@@ -1,14 +1,15 @@
 """The list query of hosts, with what the ledger says of each."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, and_, func, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.domain.units import mib_to_bytes
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
@@ -17,6 +18,8 @@ HOST_TYPE = "Routing"
 """``type`` of hosts that run VMs; there are no others here."""
 
 CAPABILITIES = "hvm"
+
+ALL = true()
 
 FILTERS: Filters = {
     "id": by_id(hosts.c.id),
@@ -31,9 +34,11 @@ FILTERS: Filters = {
 }
 
 
-def list_hosts(connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool) -> Page:
+def list_hosts(
+    connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool, among: Condition = ALL
+) -> Page:
     """One page of hosts by id; ``with_capacity`` adds what is promised and what local disks hold."""
-    rows, count = fetch_rows(connection, filtered(_query(), FILTERS, arguments), paging)
+    rows, count = fetch_rows(connection, filtered(_query().where(among), FILTERS, arguments), paging)
     ids = [row.pop("_id") for row in rows]
     for row in rows:
         _finish(row, with_capacity=with_capacity)
@@ -43,6 +48,35 @@ def list_hosts(connection: Connection, arguments: Arguments, paging: Paging, *, 
             row["islocalstorageactive"] = host_id in disks
             row.update(disks.get(host_id, {}))
     return Page(rows, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Hosts that a VM could run on at all, by what its volumes and addresses bind it to; not the one it is on."""
+
+    zone_id: int
+    hypervisor: str
+    pod_id: int | None
+    cluster_id: int | None
+    host_id: int | None
+    without_host_id: int
+
+
+def list_destinations(
+    connection: Connection, reach: Reach, suitable: Collection[int], arguments: Arguments, paging: Paging
+) -> Page:
+    """One page of the hosts within reach, each with ``suitableformigration``."""
+    host = hosts.c
+    bounds = ((host.pod_id, reach.pod_id), (host.cluster_id, reach.cluster_id), (host.id, reach.host_id))
+    among = and_(
+        host.zone_id == reach.zone_id,
+        host.hypervisor == reach.hypervisor,
+        host.id != reach.without_host_id,
+        *(column == bound for column, bound in bounds if bound is not None),
+    )
+    page = list_hosts(connection, arguments, paging, with_capacity=True, among=among)
+    good = set(connection.execute(select(host.uuid).where(id_in(host.id, suitable))).scalars())
+    return Page([{**row, "suitableformigration": row["id"] in good} for row in page.rows], page.count)
 
 
 def _query() -> Select[Any]:

@@ -56,19 +56,26 @@ def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> di
 
 
 def count_members_by_host(
-    connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int
+    connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int, without_vm_id: int | None = None
 ) -> dict[int, dict[int, int]]:
-    """Per group, its VMs per host; a VM stopped less than ``stopped_counts_s`` seconds counts on its last."""
+    """Per group, its VMs per host, one VM left out if named.
+
+    A VM stopped less than ``stopped_counts_s`` seconds counts on its last host, one that migrates on both.
+    """
     rows = connection.execute(
         text(
-            "SELECT g.affinity_group_id, coalesce(v.host_id, v.last_host_id) AS host_id, count(*) AS vms"
+            "SELECT affinity_group_id, host_id, count(*) AS vms FROM ("
+            " SELECT g.affinity_group_id, v.id, coalesce(v.host_id, v.last_host_id) AS host_id"
             " FROM vm_affinity_groups g JOIN virtual_machines v ON v.id = g.vm_id"
             " WHERE g.affinity_group_id = ANY(:ids) AND v.removed IS NULL AND (v.host_id IS NOT NULL OR ("
             "   v.state = 'Stopped' AND v.last_host_id IS NOT NULL"
             "   AND v.updated > now() - make_interval(secs => :seconds)))"
-            " GROUP BY 1, 2"
+            " UNION ALL SELECT g.affinity_group_id, g.vm_id, x.host_id FROM host_claims x"
+            " JOIN async_jobs j ON j.uuid = x.consumer JOIN vm_affinity_groups g ON g.vm_id = j.instance_id"
+            " WHERE x.consumer_kind = 1 AND g.affinity_group_id = ANY(:ids)"
+            ") members WHERE id IS DISTINCT FROM :without GROUP BY 1, 2"
         ),
-        {"ids": list(group_ids), "seconds": stopped_counts_s},
+        {"ids": list(group_ids), "seconds": stopped_counts_s, "without": without_vm_id},
     )
     members: dict[int, dict[int, int]] = {group_id: {} for group_id in group_ids}
     for row in rows:

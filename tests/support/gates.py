@@ -35,6 +35,28 @@ class GatedDriver:
         return getattr(self._driver, name)
 
 
+class GatedMigration(GatedDriver):
+    """The given driver, but ``ensure_migrated`` waits for the gate, the first time."""
+
+    def ensure_running(self, *arguments: Any, **named: Any) -> None:
+        """Nothing special."""
+        self._driver.ensure_running(*arguments, **named)
+
+    def ensure_migrated(self, *arguments: Any, **named: Any) -> None:
+        """See above."""
+        self.calls += 1
+        if self.calls > 1:
+            self._driver.ensure_migrated(*arguments, **named)
+            return
+        if not self._before:
+            self._driver.ensure_migrated(*arguments, **named)
+        self.entered.set()
+        if not self.gate.wait(PATIENCE_S):
+            raise AssertionError("nobody opened the gate")
+        if self._before:
+            self._driver.ensure_migrated(*arguments, **named)
+
+
 class BrokenDriver:
     """A driver with a defect: starting a guest raises something that is no DriverError."""
 

@@ -45,6 +45,7 @@ host_claims = Table(
     Column("cpu_mhz", BigInteger, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
     Index("uq_host_claims_consumer", "consumer", unique=True),
+    Index("ix_host_claims_migrations", "consumer", postgresql_where=text("consumer_kind = 1")),
 )
 
 account_clusters = Table(

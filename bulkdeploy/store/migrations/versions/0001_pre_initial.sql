@@ -212,6 +212,8 @@ CREATE TABLE host_claims (
 
 CREATE INDEX ix_host_claims_host_id ON host_claims (host_id);
 
+CREATE INDEX ix_host_claims_migrations ON host_claims (consumer) WHERE consumer_kind = 1;
+
 CREATE UNIQUE INDEX uq_host_claims_consumer ON host_claims (consumer);
 
 COMMENT ON COLUMN host_claims.consumer IS 'a VM''s or a migration''s uuid';

@@ -1,0 +1,86 @@
+"""Moving a running VM to another host: checked here, done by a job; and where it could go."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.scheduling.migrate import Destinations, find_destinations
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines import Action, submit
+from bulkdeploy.store.deployment_facts import host_problem
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.guests import lock_vm
+from bulkdeploy.store.hosts import Reach, list_destinations
+from bulkdeploy.store.listing import Page, Paging
+
+MIGRATE = Action(JobKind.MIGRATE, "VM.MIGRATE", "migrate", frozenset({VmState.RUNNING}), "virtualmachineid")
+
+
+def migrate_virtual_machine(
+    system: System, caller: Caller, vm: EntityRef, *, host: EntityRef | None, autoselect: bool
+) -> JobTicket:
+    """Move a running VM to ``host``, or with ``autoselect`` to one that placement chooses.
+
+    Raises:
+        InvalidCombination: neither is given.
+        InvalidParameter: the VM does not run, or the host is its own or cannot take VMs at all.
+        PermissionDenied: the VM is not the caller's to touch.
+    """
+    if host is None:
+        if not autoselect:
+            raise InvalidCombination(
+                ("hostid", "autoselect"), "Either hostid must be given, or autoselect must be true"
+            )
+        return submit(system, caller, vm, MIGRATE, {})
+    return submit(system, caller, vm, MIGRATE, {"host_id": host.id}, partial(_check_host, host=host))
+
+
+def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> None:
+    if vm.host_id == host.id and not vm.has_job:
+        raise InvalidParameter("hostid", str(host.uuid), "the virtual machine is on this host already")
+    problem = host_problem(connection, host.id, vm.zone_id)
+    if problem is not None:
+        raise InvalidParameter("hostid", str(host.uuid), f"the virtual machine can not move there: {problem}")
+
+
+def find_hosts_for_migration(
+    system: System, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
+) -> Page:
+    """The hosts that a running VM's volumes and address can be reached from, and whether each could take it now.
+
+    Raises:
+        InvalidParameter: the VM does not run.
+        PermissionDenied: the VM is not the caller's to touch.
+    """
+    return run_transaction(
+        system.engine, partial(_find_hosts, caller=caller, vm=vm, arguments=arguments, paging=paging)
+    )
+
+
+def _find_hosts(
+    connection: Connection, *, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
+) -> Page:
+    row = lock_vm(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed is not None or row.state != VmState.RUNNING:
+        raise InvalidParameter(
+            "virtualmachineid", str(vm.uuid), f"only a Running virtual machine can be migrated, this is {row.state}"
+        )
+    found = find_destinations(connection, vm.id, row.host_id)
+    if found is None:
+        return Page((), 0)
+    return list_destinations(connection, _reach(found, row.host_id), found.suitable, arguments, paging)
+
+
+def _reach(found: Destinations, host_id: int) -> Reach:
+    need = found.need
+    return Reach(need.zone_id, need.hypervisor, need.pod_id, need.cluster_id, need.host_id, without_host_id=host_id)
