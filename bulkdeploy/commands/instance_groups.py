@@ -1,15 +1,20 @@
-"""listInstanceGroups."""
+"""listInstanceGroups, createInstanceGroup, updateInstanceGroup, deleteInstanceGroup."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services import instance_groups as service
 from bulkdeploy.store import instance_groups
 from bulkdeploy.store.listing import Page
 
@@ -33,6 +38,21 @@ def list_instance_groups(call: Call) -> Page:
     return instance_groups.list_instance_groups(call.connection, visible(call), call.arguments, paging(call))
 
 
+def create_instance_group(call: Call) -> Mapping[str, Any]:
+    """Make an instance group."""
+    return service.create_instance_group(call.system, call.caller, named_owner(call), call.arguments["name"])
+
+
+def update_instance_group(call: Call) -> Mapping[str, Any]:
+    """Rename an instance group."""
+    return service.update_instance_group(call.system, call.caller, call.arguments["id"], call.text("name"))
+
+
+def delete_instance_group(call: Call) -> None:
+    """Delete an instance group."""
+    service.delete_instance_group(call.system, call.caller, call.arguments["id"])
+
+
 COMMANDS = (
     Command(
         name="listInstanceGroups",
@@ -48,5 +68,37 @@ COMMANDS = (
             *PROJECT,
             *PAGING,
         ),
+    ),
+    Command(
+        name="createInstanceGroup",
+        description="Makes an instance group without VMs",
+        handler=create_instance_group,
+        shape=Shape.OBJECT,
+        response=INSTANCE_GROUP,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(string("name", "its name; an owner has each name once", required=True), *FOR_OWNER),
+    ),
+    Command(
+        name="updateInstanceGroup",
+        description="Renames an instance group",
+        handler=update_instance_group,
+        shape=Shape.OBJECT,
+        response=INSTANCE_GROUP,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.INSTANCE_GROUP, "the instance group", required=True),
+            string("name", "its new name; absent: nothing changes"),
+        ),
+    ),
+    Command(
+        name="deleteInstanceGroup",
+        description="Deletes an instance group; its VMs stay",
+        handler=delete_instance_group,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.INSTANCE_GROUP, "the instance group", required=True),),
     ),
 )

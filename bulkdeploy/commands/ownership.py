@@ -1,7 +1,7 @@
-"""Whose things a list call shows, from its owner parameters (``declare.list_parameters``)."""
+"""Whose things a call shows or makes, from its owner parameters."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, visibility
 from bulkdeploy.store.visibility import Visibility
 
 
@@ -20,3 +20,8 @@ def visible(call: Call) -> Visibility:
         by_id="id" in call.arguments or "ids" in call.arguments,
     )
     return visibility(call.connection, call.caller, asked)
+
+
+def named_owner(call: Call) -> NamedOwner:
+    """Whom the call makes something for, unchecked: ``declare.owner_parameters``."""
+    return NamedOwner(call.text("account"), call.ref_id("domainid"), call.ref_id("projectid"))

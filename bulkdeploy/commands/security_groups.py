@@ -1,15 +1,21 @@
-"""listSecurityGroups."""
+"""listSecurityGroups, createSecurityGroup, updateSecurityGroup, deleteSecurityGroup."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.parameters import mapping, string, uuid
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services import security_groups as service
 from bulkdeploy.store import security_groups
 from bulkdeploy.store.listing import Page
 
@@ -50,6 +56,27 @@ def list_security_groups(call: Call) -> Page:
     return security_groups.list_security_groups(call.connection, visible(call), call.arguments, paging(call))
 
 
+def create_security_group(call: Call) -> Mapping[str, Any]:
+    """Make a security group."""
+    return service.create_security_group(
+        call.system,
+        call.caller,
+        named_owner(call),
+        call.arguments["name"],
+        call.arguments.get("description", ""),
+    )
+
+
+def update_security_group(call: Call) -> Mapping[str, Any]:
+    """Rename a security group."""
+    return service.update_security_group(call.system, call.caller, call.arguments["id"], call.text("name"))
+
+
+def delete_security_group(call: Call) -> None:
+    """Delete a security group."""
+    service.delete_security_group(call.system, call.caller, named_owner(call), call.ref("id"), call.text("name"))
+
+
 COMMANDS = (
     Command(
         name="listSecurityGroups",
@@ -67,5 +94,47 @@ COMMANDS = (
             *PROJECT,
             *PAGING,
         ),
+    ),
+    Command(
+        name="createSecurityGroup",
+        description="Makes a security group without rules",
+        handler=create_security_group,
+        shape=Shape.OBJECT,
+        response=SECURITY_GROUP,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            string("name", "its name; an owner has each name once", required=True),
+            string("description", "its description"),
+            *FOR_OWNER,
+        ),
+    ),
+    Command(
+        name="updateSecurityGroup",
+        description="Renames a security group",
+        handler=update_security_group,
+        shape=Shape.OBJECT,
+        response=SECURITY_GROUP,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
+            string("name", "its new name; absent: nothing changes"),
+        ),
+    ),
+    Command(
+        name="deleteSecurityGroup",
+        description="Deletes a security group that no VM is in and no other group's rule names",
+        handler=delete_security_group,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied, ResourceInUse),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.SECURITY_GROUP, "the security group; not with name"),
+            string("name", "the security group by its name among the owner's; not with id"),
+            *FOR_OWNER,
+        ),
+        rules=(ExactlyOne(("id", "name")),),
     ),
 )

@@ -28,6 +28,7 @@ class Entity(StrEnum):
     NETWORK_OFFERING = "NetworkOfferings"
     PHYSICAL_NETWORK = "PhysicalNetworks"
     SECURITY_GROUP = "SecurityGroups"
+    SECURITY_GROUP_RULE = "SecurityGroupRules"
     AFFINITY_GROUP = "AffinityGroups"
     SSH_KEY_PAIR = "SSHKeyPairs"
     USER_DATA = "UserData"

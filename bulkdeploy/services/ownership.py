@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store import owners
@@ -29,6 +29,15 @@ class OwnerParameters:
     is_recursive: bool = False
     list_all: bool = False
     by_id: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOwner:
+    """Whom a call makes something for, as given; nothing given: the caller's own account. Ids are internal."""
+
+    account: str | None = None
+    domain_id: int | None = None
+    project_id: int | None = None
 
 
 def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -> Visibility:
@@ -95,6 +104,28 @@ def resolve_owner(
     domain_uuid, lineage = owners.domain_place(connection, domain_id)
     _require_lineage(caller, lineage, domain_uuid)
     return _account_in(connection, caller, account_name, domain_id, domain_uuid)
+
+
+def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Owner:
+    """The account that a call makes something for, kept from being deleted until the end of the transaction.
+
+    Raises:
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``resolve_owner``; PermissionDenied also where
+            the account is disabled, locked or was deleted.
+    """
+    owner = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
+    state = owners.lock_account(connection, owner.account_id)
+    if state is not AccountState.ENABLED:
+        shown = "deleted" if state is None else state.value
+        raise PermissionDenied(
+            f"Nothing can be added to account {owner.account_name}: it is {shown}, it should be enabled"
+        )
+    return owner
+
+
+def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
+    """What a list call that names things by id shows: for answers that show what was just changed."""
+    return visibility(connection, caller, OwnerParameters(by_id=True))
 
 
 def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:

@@ -1,4 +1,4 @@
-"""The list query of affinity groups, with their VMs."""
+"""Affinity groups with their VMs: the list query, and who still uses one."""
 
 from sqlalchemy import Connection, FromClause, and_, or_, select, true
 
@@ -7,6 +7,8 @@ from bulkdeploy.store.group_members import members_of
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
+from bulkdeploy.store.tables.topology import dedicated_resources
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import Visibility, owner_columns
 
 FILTERS: Filters = {
@@ -46,6 +48,19 @@ def list_affinity_groups(
     for row in rows:
         row["virtualmachineIds"] = vms.get(row.pop("_id"), [])
     return Page(rows, count)
+
+
+def user_of(connection: Connection, group_id: int) -> str | None:
+    """What still uses the group, in words, or None; a destroyed VM does until it is expunged."""
+    vm = select(virtual_machines.c.uuid).join(
+        vm_affinity_groups, vm_affinity_groups.c.vm_id == virtual_machines.c.id
+    )
+    in_it = vm.where(vm_affinity_groups.c.affinity_group_id == group_id, virtual_machines.c.removed.is_(None))
+    uuid = connection.execute(in_it.order_by(virtual_machines.c.id).limit(1)).scalar()
+    if uuid is not None:
+        return f"virtual machine {uuid} is in it"
+    dedicated = select(1).where(dedicated_resources.c.affinity_group_id == group_id)
+    return None if connection.execute(dedicated.limit(1)).first() is None else "a place is dedicated through it"
 
 
 def _tables() -> FromClause:

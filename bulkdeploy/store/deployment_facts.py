@@ -173,12 +173,16 @@ def read_affinity_groups(
 def read_security_groups(
     connection: Connection, owner: Owner, *, ids: Sequence[int] | None = None, names: Sequence[str] | None = None
 ) -> dict[str, tuple[int, int]]:
-    """Live security groups by id, or by name among the owner's: name -> (id, account id)."""
+    """Live security groups by id, or by name among the owner's: name -> (id, account id).
+
+    They can not be deleted until the transaction ends.
+    """
     rows = connection.execute(
         text(
             "SELECT id, name, account_id FROM security_groups WHERE removed IS NULL"
             " AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY(:ids))"
             " AND (CAST(:names AS text[]) IS NULL OR (name = ANY(:names) AND account_id = :account))"
+            " ORDER BY id FOR SHARE"
         ),
         {
             "ids": None if ids is None else list(ids),

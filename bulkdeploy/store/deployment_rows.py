@@ -12,16 +12,19 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, insert
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Plan
 from bulkdeploy.store.addresses import Address, take_mac_addresses
 from bulkdeploy.store.copying import PerRow, copy_rows, reserve_ids
-from bulkdeploy.store.tables.groups import instance_groups, vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.engine import TransactionConflict
+from bulkdeploy.store.owned_entities import find_by_name, insert_entity
+from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
 from bulkdeploy.store.tables.networks import nics
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
@@ -101,22 +104,21 @@ def write_deployment_row(
 
 
 def ensure_instance_group(connection: Connection, owner: Owner, name: str | None) -> int | None:
-    """The id of the owner's instance group of this name, made when it is missing; None without a name."""
+    """The id of the owner's instance group of this name, made when it is missing; None without a name.
+
+    It can not be deleted until the transaction ends.
+
+    Raises:
+        TransactionConflict: somebody made or deleted it at this moment.
+    """
     if name is None:
         return None
-    found = connection.execute(
-        select(instance_groups.c.id)
-        .where(
-            instance_groups.c.account_id == owner.account_id,
-            instance_groups.c.name == name,
-            instance_groups.c.removed.is_(None),
-        )
-        .order_by(instance_groups.c.id)
-    ).scalar()
-    if found is not None:
-        return int(found)
-    made = insert(instance_groups).values(account_id=owner.account_id, name=name)
-    return int(connection.execute(made.returning(instance_groups.c.id)).scalar_one())
+    found = find_by_name(connection, Entity.INSTANCE_GROUP, owner.account_id, name, keep=True)
+    if found is None:
+        found = insert_entity(connection, Entity.INSTANCE_GROUP, name=name, account_id=owner.account_id)
+    if found is None:
+        raise TransactionConflict
+    return found.id
 
 
 def write_vms(

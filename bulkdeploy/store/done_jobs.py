@@ -12,7 +12,7 @@ from bulkdeploy.store.tables.jobs import async_jobs
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What a job worked on: its kind in CloudStack's words (``AffinityGroup``), and its ids."""
+    """What a job or an event is about: its kind in CloudStack's words (``AffinityGroup``), and its ids."""
 
     type: str
     id: int

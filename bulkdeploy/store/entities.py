@@ -72,6 +72,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.NETWORK_OFFERING: Source(networks.network_offerings),
     Entity.PHYSICAL_NETWORK: Source(networks.physical_networks),
     Entity.SECURITY_GROUP: Source(groups.security_groups),
+    Entity.SECURITY_GROUP_RULE: Source(groups.security_group_rules, "protocol"),
     Entity.AFFINITY_GROUP: Source(groups.affinity_groups),
     Entity.SSH_KEY_PAIR: Source(groups.ssh_key_pairs),
     Entity.USER_DATA: Source(groups.user_data),

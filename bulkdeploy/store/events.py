@@ -5,9 +5,10 @@ Events of actions on VMs are written with their jobs.
 
 from sqlalchemy import Connection, insert, select
 
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text, same_uuid
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import users
@@ -40,14 +41,28 @@ def list_events(connection: Connection, visibility: Visibility, arguments: Argum
     return fetch_page(connection, filtered(query, _filters(), arguments), paging)
 
 
-def record_event(connection: Connection, caller: Caller, event_type: EventType, description: str) -> None:
-    """Write that the caller did something, in the transaction that does it."""
+def record_event(
+    connection: Connection,
+    caller: Caller,
+    event_type: EventType,
+    description: str,
+    about: Instance | None = None,
+    owner: Owner | None = None,
+) -> None:
+    """Write that the caller did something, in the transaction that does it.
+
+    ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, the caller's
+    if not given.
+    """
     connection.execute(
         insert(events).values(
             event_type=event_type.value,
             description=description,
-            account_id=caller.owner.account_id,
+            account_id=(owner or caller.owner).account_id,
             user_id=caller.user_id,
+            resource_type=None if about is None else about.type,
+            resource_id=None if about is None else about.id,
+            resource_uuid=None if about is None else about.uuid,
         )
     )
 

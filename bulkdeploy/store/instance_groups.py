@@ -1,10 +1,11 @@
-"""The list query of instance groups."""
+"""Instance groups: the list query, and letting the VMs of one go."""
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import instance_groups
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
@@ -26,3 +27,11 @@ def list_instance_groups(
         .order_by(group.id)
     )
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
+
+
+def let_vms_go(connection: Connection, group_id: int) -> int:
+    """Take all VMs out of a group; how many there were."""
+    vm = virtual_machines.c
+    return connection.execute(
+        update(virtual_machines).where(vm.group_id == group_id).values(group_id=None)
+    ).rowcount

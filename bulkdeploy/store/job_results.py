@@ -7,12 +7,14 @@ from typing import Any
 import orjson
 
 WIRE_DATE = "%Y-%m-%dT%H:%M:%S%z"
+RESULT_FORM = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
+"""Names of columns are a kind of text of their own, which orjson takes only when told to."""
 
 
 def object_result(key: str, row: Mapping[str, Any]) -> str:
     """A success: one object by wire names under its key; absent values are left out."""
     present = {name: value for name, value in row.items() if value is not None}
-    return orjson.dumps({key: present}, default=_wire_value, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+    return orjson.dumps({key: present}, default=_wire_value, option=RESULT_FORM).decode()
 
 
 SUCCESS_RESULT = orjson.dumps({"success": True}).decode()

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Select, func, select
 
-from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.accounts import AccountState, AccountType, Owner
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects
 
@@ -25,6 +25,16 @@ def owner_by_name(connection: Connection, name: str, domain_id: int) -> Owner | 
         accounts.c.removed.is_(None),
     )
     return next(iter(_read(connection, query)), None)
+
+
+def lock_account(connection: Connection, account_id: int) -> AccountState | None:
+    """The state of an account, which keeps it until the end of the transaction; None: it was deleted.
+
+    Others may do the same at once; who deletes or disables the account waits.
+    """
+    query = select(accounts.c.state).where(accounts.c.id == account_id, accounts.c.removed.is_(None))
+    state = connection.execute(query.with_for_update(read=True)).scalar()
+    return None if state is None else AccountState(state)
 
 
 def project_owner(connection: Connection, project_id: int) -> Owner | None:

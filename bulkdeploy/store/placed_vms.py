@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.store.engine import TransactionConflict
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
@@ -47,12 +48,22 @@ def read_vm_groups(connection: Connection, vm_id: int) -> tuple[int, ...]:
 
 
 def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """The groups' types; their rows stay locked, so that members are counted by one planner at a time."""
+    """The groups' types; their rows stay locked, so that members are counted by one planner at a time.
+
+    Raises:
+        TransactionConflict: a group was deleted since it was looked up.
+    """
     rows = connection.execute(
-        text("SELECT id, affinity_type FROM affinity_groups WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"),
+        text(
+            "SELECT id, affinity_type FROM affinity_groups WHERE id = ANY(:ids) AND removed IS NULL"
+            " ORDER BY id FOR UPDATE"
+        ),
         {"ids": list(group_ids)},
     )
-    return {row.id: AffinityType(row.affinity_type) for row in rows}
+    kinds = {row.id: AffinityType(row.affinity_type) for row in rows}
+    if len(kinds) != len(set(group_ids)):
+        raise TransactionConflict
+    return kinds
 
 
 def count_members_by_host(

@@ -1,14 +1,38 @@
-"""Tags of resources: those of many resources in one statement, and the list query of all tags."""
+"""Tags of resources: put on, taken off, those of many resources in one statement, and the list query of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, case, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    TableValuedAlias,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
 from bulkdeploy.store.arrays import any_of, int_array
-from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, keyword, same_text, same_uuid
+from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, id_in, keyword, same_text, same_uuid
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import resource_tags, security_groups
 from bulkdeploy.store.tables.networks import networks
@@ -35,6 +59,14 @@ TAGGED: Mapping[str, Table] = {
     ZONE: zones,
 }
 """Where the resources of each type are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenKey:
+    """A resource that has a tag of this key already."""
+
+    uuid: UUID
+    key: str
 
 
 def tags_of(connection: Connection, resource_type: str, uuids: dict[int, UUID]) -> dict[int, list[dict[str, Any]]]:
@@ -69,6 +101,76 @@ def add_tags(
         row["tags"] = tags.get(row["_id"], [])
         if not keep_id:
             del row["_id"]
+
+
+def owners_of(connection: Connection, resource_type: str, resource_ids: Sequence[int]) -> dict[int, int]:
+    """The account of each resource, by internal ids."""
+    table = TAGGED[resource_type]
+    query = select(table.c.id, table.c.account_id).where(id_in(table.c.id, resource_ids))
+    return {row.id: row.account_id for row in connection.execute(query)}
+
+
+def insert_tags(
+    connection: Connection,
+    resource_type: str,
+    owners: Mapping[int, int],
+    tags: Mapping[str, str],
+    customer: str | None,
+) -> TakenKey | None:
+    """Put every tag on every resource (account by resource, internal ids).
+
+    None: all were written. Else one that was there already; the caller undoes what was written.
+    """
+    resources = func.unnest(_array(owners, BigInteger), _array(owners.values(), BigInteger))
+    named = func.unnest(_array(tags, Text), _array(tags.values(), Text))
+    resource, pair = _columns(resources, "id", "account_id"), _columns(named, "key", "value")
+    rows = select(
+        literal(resource_type),
+        resource.c.id,
+        pair.c.key,
+        pair.c.value,
+        literal(customer, Text),
+        resource.c.account_id,
+    ).select_from(resource.join(pair, true()))
+    columns = ["resource_type", "resource_id", "key", "value", "customer", "account_id"]
+    made = insert(resource_tags).from_select(columns, rows).on_conflict_do_nothing().returning(resource_tags.c.id)
+    if len(connection.execute(made).all()) == len(owners) * len(tags):
+        return None
+    tag, thing = resource_tags.c, TAGGED[resource_type].c
+    there = (
+        select(thing.uuid, tag.key)
+        .join(resource_tags, tag.resource_id == thing.id)
+        .where(tag.resource_type == resource_type, id_in(thing.id, owners), tag.key.in_(list(tags)))
+    )
+    row = connection.execute(there.order_by(tag.id).limit(1)).one()
+    return TakenKey(row.uuid, row.key)
+
+
+def _columns(function: FunctionElement[Any], *names: str) -> TableValuedAlias:
+    return function.table_valued(*names).render_derived()
+
+
+def _array(values: Iterable[Any], kind: type[TypeEngine[Any]]) -> BindParameter[Any]:
+    return bindparam(None, list(values), ARRAY(kind), unique=True)
+
+
+def delete_tags(
+    connection: Connection,
+    resource_type: str,
+    resource_ids: Sequence[int],
+    pairs: Sequence[tuple[str, str | None]] | None,
+) -> int:
+    """Take tags off the resources: those of these keys, and values where given; None: all. How many went."""
+    tag = resource_tags.c
+    gone = delete(resource_tags).where(tag.resource_type == resource_type, id_in(tag.resource_id, resource_ids))
+    if pairs is not None:
+        gone = gone.where(
+            or_(
+                false(),
+                *(and_(tag.key == key, true() if value is None else tag.value == value) for key, value in pairs),
+            )
+        )
+    return connection.execute(gone).rowcount
 
 
 def list_tags(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

@@ -110,9 +110,16 @@ instance_groups = Table(
     identity(),
     public_uuid(),
     name_column(),
-    reference("account_id", "accounts.id", index=True),
+    reference("account_id", "accounts.id"),
     created(),
     removed(),
+    Index(
+        "uq_instance_groups_live_name",
+        "account_id",
+        "name",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
 )
 
 user_data = Table(
@@ -121,11 +128,18 @@ user_data = Table(
     identity(),
     public_uuid(),
     name_column(),
-    reference("account_id", "accounts.id", index=True),
+    reference("account_id", "accounts.id"),
     Column("content", Text, nullable=False, comment="base64"),
     Column("params", Text),
     created(),
     removed(),
+    Index(
+        "uq_user_data_live_name",
+        "account_id",
+        "name",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
 )
 
 resource_tags = Table(

@@ -1,0 +1,103 @@
+"""A rule of a security group: what it lets through, and who is at the other end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_network
+
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+
+HIGHEST_PORT, HIGHEST_ICMP_NUMBER, ANY_ICMP = 65535, 255, -1
+
+
+class Direction(StrEnum):
+    """Which traffic a rule is about."""
+
+    INGRESS = "ingress"
+    EGRESS = "egress"
+
+
+class Protocol(StrEnum):
+    """Protocols that rules know."""
+
+    TCP = "tcp"
+    UDP = "udp"
+    ICMP = "icmp"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a rule lets through: ports of TCP and UDP, type and code of ICMP, or everything."""
+
+    protocol: Protocol
+    start_port: int | None = None
+    end_port: int | None = None
+    icmp_type: int | None = None
+    icmp_code: int | None = None
+
+    def check(self) -> None:
+        """Refuse numbers that are missing, out of range, or say nothing about this protocol.
+
+        Raises:
+            InvalidParameter, InvalidCombination: the first rule that is broken.
+        """
+        ports = {"startport": self.start_port, "endport": self.end_port}
+        icmp = {"icmptype": self.icmp_type, "icmpcode": self.icmp_code}
+        if self.protocol in (Protocol.TCP, Protocol.UDP):
+            self._require(ports, 0, HIGHEST_PORT)
+            self._refuse(icmp)
+            if (self.start_port or 0) > (self.end_port or 0):
+                raise InvalidParameter(
+                    "endport", self.end_port, f"it should be startport, {self.start_port}, or more"
+                )
+        elif self.protocol is Protocol.ICMP:
+            self._require(icmp, ANY_ICMP, HIGHEST_ICMP_NUMBER)
+            self._refuse(ports)
+        else:
+            self._refuse({**ports, **icmp})
+
+    def _require(self, numbers: dict[str, int | None], low: int, high: int) -> None:
+        for name, value in numbers.items():
+            if value is None:
+                raise InvalidCombination(
+                    ("protocol", name), f"protocol {self.protocol} needs {' and '.join(numbers)}"
+                )
+            if not low <= value <= high:
+                raise InvalidParameter(name, value, f"it should be between {low} and {high}")
+
+    def _refuse(self, numbers: dict[str, int | None]) -> None:
+        for name, value in numbers.items():
+            if value is not None:
+                raise InvalidCombination(("protocol", name), f"{name} says nothing about protocol {self.protocol}")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGroup:
+    """Another security group as a call names it: an account of the owner's domain, and its group."""
+
+    account: str
+    group: str
+
+
+def check_cidrs(cidrs: Sequence[str]) -> None:
+    """Refuse what is no network in CIDR notation, IPv4 or IPv6.
+
+    Raises:
+        InvalidParameter: names the first that is none.
+    """
+    for cidr in cidrs:
+        if not _is_cidr(cidr):
+            raise InvalidParameter(
+                "cidrlist", cidr, "it should be a network such as 10.0.0.0/8, more than one separated by commas"
+            )
+
+
+def _is_cidr(text: str) -> bool:
+    if "/" not in text:
+        return False
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,84 @@
+"""User data that accounts register under a name, and delete (reference section 8.12)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.services.system import System
+from bulkdeploy.services.user_data import check_user_data
+from bulkdeploy.store import user_data
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.owned_entities import insert_entity, mark_removed
+
+NOUN = "user data"
+VARIABLES = re.compile(r"[^,\s]+(,[^,\s]+)*")
+
+
+def register_user_data(
+    system: System, caller: Caller, named: NamedOwner, name: str, given: str, params: str | None, *, method: str
+) -> Mapping[str, Any]:
+    """Keep user data under a name, and answer it. ``params``: names of variables in it, separated by commas.
+
+    Raises:
+        InvalidParameter: the data breaks a rule of user data, ``params`` is no list of names, the owner has
+            user data of this name, or there is no such owner.
+        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+    """
+    if params and not VARIABLES.fullmatch(params):
+        raise InvalidParameter("params", params, "it should be names separated by commas, without spaces")
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        most = read_configuration(connection).number("vm.userdata.max.length")
+        content = check_user_data(given, method=method, most=most)
+        owner = lock_owner(connection, caller, named)
+        ref = insert_entity(
+            connection,
+            Entity.USER_DATA,
+            name=name,
+            account_id=owner.account_id,
+            content=content,
+            params=params or None,
+        )
+        if ref is None:
+            raise InvalidParameter(
+                "name", name, f"user data with name {name} already exists for account {owner.account_name}"
+            )
+        text = f"registered user data {name}"
+        record_event(connection, caller, EventType.USER_DATA_REGISTER, text, _about(ref), owner)
+        seen = as_found_by_id(connection, caller)
+        return user_data.list_user_data(connection, seen, {"id": ref}, Paging(1)).rows[0]
+
+    return run_transaction(system.engine, work)
+
+
+def delete_user_data(system: System, caller: Caller, ref: EntityRef) -> None:
+    """Delete registered user data; VMs that were made with it keep theirs.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+
+    def work(connection: Connection) -> None:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        mark_removed(connection, ref)
+        text = f"deleted user data {row.name}"
+        record_event(connection, caller, EventType.USER_DATA_DELETE, text, _about(ref), owner)
+
+    run_transaction(system.engine, work)
+
+
+def _about(ref: EntityRef) -> Instance:
+    return Instance("UserData", ref.id, ref.uuid)

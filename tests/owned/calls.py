@@ -1,0 +1,32 @@
+"""Calls that change things, and what they answer when all is done."""
+
+from typing import Any
+
+import pytest
+
+from tests.lists.world import World
+from tests.support.api_client import ApiFailure
+
+
+def change(world: World, command: str, by: str, **parameters: object) -> dict[str, Any]:
+    """The object that a call answers, of its job where it makes one; ``{"success": True}`` of those without."""
+    body = world.client(by).call(command, **parameters)
+    if "jobid" in body:
+        job = world.client(by).call("queryAsyncJobResult", jobid=body["jobid"])
+        assert (job["jobstatus"], job["jobresultcode"], job["jobresulttype"]) == (1, 0, "object")
+        assert job["cmd"].rpartition(".")[2].lower() in (f"{command}Cmd".lower(), f"{command}CmdByAdmin".lower())
+        result: dict[str, Any] = job["jobresult"]
+        if "id" in body:
+            assert next(iter(result.values()))["id"] == body["id"] == job["jobinstanceid"]
+        body = result
+    if "success" in body:
+        return body
+    ((_, inner),) = body.items()
+    return dict(inner)
+
+
+def refusal(world: World, command: str, by: str, **parameters: object) -> ApiFailure:
+    """How a call is refused."""
+    with pytest.raises(ApiFailure) as caught:
+        world.client(by).call(command, **parameters)
+    return caught.value
