@@ -4,7 +4,7 @@ from functools import partial
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner
-from bulkdeploy.commands.security_groups import SECURITY_GROUP
+from bulkdeploy.commands.security_group_response import SECURITY_GROUP
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, Parameter, integer, mapping, string, strings, uuid

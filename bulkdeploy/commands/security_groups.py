@@ -6,45 +6,18 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.security_group_response import SECURITY_GROUP
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, number, objects, text, texts
-from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services import security_groups as service
 from bulkdeploy.store import security_groups
 from bulkdeploy.store.listing import Page
-
-RULE_FIELDS = (
-    text("ruleid", "the rule"),
-    text("protocol", "tcp, udp, icmp or all"),
-    number("startport", "the first port"),
-    number("endport", "the last port"),
-    number("icmptype", "the ICMP type"),
-    number("icmpcode", "the ICMP code"),
-    text("cidr", "the addresses it is about"),
-    text("securitygroupname", "the security group it is about, instead of addresses"),
-    text("account", "the account of that group"),
-)
-
-SECURITY_GROUP = Response(
-    "securitygroup",
-    (
-        text("id", "the security group"),
-        text("name", "its name"),
-        text("description", "its description"),
-        *OWNER_FIELDS,
-        objects("ingressrule", "what may come in", RULE_FIELDS),
-        objects("egressrule", "what may go out", RULE_FIELDS),
-        number("virtualmachinecount", "how many VMs are in it"),
-        texts("virtualmachineids", "the VMs in it"),
-        TAGS,
-    ),
-)
 
 
 def list_security_groups(call: Call) -> Page:
