@@ -1,16 +1,21 @@
-"""listPods."""
+"""listPods, createPod, updatePod, deletePod (reference section 8.2)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.capacity_fields import POD_CAPACITY
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import text, texts
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.topology import AllocationState
+from bulkdeploy.services import pods as pod_service
 from bulkdeploy.store import pods
 from bulkdeploy.store.listing import Page
 
@@ -36,7 +41,78 @@ def list_pods(call: Call) -> Page:
     return pods.list_pods(call.connection, call.arguments, paging(call))
 
 
+def create_pod(call: Call) -> Mapping[str, Any]:
+    """Make a pod."""
+    return pod_service.create_pod(call.system, call.caller, call.arguments)
+
+
+def update_pod(call: Call) -> Mapping[str, Any]:
+    """Change a pod."""
+    return pod_service.update_pod(call.system, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_pod(call: Call) -> None:
+    """Delete an empty pod."""
+    pod_service.delete_pod(call.system, call.caller, call.arguments["id"])
+
+
+NETWORK = (
+    string("gateway", "the gateway of its management network; not another pod's network"),
+    string("netmask", "the netmask of its management network"),
+    string("startip", "the first address for system machines"),
+    string("endip", "the last one; default: the last of the network"),
+    string(
+        "allocationstate",
+        "Enabled, or Disabled when it takes no new VMs",
+        choices=tuple(state.value for state in AllocationState),
+    ),
+)
+
+CREATE = Command(
+    name="createPod",
+    description="Makes a pod in a zone",
+    handler=create_pod,
+    shape=Shape.OBJECT,
+    response=POD,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone", required=True),
+        string("name", "its name, unique in the zone", required=True),
+        *NETWORK,
+    ),
+    unsupported={"storageaccessgroups": NO_ACCESS_GROUPS},
+)
+
+UPDATE = Command(
+    name="updatePod",
+    description="Changes a pod. Whether it is enabled is seen by the next deployment.",
+    handler=update_pod,
+    shape=Shape.OBJECT,
+    response=POD,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.POD, "the pod", required=True),
+        string("name", "its new name, unique in the zone"),
+        *NETWORK,
+    ),
+)
+
+DELETE = Command(
+    name="deletePod",
+    description="Deletes a pod with nothing in it",
+    handler=delete_pod,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(uuid("id", Entity.POD, "the pod", required=True),),
+)
+
 COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
     Command(
         name="listPods",
         description="Lists pods",

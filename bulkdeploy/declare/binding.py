@@ -18,7 +18,10 @@ from bulkdeploy.declare.fields import ALL_PROJECTS, FIELDS
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, UnknownEntity
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, UnknownEntity
+
+LONGEST_SHOWN = 80
+"""Characters of a refused value that an error repeats."""
 
 Kinds: TypeAlias = tuple[Entity, ...]
 Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Mapping[Kinds, Mapping[str, EntityRef]]]
@@ -51,9 +54,17 @@ class Binder:
             ParameterError: the first rule that is broken.
         """
         arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
+        self._refuse_unsupported(given)
         for rule in self._command.rules:
             _check(rule, arguments)
         return self._with_entities(arguments, lookup)
+
+    def _refuse_unsupported(self, given: Mapping[str, str]) -> None:
+        for sent, text in given.items():
+            name = sent.partition("[")[0].lower()
+            why = self._command.unsupported.get(name)
+            if why is not None and text.lower() not in ("", "false"):
+                raise InvalidParameter(name, text[:LONGEST_SHOWN], f"it is not supported here: {why}")
 
     def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:
         """The texts of declared parameters; the entries of a map parameter gathered in one dict."""

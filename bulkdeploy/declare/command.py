@@ -28,6 +28,8 @@ class Command:
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
         instead: another object that it may answer, as an ``Instead``.
+        unsupported: parameters that CloudStack has and this service can not honour, with why: whoever gives one
+            (``false`` and nothing count as not given) is refused by its name, and nothing is done.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.
         changes_state: False for reads; such calls may be made by GET in hardened mode.
@@ -45,6 +47,7 @@ class Command:
     errors: tuple[type[BulkDeployError], ...] = field(default=())
     envelope: str | None = None
     instead: Response | None = None
+    unsupported: Mapping[str, str] = field(default_factory=dict)
     open: bool = False
     post_only: bool = False
     changes_state: bool = False

@@ -1,12 +1,17 @@
-"""The list query of pods."""
+"""The list query of pods, and what may be in one."""
 
-from sqlalchemy import Connection, select
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, select
 
 from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.capacity import add_capacity
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.topology import pods, zones
+from bulkdeploy.store.tables.networks import ip_ranges
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, zones
 
 FILTERS: Filters = {
     "id": by_id(pods.c.id),
@@ -15,6 +20,39 @@ FILTERS: Filters = {
     "zoneid": by_id(pods.c.zone_id),
     "allocationstate": same_text(pods.c.allocation_state),
 }
+
+
+CONTENTS: Mapping[str, Column[Any]] = {
+    "clusters": clusters.c.pod_id,
+    "hosts": hosts.c.pod_id,
+    "address ranges": ip_ranges.c.pod_id,
+}
+"""What must be gone before a pod is."""
+
+
+def zone_of(connection: Connection, pod_id: int) -> EntityRef:
+    """The zone that a pod lies in."""
+    row = connection.execute(
+        select(zones.c.id, zones.c.uuid, zones.c.name)
+        .join(pods, pods.c.zone_id == zones.c.id)
+        .where(pods.c.id == pod_id)
+    ).one()
+    return EntityRef(Entity.ZONE, row.id, row.uuid, row.name)
+
+
+def management_networks(
+    connection: Connection, zone_id: int, *, but: int | None = None
+) -> dict[str, tuple[str, str]]:
+    """Gateway and netmask of the zone's pods that have them, by the pod's name; one pod may be left out."""
+    pod = pods.c
+    rows = connection.execute(
+        select(pod.name, pod.gateway, pod.netmask)
+        .where(
+            pod.zone_id == zone_id, pod.removed.is_(None), pod.gateway.is_not(None), pod.id.is_distinct_from(but)
+        )
+        .order_by(pod.id)
+    )
+    return {row.name: (row.gateway, row.netmask) for row in rows}
 
 
 def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> Page:

@@ -1,8 +1,9 @@
-"""The list query of zones."""
+"""The list query of zones, and what may be in one."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, or_, select
+from sqlalchemy import Column, Connection, and_, exists, or_, select
 
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.capacity import CapacityLevel
@@ -22,7 +23,8 @@ from bulkdeploy.store.filters import (
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import ZONE, add_tags
 from bulkdeploy.store.tables.accounts import domains
-from bulkdeploy.store.tables.topology import dedicated_resources, zones
+from bulkdeploy.store.tables.networks import networks, physical_networks
+from bulkdeploy.store.tables.topology import dedicated_resources, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import within
 
@@ -37,6 +39,14 @@ FILTERS: Filters = {
     "domainid": by_id(zones.c.domain_id),
     "tags": tagged(ZONE, zones.c.id),
 }
+
+CONTENTS: Mapping[str, Column[Any]] = {
+    "pods": pods.c.zone_id,
+    "storage pools": storage_pools.c.zone_id,
+    "networks": networks.c.zone_id,
+    "physical networks": physical_networks.c.zone_id,
+}
+"""What must be gone before a zone is; clusters and hosts are in pods."""
 
 
 def list_zones(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:

@@ -1,0 +1,61 @@
+"""What calls that change the infrastructure have in common: entities are held, and names are unique."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.live_rows import NameTaken, lock_row
+
+ONE = Paging(limit=1)
+
+
+def noun(entity: Entity) -> str:
+    """An entity's kind in words: ``storage pool``."""
+    return entity.name.lower().replace("_", " ")
+
+
+def hold(connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False) -> RowMapping:
+    """The row of an entity, held: alone to change it, or shared to hang something on it.
+
+    Raises:
+        InvalidParameter: it was deleted.
+    """
+    row = lock_row(connection, ref, shared=shared)
+    if row is None:
+        raise InvalidParameter(parameter, str(ref.uuid), f"the {noun(ref.entity)} was deleted")
+    return row
+
+
+@contextmanager
+def unique_name(parameter: str, name: object, what: str) -> Iterator[None]:
+    """Say which name is taken, and by what: ``another pod of the zone``.
+
+    Raises:
+        InvalidParameter: the name is taken.
+    """
+    try:
+        yield
+    except NameTaken as taken:
+        raise InvalidParameter(parameter, name, f"{what} has this name already") from taken
+
+
+def subject(kind: str, ref: EntityRef) -> Instance:
+    """What an event is about."""
+    return Instance(kind, ref.id, ref.uuid)
+
+
+def only_row(page: Page) -> Mapping[str, Any]:
+    """The one row of a list by id."""
+    (row,) = page.rows
+    return row
+
+
+def changed(values: Mapping[str, Any]) -> str:
+    """What an event says was changed: the columns, never their values."""
+    return f": {', '.join(sorted(values))}" if values else ""

@@ -1,0 +1,130 @@
+"""Making, changing and deleting pods (reference section 8.2)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.inventory_values import ip_address, name, netmask
+from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.system import System
+from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
+from bulkdeploy.store import pods
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_row, what_hangs_on
+
+KIND = "Pod"
+OF_THE_ZONE = "another pod of the zone"
+COLUMNS = {"gateway": "gateway", "netmask": "netmask", "startip": "start_ip", "endip": "end_ip"}
+
+
+def create_pod(system: System, caller: Caller, given: Arguments) -> Mapping[str, Any]:
+    """Make a pod in a zone.
+
+    Raises:
+        InvalidParameter, InvalidCombination: a value that breaks its rule, a name that is taken, or a
+            management network that overlaps another pod's.
+    """
+    zone: EntityRef = given["zoneid"]
+    values = _columns(given)
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        hold(connection, zone, "zoneid")  # alone: two pods at once would not see each other's network
+        row = {"zone_id": zone.id, **values}
+        _check_network(connection, zone.id, row)
+        with unique_name("name", values["name"], OF_THE_ZONE):
+            pod = insert_row(connection, Entity.POD, row)
+        return _told(connection, caller, EventType.POD_CREATE, pod, f"created pod {pod.name} in zone {zone.name}")
+
+    return run_transaction(system.engine, work)
+
+
+def update_pod(system: System, caller: Caller, pod: EntityRef, given: Arguments) -> Mapping[str, Any]:
+    """Change a pod; the next plan sees whether it is enabled.
+
+    Raises:
+        InvalidParameter, InvalidCombination: as ``create_pod``.
+    """
+    values = _columns(given)
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        zone = pods.zone_of(connection, pod.id)
+        hold(connection, zone, "id")
+        row = dict(hold(connection, pod))
+        if values.keys() & set(COLUMNS.values()):
+            row.update(values)
+            _check_network(connection, zone.id, row, pod.id)
+            values.update({column: row[column] for column in COLUMNS.values()})
+        with unique_name("name", values.get("name"), OF_THE_ZONE):
+            change_row(connection, pod, values)
+        return _told(connection, caller, EventType.POD_EDIT, pod, f"changed pod {pod.name}{changed(values)}")
+
+    return run_transaction(system.engine, work)
+
+
+def delete_pod(system: System, caller: Caller, pod: EntityRef) -> None:
+    """Delete a pod that is empty.
+
+    Raises:
+        InvalidParameter: something is still in it.
+    """
+
+    def work(connection: Connection) -> None:
+        hold(connection, pod)
+        if left := what_hangs_on(connection, pods.CONTENTS, pod.id):
+            raise InvalidParameter("id", str(pod.uuid), f"pod {pod.name} still has {', '.join(left)}")
+        remove_row(connection, pod)
+        record_event(connection, caller, EventType.POD_DELETE, f"deleted pod {pod.name}", subject(KIND, pod))
+
+    run_transaction(system.engine, work)
+
+
+def _columns(given: Arguments) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if "allocationstate" in given:
+        values["allocation_state"] = given["allocationstate"]
+    if "name" in given:
+        values["name"] = checked("name", given["name"], name())
+    for parameter, column in COLUMNS.items():
+        if parameter in given:
+            rule = netmask() if parameter == "netmask" else ip_address()
+            values[column] = checked(parameter, given[parameter], rule)
+    return values
+
+
+def _check_network(connection: Connection, zone_id: int, row: dict[str, Any], pod_id: int | None = None) -> None:
+    """Gateway and netmask come together, the range is of their network, and no other pod has any of it.
+
+    A range without an end ends with its network, as in CloudStack.
+    """
+    gateway, mask, start, end = (row.get(column) for column in COLUMNS.values())
+    if (gateway is None) is not (mask is None):
+        raise InvalidCombination(("gateway", "netmask"), "gateway and netmask should be given together")
+    if gateway is None or mask is None:
+        if start is not None or end is not None:
+            raise InvalidCombination(("startip", "gateway"), "an address range needs gateway and netmask beside it")
+        return
+    if start is None and end is not None:
+        raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")
+    subnet = subnet_of(gateway, mask)
+    if start is not None and end is None:
+        row["end_ip"] = str(subnet.broadcast_address - 1)
+    for parameter in ("gateway", "startip", "endip"):
+        if row.get(COLUMNS[parameter]) is not None:
+            check_in_subnet(parameter, row[COLUMNS[parameter]], subnet)
+    if start is not None:
+        check_order(start, row["end_ip"])
+    for other, network in pods.management_networks(connection, zone_id, but=pod_id).items():
+        if subnet_of(*network).overlaps(subnet):
+            raise InvalidParameter("gateway", gateway, f"network {subnet} overlaps that of pod {other}")
+
+
+def _told(connection: Connection, caller: Caller, event: EventType, pod: EntityRef, text: str) -> Mapping[str, Any]:
+    record_event(connection, caller, event, text, subject(KIND, pod))
+    return only_row(pods.list_pods(connection, {"id": pod}, ONE))
