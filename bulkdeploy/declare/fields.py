@@ -197,7 +197,7 @@ class ListField(WireField):
         elements = dict.fromkeys(self._element.read(part) for part in value.split(",") if part)
         if not elements and self.parameter.required:
             raise EmptyParameter(self.parameter.name)
-        return tuple(elements) if elements else missing
+        return tuple(elements) if elements or self.parameter.may_be_empty else missing
 
 
 class MapField(WireField):

@@ -38,6 +38,7 @@ class Parameter:
         required: absent is an error; empty is another.
         length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
         minimum, maximum: inclusive bounds of numbers.
+        may_be_empty: for LIST: given without elements it is the empty list, not absent.
         choices: the accepted words of a STRING, matched in any case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
@@ -55,6 +56,7 @@ class Parameter:
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
+    may_be_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,9 @@ def string(
     )
 
 
-def strings(name: str, description: str) -> Parameter:
-    """A comma-separated list of texts."""
-    return Parameter(name, WireType.LIST, description, element=WireType.STRING)
+def strings(name: str, description: str, *, may_be_empty: bool = False) -> Parameter:
+    """A comma-separated list of texts; ``may_be_empty``: given empty, it takes away what there was."""
+    return Parameter(name, WireType.LIST, description, element=WireType.STRING, may_be_empty=may_be_empty)
 
 
 def integer(

@@ -7,6 +7,7 @@ call with a lower fence than it has seen for that VM (a paused process that woke
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
@@ -79,11 +80,44 @@ class Guest:
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
 
 
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """How to reach a machine that is to be a host: its url, and whom to log in as; the password is never kept."""
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPromise:
+    """How much of itself a host may promise to guests: times its CPU and its memory, and guests at most."""
+
+    cpu_overcommit: Decimal
+    memory_overcommit: Decimal
+    guests_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none)."""
+
+    name: str
+    ip_address: str
+    cpu_sockets: int
+    cpu_cores: int
+    cpu_mhz: int
+    memory_mib: int
+    local_disk_bytes: int
+    hypervisor_version: str | None = None
+
+
 class DriverError(Exception):
     """A call that failed, with what an operator needs to act on it.
 
     Attributes:
-        step: what the hypervisor was doing: ``volume``, ``network``, ``boot``, ``stop``, ``delete``, ``migrate``...
+        step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
+            ``migrate``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -144,6 +178,24 @@ class HypervisorDriver(Protocol):
         Raises:
             DriverError: it runs on one of the two, on whichever it was; or on neither, then it is not moved
                 (transient False).
+        """
+
+    def admit_host(
+        self, host_uuid: UUID, hypervisor: str, access: HostAccess, promise: HostPromise, *, timeout_s: float
+    ) -> HostModel:
+        """Reach a machine, know it by this uuid from now on, and say what it has.
+
+        A host that is known already is asked anew.
+
+        Raises:
+            DriverError: nothing that can hold guests answers there.
+        """
+
+    def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
+        """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
+
+        Raises:
+            DriverError: it can not be seen.
         """
 
     def list_guests(self) -> Iterator[Guest]:

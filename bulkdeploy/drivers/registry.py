@@ -7,7 +7,8 @@ In-tree drivers are named here. An out-of-tree one joins by an entry point in th
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib.metadata import entry_points
-from typing import Any
+from threading import Lock
+from typing import Any, Protocol
 
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.simulator import SimulatorDriver
@@ -41,6 +42,17 @@ class NoDriverFor(LookupError):
         )
 
 
+class FindsDrivers(Protocol):
+    """Knows the driver of a hypervisor type."""
+
+    def driver_for(self, hypervisor: str) -> HypervisorDriver:
+        """The driver of a hypervisor type such as ``KVM``.
+
+        Raises:
+            NoDriverFor: there is none.
+        """
+
+
 class Drivers:
     """The drivers of a process, one object per driver, found by hypervisor type in any case."""
 
@@ -67,6 +79,21 @@ class Drivers:
         with ExitStack() as stack:
             for driver in self:
                 stack.callback(driver.close)
+
+
+class LazyDrivers:
+    """Drivers that are made when one is first asked for: most API processes never add a host."""
+
+    def __init__(self, build: Callable[[], Drivers]) -> None:
+        self._build, self._lock = build, Lock()
+        self._made: Drivers | None = None
+
+    def driver_for(self, hypervisor: str) -> HypervisorDriver:
+        """See FindsDrivers."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._build()
+        return self._made.driver_for(hypervisor)
 
 
 def build_drivers(names: Mapping[str, str], options: Mapping[str, DriverOptions]) -> Drivers:

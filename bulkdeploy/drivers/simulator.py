@@ -20,9 +20,20 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, HostAddress, PowerState, StaleFence
+from bulkdeploy.drivers.driver import (
+    DriverError,
+    Guest,
+    GuestSpec,
+    HostAccess,
+    HostAddress,
+    HostModel,
+    HostPromise,
+    PowerState,
+    StaleFence,
+)
 from bulkdeploy.drivers.simulator_database import conninfo
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
+from bulkdeploy.drivers.simulator_model import read_host_url, read_pool_url
 
 T = TypeVar("T")
 
@@ -137,6 +148,30 @@ class SimulatorDriver:
             [source.uuid, destination.uuid, guest.uuid],
             _Call("migrate", destination, fence, timeout_s),
         )
+
+    def admit_host(
+        self, host_uuid: UUID, hypervisor: str, access: HostAccess, promise: HostPromise, *, timeout_s: float
+    ) -> HostModel:
+        """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
+        del hypervisor
+        model = read_host_url(access.url, host_uuid)
+        host = SimulatedHost(
+            uuid=host_uuid,
+            name=model.name,
+            cpu_cores=model.cpu_cores,
+            cpu_mhz=model.cpu_mhz,
+            memory_mib=model.memory_mib,
+            cpu_mhz_limit=int(model.cpu_cores * model.cpu_mhz * promise.cpu_overcommit),
+            memory_mib_limit=int(model.memory_mib * promise.memory_overcommit),
+            guests_limit=promise.guests_limit,
+        )
+        self._ask("connect", model.name, lambda link: sync_hosts(link, [host]), patience_s=timeout_s)
+        return model
+
+    def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
+        """See HypervisorDriver. The url says how large it is (``simulator_model``)."""
+        del timeout_s
+        return read_pool_url(url)
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""

@@ -43,8 +43,8 @@ def audit(ctx: click.Context, as_json: bool) -> None:
 def check(settings: Settings) -> "list[Finding]":
     """Every invariant, checked on the configured database and its hypervisors."""
     from bulkdeploy.services.audit import audit as check_all
+    from bulkdeploy.wiring.drivers import build_configured_drivers
     from bulkdeploy.wiring.system import build_engine
-    from bulkdeploy.wiring.worker import build_configured_drivers
 
     engine = build_engine(settings, application_name="bulkdeploy audit")
     drivers = build_configured_drivers(settings)

@@ -81,7 +81,7 @@ def _let_hosts_take_time(settings: Settings) -> None:
     """Simulated hosts answer at once unless told otherwise; real ones do not."""
     from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
     from bulkdeploy.drivers.simulator_database import connect
-    from bulkdeploy.wiring.worker import simulator_url
+    from bulkdeploy.wiring.drivers import simulator_url
 
     with connect(simulator_url(settings)) as connection:
         set_latency(connection, Latency(Step.BOOT, Distribution.NORMAL, BOOT_MS, BOOT_SPREAD_MS))

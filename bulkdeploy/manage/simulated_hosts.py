@@ -10,8 +10,8 @@ from bulkdeploy.drivers.registry import DEFAULT
 from bulkdeploy.drivers.simulator_database import connect, ensure_database
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
 from bulkdeploy.store.inventory_guests import simulator_guests, simulator_hosts
+from bulkdeploy.wiring.drivers import SIMULATOR, simulator_url
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.worker import SIMULATOR, simulator_url
 
 
 class SimulatorContradicts(OperationFailed):

@@ -246,7 +246,7 @@ def _database(ctx: click.Context) -> "Iterator[Connection]":
     """A connection to the simulator's database, which is made if need be."""
     from bulkdeploy.drivers.simulator_database import connect, ensure_database
     from bulkdeploy.manage.running import with_running_services
-    from bulkdeploy.wiring.worker import simulator_url
+    from bulkdeploy.wiring.drivers import simulator_url
 
     settings = with_running_services(settings_of(ctx))
     if settings.simulator_database_url is None:

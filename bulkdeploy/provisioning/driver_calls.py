@@ -1,23 +1,17 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.drivers.driver import DriverError, HostAddress, HypervisorDriver, StaleFence
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.outcome import LeaseLost
 
 log = structlog.get_logger(__name__)
-
-
-class FindsDrivers(Protocol):
-    """Knows the driver of a hypervisor type (``drivers.registry.Drivers``)."""
-
-    def driver_for(self, hypervisor: str) -> HypervisorDriver:
-        """The driver of a hypervisor type such as ``KVM``."""
 
 
 class DriverCalls:

@@ -6,9 +6,10 @@ from threading import Semaphore
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.deploy_virtual_machine import DeployVirtualMachine
 from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachine
-from bulkdeploy.provisioning.driver_calls import DriverCalls, FindsDrivers
+from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.migrate_virtual_machine import MigrateVirtualMachine
 from bulkdeploy.provisioning.start_virtual_machine import StartVirtualMachine
 from bulkdeploy.provisioning.steps import JobSteps

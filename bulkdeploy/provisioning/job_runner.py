@@ -20,9 +20,9 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.cancelling import CancelWatch
-from bulkdeploy.provisioning.driver_calls import FindsDrivers
 from bulkdeploy.provisioning.group_commit import GroupCommit
 from bulkdeploy.provisioning.held_leases import HeldLeases
 from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping
+from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
@@ -20,7 +20,9 @@ def noun(entity: Entity) -> str:
     return entity.name.lower().replace("_", " ")
 
 
-def hold(connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False) -> RowMapping:
+def hold(
+    connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False
+) -> Mapping[str, Any]:
     """The row of an entity, held: alone to change it, or shared to hang something on it.
 
     Raises:

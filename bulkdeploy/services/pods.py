@@ -1,6 +1,7 @@
 """Making, changing and deleting pods (reference section 8.2)."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Any
 
 from sqlalchemy import Connection
@@ -99,30 +100,32 @@ def _columns(given: Arguments) -> dict[str, Any]:
 
 
 def _check_network(connection: Connection, zone_id: int, row: dict[str, Any], pod_id: int | None = None) -> None:
-    """Gateway and netmask come together, the range is of their network, and no other pod has any of it.
-
-    A range without an end ends with its network, as in CloudStack.
-    """
-    gateway, mask, start, end = (row.get(column) for column in COLUMNS.values())
+    """Gateway and netmask come together, the range is of their network, and no other pod has any of it."""
+    gateway, mask = row.get("gateway"), row.get("netmask")
     if (gateway is None) is not (mask is None):
         raise InvalidCombination(("gateway", "netmask"), "gateway and netmask should be given together")
     if gateway is None or mask is None:
-        if start is not None or end is not None:
+        if row.get("start_ip") is not None or row.get("end_ip") is not None:
             raise InvalidCombination(("startip", "gateway"), "an address range needs gateway and netmask beside it")
         return
-    if start is None and end is not None:
-        raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")
     subnet = subnet_of(gateway, mask)
-    if start is not None and end is None:
-        row["end_ip"] = str(subnet.broadcast_address - 1)
-    for parameter in ("gateway", "startip", "endip"):
-        if row.get(COLUMNS[parameter]) is not None:
-            check_in_subnet(parameter, row[COLUMNS[parameter]], subnet)
-    if start is not None:
-        check_order(start, row["end_ip"])
+    check_in_subnet("gateway", gateway, subnet)
+    _check_range(row, subnet)
     for other, network in pods.management_networks(connection, zone_id, but=pod_id).items():
         if subnet_of(*network).overlaps(subnet):
             raise InvalidParameter("gateway", gateway, f"network {subnet} overlaps that of pod {other}")
+
+
+def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
+    """A range without an end ends with its network, as in CloudStack."""
+    if row.get("start_ip") is None:
+        if row.get("end_ip") is not None:
+            raise InvalidCombination(("startip", "endip"), "endip needs startip beside it")
+        return
+    row["end_ip"] = row.get("end_ip") or str(subnet.broadcast_address - 1)
+    check_in_subnet("startip", row["start_ip"], subnet)
+    check_in_subnet("endip", row["end_ip"], subnet)
+    check_order(row["start_ip"], row["end_ip"])
 
 
 def _told(connection: Connection, caller: Caller, event: EventType, pod: EntityRef, text: str) -> Mapping[str, Any]:

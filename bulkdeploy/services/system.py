@@ -1,11 +1,12 @@
 """What the synchronous half works with; built once per process by ``wiring``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.registry import Drivers, FindsDrivers
 from bulkdeploy.queue.job_queue import JobQueue
 
 
@@ -21,9 +22,14 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The parts a use case may touch. There is no other way to reach them: no globals."""
+    """The parts a use case may touch. There is no other way to reach them: no globals.
+
+    ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
+    """
 
     engine: Engine
     job_queue: JobQueue
     cipher: Cipher
     data_dir: Path
+    drivers: FindsDrivers = field(default_factory=lambda: Drivers({}))
+    driver_timeout_s: float = 30

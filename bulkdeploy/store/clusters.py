@@ -1,14 +1,16 @@
-"""The list query of clusters, and their over-commit."""
+"""The list query of clusters, what may be in one, and their over-commit."""
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import Column, Connection, Numeric, cast, select, text, update
+from sqlalchemy import Column, Connection, Numeric, and_, cast, select, text, update
 
 from bulkdeploy.domain.capacity import CapacityLevel
 from bulkdeploy.store.capacity import add_capacity
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.topology import clusters, pods, zones
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
 FILTERS: Filters = {
     "id": by_id(clusters.c.id),
@@ -30,6 +32,28 @@ OVERCOMMIT: dict[str, Column[Decimal]] = {
     MEMORY_FACTOR: clusters.c.memory_overcommit,
 }
 """Settings that are columns of the cluster they are set for."""
+
+
+HOSTS: Column[Any] = hosts.c.cluster_id
+
+CONTENTS: Mapping[str, Column[Any]] = {"hosts": HOSTS, "storage pools": storage_pools.c.cluster_id}
+"""What must be gone before a cluster is."""
+
+
+def facts(
+    connection: Connection, *, cluster_id: int | None = None, pod_id: int | None = None, name: str | None = None
+) -> Mapping[str, Any] | None:
+    """A live cluster, by id or by pod and name, with ``local_storage_enabled`` of its zone."""
+    wanted = clusters.c.id == cluster_id
+    if cluster_id is None:
+        wanted = and_(clusters.c.pod_id == pod_id, clusters.c.name == name)
+    query = (
+        select(clusters, zones.c.local_storage_enabled)
+        .join(zones, zones.c.id == clusters.c.zone_id)
+        .where(wanted, clusters.c.removed.is_(None))
+    )
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
 
 
 def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:

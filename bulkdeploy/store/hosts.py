@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.topology import PoolScope
@@ -82,34 +82,7 @@ def list_destinations(
 def _query() -> Select[Any]:
     host, held = hosts.c, host_capacity.c
     return (
-        select(
-            host.id.label("_id"),
-            host.uuid.label("id"),
-            host.name,
-            host.state,
-            host.resource_state.label("resourcestate"),
-            host.hypervisor,
-            host.hypervisor_version.label("hypervisorversion"),
-            host.ip_address.label("ipaddress"),
-            zones.c.uuid.label("zoneid"),
-            zones.c.name.label("zonename"),
-            pods.c.uuid.label("podid"),
-            pods.c.name.label("podname"),
-            clusters.c.uuid.label("clusterid"),
-            clusters.c.name.label("clustername"),
-            clusters.c.cluster_type.label("clustertype"),
-            host.cpu_sockets.label("cpusockets"),
-            host.cpu_cores.label("cpunumber"),
-            host.cpu_mhz.label("cpuspeed"),
-            host.memory_mib,
-            host.tags,
-            host.details,
-            host.created,
-            held.cpu_mhz_limit,
-            held.cpu_mhz_used,
-            held.memory_mib_limit,
-            held.memory_mib_used,
-        )
+        select(*_columns())
         .select_from(
             hosts.join(clusters, clusters.c.id == host.cluster_id)
             .join(pods, pods.c.id == host.pod_id)
@@ -118,6 +91,40 @@ def _query() -> Select[Any]:
         )
         .where(host.removed.is_(None))
         .order_by(host.id)
+    )
+
+
+def _columns() -> tuple[ColumnElement[Any], ...]:
+    host, held = hosts.c, host_capacity.c
+    return (
+        host.id.label("_id"),
+        host.uuid.label("id"),
+        host.name,
+        host.state,
+        host.resource_state.label("resourcestate"),
+        host.hypervisor,
+        host.hypervisor_version.label("hypervisorversion"),
+        host.ip_address.label("ipaddress"),
+        zones.c.uuid.label("zoneid"),
+        zones.c.name.label("zonename"),
+        pods.c.uuid.label("podid"),
+        pods.c.name.label("podname"),
+        clusters.c.uuid.label("clusterid"),
+        clusters.c.name.label("clustername"),
+        clusters.c.cluster_type.label("clustertype"),
+        host.cpu_sockets.label("cpusockets"),
+        host.cpu_cores.label("cpunumber"),
+        host.cpu_mhz.label("cpuspeed"),
+        host.memory_mib,
+        host.tags,
+        host.details,
+        host.created,
+        host.annotation,
+        host.annotated.label("lastannotated"),
+        held.cpu_mhz_limit,
+        held.cpu_mhz_used,
+        held.memory_mib_limit,
+        held.memory_mib_used,
     )
 
 

@@ -13,7 +13,7 @@ RESULT_FORM = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_NON_STR_KEYS
 
 def object_result(key: str, row: Mapping[str, Any]) -> str:
     """A success: one object by wire names under its key; absent values are left out."""
-    present = {name: value for name, value in row.items() if value is not None}
+    present = {str(name): value for name, value in row.items() if value is not None}  # labels of columns are more
     return orjson.dumps({key: present}, default=_wire_value, option=RESULT_FORM).decode()
 
 

@@ -7,7 +7,7 @@ shared, whoever deletes it holds it alone: what has just become a parent is not 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, exists, func, insert, select, update
+from sqlalchemy import Column, Connection, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -37,7 +37,7 @@ def insert_row(connection: Connection, entity: Entity, values: Values) -> Entity
     return EntityRef(entity, row.id, row.uuid, str(values.get(source.name)))
 
 
-def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> RowMapping | None:
+def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
     """The row, held until the end of the transaction: alone to change it, or shared to hang something on it.
 
     None where it was deleted.
@@ -46,7 +46,8 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
     query = select(table).where(table.c.id == ref.id).with_for_update(read=shared)
     if "removed" in table.c:
         query = query.where(table.c.removed.is_(None))
-    return connection.execute(query).mappings().first()
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
 
 
 def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:

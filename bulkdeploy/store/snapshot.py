@@ -75,7 +75,8 @@ def _read_clusters(
 ) -> ClusterColumns:
     rows = connection.execute(
         text(
-            "SELECT c.id, c.pod_id, c.hypervisor, c.allocation_state = 'Enabled' AS enabled,"
+            "SELECT c.id, c.pod_id, c.hypervisor, c.allocation_state = 'Enabled'"
+            " AND c.managed_state = 'Managed' AS enabled,"
             " p.allocation_state = 'Enabled' AS pod_enabled,"
             " coalesce(a.vms, 0) AS owner_vms FROM clusters c JOIN pods p ON p.id = c.pod_id"
             " LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = :account"

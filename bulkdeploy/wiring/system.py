@@ -3,12 +3,14 @@
 from sqlalchemy import Engine
 
 from bulkdeploy.crash_points import arm, kills_from
+from bulkdeploy.drivers.registry import LazyDrivers
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import System
 from bulkdeploy.store.engine import create_engine
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 
 
@@ -58,4 +60,5 @@ def build_system(settings: Settings) -> System:
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
+        drivers=LazyDrivers(lambda: build_configured_drivers(settings)),
     )

@@ -15,11 +15,11 @@ from sqlalchemy import Engine, text
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk
 from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
 from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
 from bulkdeploy.drivers.simulator_inventory import SimulatedHost
-from bulkdeploy.provisioning.driver_calls import FindsDrivers
 from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.provisioning.settling import Settler

@@ -986,6 +986,9 @@ CREATE TABLE hosts (
     memory_mib BIGINT NOT NULL,
     tags TEXT[] DEFAULT '{}' NOT NULL,
     details JSONB DEFAULT '{}' NOT NULL,
+    url TEXT,
+    annotation TEXT,
+    annotated TIMESTAMP WITH TIME ZONE,
     created TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_hosts PRIMARY KEY (id),
@@ -1008,6 +1011,10 @@ COMMENT ON COLUMN hosts.cpu_cores IS 'physical cores, before over-commit';
 COMMENT ON COLUMN hosts.cpu_mhz IS 'speed of one core';
 
 COMMENT ON COLUMN hosts.memory_mib IS 'physical memory, before over-commit';
+
+COMMENT ON COLUMN hosts.url IS 'where addHost reached it; NULL: an inventory brought it';
+
+COMMENT ON COLUMN hosts.annotation IS 'a remark of an operator';
 
 CREATE TABLE released_addresses (
     ip_range_id BIGINT NOT NULL,

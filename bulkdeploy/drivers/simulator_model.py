@@ -1,0 +1,88 @@
+"""What a simulated machine is: read off its url, so that whoever adds it says what it shall be.
+
+``http://any/path`` is a host of the size that CloudStack's own simulator gives its hosts; a query makes it
+another: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. Its name is made of the url's
+host and path. A pool holds 1 TiB, or what ``?size_gib=`` says.
+"""
+
+import re
+from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import DriverError, HostModel
+
+HOST_SIZE = {"cpu_sockets": 1, "cpu_cores": 4, "cpu_mhz": 8000, "memory_mib": 8192, "local_disk_gib": 1024}
+HOST_MOST = {
+    "cpu_sockets": 256,
+    "cpu_cores": 4096,
+    "cpu_mhz": 100_000,
+    "memory_mib": 64 * 1024 * 1024,
+    "local_disk_gib": 1024 * 1024,
+}
+POOL_SIZE = {"size_gib": 1024}
+POOL_MOST = {"size_gib": 1024 * 1024 * 1024}
+MAY_BE_ZERO = frozenset({"local_disk_gib"})
+GIB = 1024**3
+LONGEST_NAME = 63
+
+
+def read_host_url(url: str, host_uuid: UUID) -> HostModel:
+    """The host behind a url.
+
+    A url that names no IPv4 address stands for a host of the loopback network, which no real host is in.
+
+    Raises:
+        DriverError: the query says something that no host can be.
+    """
+    size = _sizes(url, HOST_SIZE, HOST_MOST)
+    parts = urlsplit(url)
+    return HostModel(
+        name=_name(f"{parts.hostname or ''}{parts.path}"),
+        ip_address=_address(parts.hostname or "", host_uuid),
+        cpu_sockets=size["cpu_sockets"],
+        cpu_cores=size["cpu_cores"],
+        cpu_mhz=size["cpu_mhz"],
+        memory_mib=size["memory_mib"],
+        local_disk_bytes=size["local_disk_gib"] * GIB,
+        hypervisor_version="simulated",
+    )
+
+
+def read_pool_url(url: str) -> int:
+    """The size of the pool behind a url, in bytes.
+
+    Raises:
+        DriverError: the query says something that no pool can be.
+    """
+    return _sizes(url, POOL_SIZE, POOL_MOST)["size_gib"] * GIB
+
+
+def _sizes(url: str, defaults: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
+    sizes = dict(defaults)
+    for key, written in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+        least = 0 if key in MAY_BE_ZERO else 1
+        if key not in defaults:
+            raise _refused(f"{key[:40]} is none of {', '.join(defaults)}")
+        if not re.fullmatch(r"[0-9]{1,10}", written, re.ASCII) or not least <= int(written) <= most[key]:
+            raise _refused(f"{key} should be a whole number from {least} to {most[key]}, not {written[:40]!r}")
+        sizes[key] = int(written)
+    return sizes
+
+
+def _refused(reason: str) -> DriverError:
+    return DriverError("connect", "simulated", reason, transient=False)
+
+
+def _name(place: str) -> str:
+    """A host name of letters, digits and hyphens."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")
+    return (words if words[:1].isalpha() else f"host-{words}")[:LONGEST_NAME].strip("-")
+
+
+def _address(host: str, host_uuid: UUID) -> str:
+    try:
+        return str(IPv4Address(host))
+    except AddressValueError:
+        return str(IPv4Address(0x7F000000 | host_uuid.int & 0xFFFFFF))
