@@ -24,9 +24,9 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.bootstrap import admin_row
 from bulkdeploy.store.callers import caller_by_api_key
 from bulkdeploy.store.deployments import DeployedVms
+from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher, build_job_queue
-from bulkdeploy.wiring.worker import simulator_url
 
 DEADLINE_S = 300.0
 POLL_S = 0.05

@@ -34,9 +34,9 @@ from bulkdeploy.manage.audit import check
 from bulkdeploy.manage.programs import command_line, environment
 from bulkdeploy.manage.simulated_hosts import tell_simulator
 from bulkdeploy.services.inventory_generation import Size, generate_inventory
+from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher, build_engine
-from bulkdeploy.wiring.worker import simulator_url
 
 PATIENCE_S = 60.0
 REDIS_DATABASES = 64

@@ -51,6 +51,7 @@ INSERT INTO hosts (zone_id, pod_id, cluster_id, name, ip_address, hypervisor, st
     WHERE clusters.name = 'far-1';
 INSERT INTO host_capacity (host_id, cpu_mhz_limit, memory_mib_limit, vms_limit)
     SELECT id, 10000, 2048, 10 FROM hosts WHERE name LIKE 'far-host%';
+UPDATE hosts SET annotation = 'loud', annotated = now() WHERE name = 'a-1-1';
 UPDATE hosts SET hypervisor_version = '9.2', tags = '{gpu,ssd}', details = '{"rack": "7"}' WHERE name = 'a-1-1';
 INSERT INTO storage_pools (zone_id, pod_id, cluster_id, host_id, name, scope, pool_type, hypervisor, state,
                            capacity_bytes)
