@@ -25,16 +25,15 @@ SELECT format('host %s: %s of %s MHz, %s of %s MiB, %s of %s VMs', h.name, cpu_m
   WHERE cpu_mhz_used > cpu_mhz_limit OR memory_mib_used > memory_mib_limit OR vms_used > vms_limit;
 
 -- invariant: account_clusters
--- promise: what is counted of each account's VMs in a cluster is what its VMs on the hosts there are
+-- promise: what is counted of each account's VMs in a cluster is what it claims on the hosts there
 -- compared:
 SELECT count(*) FROM account_clusters;
 -- breaches:
 SELECT format('account %s, cluster %s: counted %s VMs, found %s', coalesce(c.account_id, f.account_id), coalesce(c.cluster_id, f.cluster_id), coalesce(c.vms, 0), coalesce(f.vms, 0))
   FROM account_clusters c
-  FULL JOIN (SELECT v.account_id, h.cluster_id, count(*) AS vms
-  FROM virtual_machines v
-  JOIN hosts h ON h.id = v.host_id
-  WHERE v.removed IS NULL
+  FULL JOIN (SELECT x.account_id, h.cluster_id, count(*) AS vms
+  FROM host_claims x
+  JOIN hosts h ON h.id = x.host_id
   GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
   WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0);
 
