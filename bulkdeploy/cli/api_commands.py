@@ -14,7 +14,7 @@ from bulkdeploy.cli.naming import resolve_names
 from bulkdeploy.cli.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
 from bulkdeploy.cli.plan_report import is_plan, show_plan
 from bulkdeploy.cli.remedies import remedy
-from bulkdeploy.cli.summary import summary_parts
+from bulkdeploy.cli.summary import all_failures, summary_parts
 from bulkdeploy.cli.watching import DeploymentWatch, Watch
 
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
@@ -30,9 +30,9 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
         CommandFailed: any failure, of the call or of the jobs it began.
     """
     arguments = read_arguments(api, words, send_unknown=context.options.send_unknown)
-    if any((parameter := api.parameter(name)) and parameter.names_entities for name in arguments.parameters):
-        resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
     check_values(api, arguments.parameters)
+    if any((value := api.value(name)) and value.names_entities for name in arguments.parameters):
+        resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
     answer = _send(context, api, arguments)
     if is_plan(answer):
         show_plan(context.screen, answer, arguments.filter)
@@ -113,6 +113,8 @@ def follow_batch(
     seconds = context.clock.now() - began
     jobs = sorted(watch.jobs, key=_position(order))
     screen = context.screen
+    if len(jobs) < progress.total:
+        screen.warn(f"{progress.total - len(jobs)} jobs could not be read from the server's list of jobs")
     deployment = watch.row if isinstance(watch, DeploymentWatch) else {}
     clusters = deployment.get("clusters") or clusters_of_jobs(
         jobs, hosts_by_id(context.catalogue, context.call, host_ids(jobs))
@@ -125,7 +127,8 @@ def follow_batch(
         screen.report(*parts)
     if progress.failed:
         hint = f"Why: {context.program} explain {watch.name}" if deployment else ""
-        raise JobsFailed(progress.failed, progress.total, hint=hint)
+        cancelled = sum(failure.cancelled for failure in all_failures(jobs, deployment))
+        raise JobsFailed(progress.failed, cancelled, progress.total, hint=hint)
 
 
 def _position(order: list[str]) -> Any:

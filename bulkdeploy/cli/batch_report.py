@@ -1,5 +1,6 @@
 """The parts that reports about batches have in common: spread over clusters, failures by reason, slow jobs."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,39 +14,50 @@ from bulkdeploy.cli.jobs import Failure, seconds_taken, virtual_machine_of
 from bulkdeploy.cli.live_view import duration
 from bulkdeploy.cli.remedies import reason_remedy, reason_text, remedy
 
+INSTANCE_NAME = re.compile(r"\bi-\d+-\d+-\w+")
+"""How reasons name a VM, of bulkdeploy as of CloudStack: ``i-2-7-VM``."""
+ON_HOST = re.compile(r"\bon host (?P<host>[\w.-]+)")
+ON_ANY_HOST = "on host <host>"
+MOST_REASONS = 20
 SLOWEST = 5
 MOST_CLUSTERS = 200
 
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Failures with the same code and reason."""
+    """Failures with the same code and reason, on one host or many."""
 
     code: int
     reason: str
     help: str
     failures: list[Failure] = field(default_factory=list)
+    hosts: dict[str, None] = field(default_factory=dict)
 
     def as_row(self) -> dict[str, Any]:
         """The group as a row."""
+        names = list(self.hosts)
+        where = f"host {names[0]}" if len(names) == 1 else f"{len(names)} hosts ({', '.join(names[:3])}, ...)"
         return {
             "failed": len(self.failures),
             "errorcode": self.code,
-            "errortext": self.reason,
+            "errortext": self.reason.replace(ON_ANY_HOST, f"on {where}"),
             "help": self.help,
             "jobid": self.failures[0].job_id,
         }
 
 
 def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
-    """Failures by reason, the most frequent first. Ids in texts do not make reasons differ."""
+    """Failures by reason, the most frequent first. Which VM or host it was does not make reasons differ."""
     groups: dict[tuple[int, str], FailureGroup] = {}
     for failure in failures:
-        reason = failure.reason.replace(failure.vm_id, "<vm>") if failure.vm_id else failure.reason
+        reason = INSTANCE_NAME.sub("<vm>", failure.reason.replace(failure.vm_id or "<vm>", "<vm>"))
+        hosts = ON_HOST.findall(reason)
+        reason = ON_HOST.sub(ON_ANY_HOST, reason)
         group = groups.setdefault(
             (failure.code, reason), FailureGroup(failure.code, reason, remedy(failure.code, reason))
         )
         group.failures.append(failure)
+        group.hosts |= dict.fromkeys(hosts)
     return sorted(groups.values(), key=lambda group: -len(group.failures))
 
 
@@ -82,6 +94,30 @@ def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
     return table
 
 
+def pod_table(clusters: Sequence[Mapping[str, Any]]) -> Table | None:
+    """The same counts per pod; None where no pod has several clusters, which would say nothing new."""
+    pods: dict[str, dict[str, Any]] = {}
+    for cluster in ordered(clusters):
+        name = place(cluster, "pod").plain
+        pod = pods.setdefault(name, {"name": name, "clusters": 0, "before": 0, "added": 0, "after": 0})
+        for count in ("before", "added", "after"):
+            unknown = pod[count] is None or cluster.get(count) is None
+            pod[count] = None if unknown else pod[count] + number(cluster, count)
+        pod["clusters"] += 1
+    if all(pod["clusters"] == 1 for pod in pods.values()):
+        return None
+    table = Table(
+        box=box.SIMPLE_HEAD, title="VMs per pod", title_justify="left", title_style="bold", pad_edge=False
+    )
+    table.add_column("pod", overflow="fold")
+    for name in ("clusters", "before", "added", "after"):
+        table.add_column(name, justify="right")
+    for pod in pods.values():
+        counts = (_shown(pod[name]) for name in ("clusters", "before", "added", "after"))
+        table.add_row(Text(pod["name"]), *counts, style="" if pod["added"] else "dim")
+    return table
+
+
 def exclusion_table(excluded: Sequence[Mapping[str, Any]]) -> Table:
     """Hosts that were left out, by the rule that did it, with what would change it."""
     table = Table(
@@ -103,9 +139,11 @@ def failure_table(groups: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("why", overflow="fold")
     table.add_column("what would help", overflow="fold", style="dim")
     table.add_column("for example", overflow="fold")
-    for group in groups:
+    for group in groups[:MOST_REASONS]:
         why = printable(f"{group['errortext']} (code {group['errorcode']})")
         table.add_row(str(group["failed"]), why, str(group["help"]), str(group["jobid"]))
+    if len(groups) > MOST_REASONS:
+        table.caption = f"and {len(groups) - MOST_REASONS} more reasons (explain -o json has all)"
     return table
 
 

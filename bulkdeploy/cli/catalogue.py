@@ -13,6 +13,11 @@ from typing import Any
 GENERAL_PARAMETERS = frozenset({"listall", "isrecursive", "keyword", "page", "pagesize", "response"})
 """What may be given to any command without a warning: CloudMonkey's users write them everywhere."""
 
+MAP_FIELD = re.compile(r"(?P<map>\w+)\[\d+\]\.(?P<field>\w+)")
+"""One field of a map parameter, as it is written (reference section 1.1)."""
+MAP_OF_THINGS = re.compile(r"(?i)\w+list|datadisksdetails|migrateto")
+FIELD_WITH_ID = re.compile(r"(?i)\w+id|network|host|pool|volume|virtualmachine")
+
 
 @dataclass(frozen=True, slots=True)
 class ApiParameter:
@@ -62,6 +67,21 @@ class Api:
         lower = name.lower()
         return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
 
+    def value(self, name: str) -> ApiParameter | None:
+        """What stands at that name: a parameter, or a field of one that is a map.
+
+        ``iptonetworklist[0].networkid`` is a uuid like any other: fields of lists of things are ids where
+        their names say so. Fields of free text (``details``, ``tags``) are not.
+        """
+        field = MAP_FIELD.fullmatch(name)
+        if field is None:
+            return self.parameter(name)
+        map_of_things = self.parameter(field["map"])
+        if map_of_things is None or map_of_things.type != "map" or not MAP_OF_THINGS.fullmatch(field["map"]):
+            return None
+        kind = "uuid" if FIELD_WITH_ID.fullmatch(field["field"]) else "string"
+        return ApiParameter(name, kind, "", required=False)
+
 
 class Catalogue:
     """All APIs that a user may call."""
@@ -108,7 +128,7 @@ class Catalogue:
 
     def similar(self, words: Sequence[str]) -> list[Api]:
         """APIs whose names are close to what was typed, best first."""
-        typed = "".join(word for word in words[:2] if "=" not in word).lower()
+        typed = "".join(word for word in words[:3] if "=" not in word).lower()
         return [self.by_name[name] for name in difflib.get_close_matches(typed, self.by_name, n=3, cutoff=0.7)]
 
 

@@ -77,7 +77,7 @@ class CommandContext:
         """What watches a batch: as a deployment where the API has them, else by its job ids."""
         budget = Budget(self.clock)
         if deployment_id and self.catalogue.get("listBulkDeployments") is not None:
-            return DeploymentWatch(self.call_once, budget, deployment_id)
+            return DeploymentWatch(self.call_once, budget, deployment_id, job_ids)
         listed = self.catalogue.get("listAsyncJobs") is not None and len(job_ids) > ONE_BY_ONE
         name = self.batches.keep(job_ids)
         return JobListWatch(self.call_once, budget, job_ids, listed=listed, name=name)

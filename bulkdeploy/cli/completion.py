@@ -126,10 +126,10 @@ class Completer:
             unused = sorted(
                 (one for one in api.parameters if one.name not in names), key=lambda one: not one.required
             )
-            offered = [Candidate(f"{one.name}=", _parameter_text(one)) for one in unused]
+            offered = [Candidate(_begun(one), _parameter_text(one)) for one in unused]
             return _starting([*offered, Candidate("filter=", "fields to show")], partial)
         head, comma, rest = typed.rpartition(",")
-        parameter = declared_parameter(api, name.partition("[")[0])
+        parameter = api.value(name) if "[" in name else declared_parameter(api, name)
         if name.lower() == "filter" and parameter is None:
             fields = [Candidate(field, f"{kind}  {text}") for field, kind, text in api.fields]
             return _prefixed(f"{name}={head}{comma}", _starting(fields, rest))
@@ -224,6 +224,11 @@ def _pairs(api: Api, given: Sequence[str]) -> dict[str, str]:
 
 def _given_names(api: Api, given: Sequence[str]) -> set[str]:
     return set(_pairs(api, [f"{word.partition('=')[0]}=given" for word in given]))
+
+
+def _begun(parameter: ApiParameter) -> str:
+    """How a word begins that gives this parameter; what ends in ``=`` or ``.`` is to be gone on with."""
+    return f"{parameter.name}[0]." if parameter.type == "map" else f"{parameter.name}="
 
 
 def _parameter_text(parameter: ApiParameter) -> str:

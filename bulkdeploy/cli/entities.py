@@ -33,6 +33,7 @@ IRREGULAR = {
     "ipaddress": "listPublicIpAddresses",
     "deployment": "listBulkDeployments",
     "vm": "listVirtualMachines",
+    "pool": "listStoragePools",
 }
 BY_NAME = ("account", "keypair", "hypervisor", "deploymentplanner", "securitygroupname", "affinitygroupname")
 """Parameters whose values are names, in the singular."""
@@ -79,7 +80,7 @@ def source_of(
     catalogue: Catalogue, api: Api, parameter: ApiParameter, given: Mapping[str, str] | None = None
 ) -> Source | None:
     """Where the values of a parameter come from; None if no list of this API is known to hold them."""
-    stem = parameter.name.lower()
+    stem = parameter.name.lower().rpartition(".")[2]
     singular = stem.removesuffix("s")
     by_name = singular in BY_NAME
     if not by_name and not parameter.names_entities:

@@ -31,7 +31,7 @@ def find_deployment(catalogue: Catalogue, call: Caller, deployment_id: str) -> M
         if error.errorcode in (UNKNOWN_ID, UNAVAILABLE):
             return None
         raise
-    return rows[0] if rows else None
+    return next((row for row in rows if row.get("id") == deployment_id), None)
 
 
 def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, Any]:
@@ -62,13 +62,15 @@ def explain_deployment(
     machines = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}
     wanted = {str(vm["hostid"]) for vm in machines.values() if vm.get("hostid")}
     hosts = hosts_by_id(catalogue, call, wanted, deployment.get("zoneid"))
+    failures = all_failures(jobs, deployment)
     placed = [_placed(job, machines[str(job.get("jobinstanceid"))], hosts) | _outcome(job) for job in jobs]
     return {
         "deployment": {key: value for key, value in deployment.items() if not isinstance(value, list)},
         "clusters": [{**cluster, "why": why_cluster(cluster, clusters)} for cluster in clusters],
         "skew": deployment.get("skew", skew_of(clusters)),
         "excluded": deployment.get("excluded") or [],
-        "failures": [group.as_row() for group in grouped(all_failures(jobs, deployment))],
+        "cancelled": sum(failure.cancelled for failure in failures),
+        "failures": [group.as_row() for group in grouped(failures)],
         "virtualmachine": [{key: value for key, value in row.items() if value not in (None, "")} for row in placed],
     }
 

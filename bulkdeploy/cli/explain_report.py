@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from bulkdeploy.cli.answers import Rows
-from bulkdeploy.cli.batch_report import cluster_table, exclusion_table, failure_table, number, ordered, place
+from bulkdeploy.cli.batch_report import exclusion_table, failure_table, number, ordered, place
 from bulkdeploy.cli.formats import printable
 from bulkdeploy.cli.live_view import duration
 from bulkdeploy.cli.screen import Screen
+from bulkdeploy.cli.summary import cluster_parts, outcome
 from bulkdeploy.cli.tables import table_of
 
 IN_ROWS = ("csv", "column")
@@ -71,15 +72,16 @@ def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableTyp
     """A deployment in sentences and tables."""
     about = facts["deployment"]
     total = sum(number(about, name) for name in ("queued", "running", "succeeded", "failed", "cancelled"))
+    failed = outcome(number(about, "failed") + number(about, "cancelled"), number(facts, "cancelled"))
     head = Text(f"Deployment {about.get('id', '')}", style="bold")
     head.append(
         f": {about.get('state', '')}, {number(about, 'succeeded')} of {total} jobs succeeded, "
-        f"{number(about, 'failed')} failed, skew {facts['skew']}",
+        f"{failed}, skew {facts['skew']}",
         style="default",
     )
     parts: list[RenderableType] = [head]
     if facts["clusters"]:
-        parts += [cluster_table(facts["clusters"], "VMs per cluster"), _whys(facts["clusters"])]
+        parts += [*cluster_parts(facts["clusters"], planned=True), _whys(facts["clusters"])]
     if facts["excluded"]:
         parts.append(exclusion_table(facts["excluded"]))
     if facts["failures"]:

@@ -111,13 +111,18 @@ class JobsFailed(CommandFailed):
 
     status = ExitStatus.JOBS_FAILED
 
-    def __init__(self, failed: int, asked: int, *, hint: str = "") -> None:
-        self.failed, self.asked = failed, asked
-        super().__init__(f"{failed} of {asked} jobs failed", hint=hint)
+    def __init__(self, failed: int, cancelled: int, asked: int, *, hint: str = "") -> None:
+        """``failed`` counts the cancelled ones, as the API does."""
+        self.failed, self.cancelled, self.asked = failed, cancelled, asked
+        message = f"{failed - cancelled} of {asked} jobs failed"
+        if cancelled:
+            others = f"{message}, and " if failed > cancelled else ""
+            message = f"{others}{cancelled} of {asked} jobs were cancelled"
+        super().__init__(message, hint=hint)
 
     def facts(self) -> dict[str, Any]:
         """The failure as an object for programs."""
-        return super().facts() | {"failed": self.failed, "asked": self.asked}
+        return super().facts() | {"failed": self.failed, "cancelled": self.cancelled, "asked": self.asked}
 
 
 class TimedOut(CommandFailed):

@@ -45,6 +45,11 @@ class Failure:
     code: int
     reason: str
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was stopped on purpose: the API counts such jobs as failed, and says so in the reason."""
+        return "cancelled" in self.reason.lower()
+
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> "Failure":
         """An entry of a deployment's ``failures``."""

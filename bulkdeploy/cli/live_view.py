@@ -184,10 +184,13 @@ def counts_text(progress: jobs.Progress) -> str:
 
 
 def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
-    """A line for each failure, and one for all that would be too many."""
-    lines = [printable(f"failed: VM {one.vm_id}: {one.reason} (code {one.code})") for one in failures]
+    """A line for each failure, one for all that would be too many, and one for all that were cancelled."""
+    failed = [one for one in failures if not one.cancelled]
+    lines = [printable(f"failed: VM {one.vm_id}: {one.reason} (code {one.code})") for one in failed]
     more = len(lines) - MOST_LINES_AT_ONCE
-    return [*lines[:MOST_LINES_AT_ONCE], f"failed: and {more} more"] if more > 0 else lines
+    lines = [*lines[:MOST_LINES_AT_ONCE], f"failed: and {more} more"] if more > 0 else lines
+    cancelled = len(failures) - len(failed)
+    return [*lines, f"cancelled before they began: {cancelled} VM{'s' * (cancelled != 1)}"] if cancelled else lines
 
 
 def duration(seconds: float) -> str:

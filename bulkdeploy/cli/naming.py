@@ -23,7 +23,7 @@ def resolve_names(
     """
     first = [name for name in ("domainid", *SCOPES) if name in parameters]
     for name in (*first, *(name for name in parameters if name not in first)):
-        parameter = api.parameter(name)
+        parameter = api.value(name)
         if parameter is None or not parameter.names_entities:
             continue
         values = parameters[name].split(",") if parameter.type == "list" else [parameters[name]]

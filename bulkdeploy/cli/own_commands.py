@@ -1,6 +1,7 @@
 """Bulkmonkey's own commands: settings, profiles, sync, follow, explain, completion scripts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -9,9 +10,9 @@ from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, ask_secret
 from bulkdeploy.cli.entities import rows_of
-from bulkdeploy.cli.explain import explain_deployment, explain_job, find_deployment
+from bulkdeploy.cli.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
 from bulkdeploy.cli.explain_report import show_deployment, show_job
-from bulkdeploy.cli.failures import UsageError
+from bulkdeploy.cli.failures import ApiRefused, UsageError
 from bulkdeploy.cli.jobs import JOB_PAGE
 from bulkdeploy.cli.profiles import DEFAULT_PROFILE, SETTINGS, Kind
 from bulkdeploy.cli.watching import Budget, DeploymentWatch
@@ -98,7 +99,19 @@ def _follow(context: CommandContext, words: Sequence[str]) -> None:
     if find_deployment(context.catalogue, context.call, names[0]) is not None:
         follow_batch(context, context.watch((), names[0]), fields, order=[])
         return
-    follow_job(context, names[0], f"job {names[0]}", fields)
+    with _naming_what_is_wanted():
+        follow_job(context, names[0], f"job {names[0]}", fields)
+
+
+@contextmanager
+def _naming_what_is_wanted() -> Iterator[None]:
+    """Where the API knows no such job, say in a person's words what was looked for."""
+    try:
+        yield
+    except ApiRefused as error:
+        if error.errorcode == UNKNOWN_ID:
+            error.hint = "No deployment and no job that this user may see has this id: see 'list asyncjobs'"
+        raise
 
 
 def _newest_unfinished(context: CommandContext) -> str:
@@ -119,7 +132,9 @@ def _explain(context: CommandContext, words: Sequence[str]) -> None:
         raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB")
     deployment = find_deployment(context.catalogue, context.call, names[0])
     if deployment is None:
-        show_job(context.screen, explain_job(context.catalogue, context.call, names[0]), fields)
+        with _naming_what_is_wanted():
+            facts = explain_job(context.catalogue, context.call, names[0])
+        show_job(context.screen, facts, fields)
         return
     watch = DeploymentWatch(context.call, Budget(context.clock), names[0])
     watch.step()

@@ -6,10 +6,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from bulkdeploy.cli.batch_report import cluster_table, exclusion_table, number, skew_of
+from bulkdeploy.cli.batch_report import exclusion_table, number, skew_of
 from bulkdeploy.cli.screen import Screen
+from bulkdeploy.cli.summary import cluster_parts
 
 IN_ROWS = ("csv", "column")
+COLUMNS = ("podname", "clustername", "before", "added", "after", "room", "podid", "clusterid")
 
 
 def is_plan(answer: Mapping[str, Any]) -> bool:
@@ -24,7 +26,7 @@ def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) 
     if screen.format == "table":
         screen.render(*plan_parts(plan))
     elif screen.format in IN_ROWS:
-        screen.show({"cluster": plan.get("clusters") or []}, fields)
+        screen.show({"cluster": plan.get("clusters") or []}, fields or COLUMNS)
     else:
         screen.show(answer, fields)
 
@@ -41,7 +43,7 @@ def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
         verdict.append(f" There is room for {number(plan, 'capacity')} such VMs in all.")
     parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", "dim")]
     if clusters:
-        parts.append(cluster_table(clusters, "Planned"))
+        parts += cluster_parts(clusters, planned=True)
     if excluded:
         parts.append(exclusion_table(excluded))
     return parts

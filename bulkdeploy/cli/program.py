@@ -9,15 +9,27 @@ from bulkdeploy.cli.failures import CommandFailed, ExitStatus
 from bulkdeploy.cli.lines import words_before
 from bulkdeploy.cli.runner import run
 from bulkdeploy.cli.screen import Screen
-from bulkdeploy.cli.transport import SystemClock
+from bulkdeploy.cli.transport import Clock, SystemClock
 from bulkdeploy.cli.workspace import Workspace
 
-LINE = "--line"
+COMPLETE = "__complete"
+"""How completion scripts call: ``bulkmonkey __complete``, with the line up to the cursor on standard input.
+
+(A line may hold a key, and arguments can be read by every user of the machine.)
+"""
 
 
-def one_shot(environment: Mapping[str, str], arguments: Sequence[str]) -> int:
+def run_program(environment: Mapping[str, str], arguments: Sequence[str], clock: Clock | None = None) -> int:
+    """Do what the program's arguments say; the exit status."""
+    clock = clock or SystemClock()
+    if list(arguments) == [COMPLETE]:
+        return complete(environment, sys.stdin.read().removesuffix("\n"), clock)
+    return one_shot(environment, arguments, clock)
+
+
+def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Clock) -> int:
     """Run one command line, or the shell if it has no words; the exit status."""
-    workspace = _workspace(environment)
+    workspace = _workspace(environment, clock)
     try:
         options = parse(arguments)
         if not (options.words or options.help or options.version):
@@ -33,15 +45,12 @@ def one_shot(environment: Mapping[str, str], arguments: Sequence[str]) -> int:
         workspace.close()
 
 
-def complete(environment: Mapping[str, str], words: Sequence[str]) -> int:
-    """Print what may stand in the place of the last word: value, tab, description.
-
-    ``words`` are those of the command line without its first, or ``--line`` and the line as it is typed.
-    """
-    workspace = _workspace(environment, may_ask=False)
+def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
+    """Print what may stand in the place of the last word of a line as it is typed: value, tab, description."""
+    workspace = _workspace(environment, clock, may_ask=False)
     try:
-        before, partial = _split(words)
-        candidates = Completer(workspace).candidates(before, partial)
+        before, partial, _ = words_before(line)
+        candidates = Completer(workspace).candidates(before[1:], partial)
         sys.stdout.write("".join(f"{one.value}\t{one.description}\n" for one in candidates))
     except (CommandFailed, OSError):
         # A completion that fails offers nothing; the command itself will say what is wrong.
@@ -51,13 +60,6 @@ def complete(environment: Mapping[str, str], words: Sequence[str]) -> int:
     return ExitStatus.SUCCESS
 
 
-def _split(words: Sequence[str]) -> tuple[Sequence[str], str]:
-    if words[:1] == [LINE]:
-        before, partial, _ = words_before(" ".join(words[1:]))
-        return before[1:], partial
-    return words[:-1], words[-1] if words else ""
-
-
-def _workspace(environment: Mapping[str, str], *, may_ask: bool = True) -> Workspace:
+def _workspace(environment: Mapping[str, str], clock: Clock, *, may_ask: bool = True) -> Workspace:
     screen = Screen(None)
-    return Workspace(environment, SystemClock(), screen.warn, screen.say, may_ask=may_ask)
+    return Workspace(environment, clock, screen.warn, screen.say, may_ask=may_ask)

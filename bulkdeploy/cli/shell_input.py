@@ -55,7 +55,7 @@ class ShellCompleter(PromptCompleter):
         for one in candidates:
             name, equals, value = one.value.partition("=")
             quoted = f"{name}={shlex.quote(value)}" if equals and value else one.value
-            finished = "" if one.value.endswith("=") else " "
+            finished = "" if one.value.endswith(("=", ".")) else " "
             shown = value if equals and value else one.value
             yield Completion(
                 quoted + finished,

@@ -6,6 +6,7 @@ Source: reference sections 1.1-1.7. Every failure is one of ``cli.failures``.
 import random
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
@@ -126,7 +127,7 @@ class Transport:
     def _request(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
         headers = None if body is None else {"Content-Type": "application/x-www-form-urlencoded"}
         try:
-            return self.http.request(
+            return self._unverified_in_silence(
                 method,
                 url,
                 data=body,
@@ -148,6 +149,13 @@ class Transport:
             hint = f"Is the API running, and is the url of profile {self.connection.profile} right?"
             message = f"cannot reach {self.connection.url}: {_root(error)}"
             raise ConnectionFailed(message, hint=hint) from error
+
+    def _unverified_in_silence(self, method: str, url: str, **how: Any) -> requests.Response:
+        """Send a request; who accepts any certificate has said so, and is not told at each call."""
+        with warnings.catch_warnings():
+            if not self.connection.verifycert:
+                warnings.filterwarnings("ignore", "Unverified HTTPS request")
+            return self.http.request(method, url, **how)
 
     def _read(self, command: str, response: requests.Response) -> dict[str, Any]:
         body = _inner(response)

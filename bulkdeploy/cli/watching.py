@@ -18,6 +18,7 @@ from bulkdeploy.cli.transport import Clock
 SPACING = 0.6  # seconds between requests: 1.7 requests a second at most
 CLOSE_LOOK, CLOSE_LOOK_LASTS, FAR_LOOK = 1.0, 30.0, 2.0
 ONE_BY_ONE = 20
+MOST_PAGES = 200
 
 
 class Budget:
@@ -77,10 +78,16 @@ class _Failures:
 
 
 class DeploymentWatch:
-    """A deployment of an API that has ``listBulkDeployments``."""
+    """A deployment of an API that has ``listBulkDeployments``.
 
-    def __init__(self, call: Caller, budget: Budget, deployment_id: str) -> None:
+    Servers ignore parameters that they do not know, so every answer is checked for being about this deployment.
+    """
+
+    def __init__(self, call: Caller, budget: Budget, deployment_id: str, job_ids: Sequence[str] = ()) -> None:
+        """``job_ids``: all its jobs, where they are known."""
         self.call, self.budget, self.name = call, budget, deployment_id
+        self._ids = frozenset(job_ids)
+        self._picked = True  # whether the server lists this deployment's jobs alone when asked to
         self.row: Mapping[str, Any] = {}
         self.progress = Progress(total=0, succeeded=0, failed=0)
         self.began = budget.clock.now()
@@ -102,9 +109,10 @@ class DeploymentWatch:
         near = self.budget.clock.now() - self.began < CLOSE_LOOK_LASTS
         self.budget.turn(SPACING if page is not None else CLOSE_LOOK if near else FAR_LOOK)
         rows = rows_of(self.call("listBulkDeployments", {"id": self.name, "listall": "true"}))
-        if not rows:
+        row = next((row for row in rows if row.get("id") == self.name), None)
+        if row is None:
             raise UsageError(f"there is no deployment {self.name}")
-        self._take(rows[0])
+        self._take(row)
         return self.progress
 
     def new_failures(self) -> list[Failure]:
@@ -112,11 +120,22 @@ class DeploymentWatch:
         return self._failures.take()
 
     def read_rest(self) -> Iterator[str]:
-        """Read the pages that are missing, or had unfinished jobs when they were read."""
+        """Read the pages that are missing, or had unfinished jobs when they were read.
+
+        A server that does not pick the deployment's jobs has them somewhere among all jobs.
+        """
         for page in (*self._unread, *range(self._pages + 1, self._last_page + 1)):
-            yield f"page {page} of {self._last_page}"
+            if self._picked:
+                yield f"page {page} of {self._last_page}"
+                self.budget.turn()
+                self._read_page(page)
+        for page in range(1, MOST_PAGES + 1):
+            if self._picked or len(self._jobs) >= self.progress.total:
+                return
+            yield f"page {page} of all jobs"
             self.budget.turn()
-            self._read_page(page)
+            if self._read_page(page) < JOB_PAGE:
+                return
 
     @property
     def jobs(self) -> list[Mapping[str, Any]]:
@@ -130,22 +149,27 @@ class DeploymentWatch:
     def _finished_page(self) -> int | None:
         """The next page, if jobs that began so early should all be finished."""
         page = self._pages + 1
-        return page if page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
+        return page if self._picked and page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
 
-    def _read_page(self, page: int) -> None:
+    def _read_page(self, page: int) -> int:
+        """Take this deployment's jobs from a page; how many jobs were on it that can be told apart."""
         asked = {"deploymentid": self.name, "listall": "true", "page": str(page), "pagesize": str(JOB_PAGE)}
         rows = rows_of(self.call("listAsyncJobs", asked))
+        mine = [row for row in rows if self._is_mine(row)]
+        self._picked = self._picked and len(mine) == len(rows)
         if page > self._pages:
             self._pages = page
             if not all(map(is_finished, rows)):
                 self._unread.append(page)
-        for row in filter(is_finished, rows):
-            if row.get("deploymentid") != self.name:
-                continue
+        for row in filter(is_finished, mine):
             self._jobs[str(row.get("jobid"))] = row
             failure = failure_of(row)
             if failure is not None:
                 self._failures.add(failure)
+        return len(rows) if self._ids or any("deploymentid" in row for row in rows) else 0
+
+    def _is_mine(self, row: Mapping[str, Any]) -> bool:
+        return str(row.get("jobid")) in self._ids if self._ids else row.get("deploymentid") == self.name
 
     def _take(self, row: Mapping[str, Any]) -> None:
         self.row = row
@@ -187,7 +211,7 @@ class JobListWatch:
             self._ask_page()
         if not self.listed and not self._one_by_one:
             self._one_by_one.extend(self.open)
-        failed = sum(1 for job in self._jobs.values() if failure_of(job) is not None)
+        failed = len(self._failures.seen)
         return Progress(total=self.total, succeeded=len(self._jobs) - failed, failed=failed)
 
     def new_failures(self) -> list[Failure]:

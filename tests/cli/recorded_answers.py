@@ -115,7 +115,7 @@ def apis() -> list[dict[str, Any]]:
              _parameter("listall", "boolean"), *PAGING, fields="id name state hostname"),
         _api("destroyVirtualMachine", _parameter("id", "uuid", True), isasync=True),
         _api("deployVirtualMachine", *deploy, _parameter("name", "string"), _parameter("password", "string"),
-             _parameter("details", "map"), isasync=True),
+             _parameter("details", "map"), _parameter("iptonetworklist", "map"), isasync=True),
         _api("bulkDeployVirtualMachine", *bulk, fields="jobid jobstatus jobinstanceid"),
         _api("queryAsyncJobResult", _parameter("jobid", "uuid", True), fields="jobid jobstatus jobresult"),
         _api("listAsyncJobs", _parameter("listall", "boolean"), *PAGING, fields="jobid jobstatus"),

@@ -9,6 +9,7 @@ from typing import Any
 from tests.cli.recorded_answers import ADMIN, CLUSTERS, HOSTS, POD, ZONE
 
 BEGAN = datetime(2026, 4, 10, 14, 27, 14, tzinfo=UTC)
+CREATED = f"{BEGAN:%Y-%m-%dT%H:%M:%S%z}"
 NO_ROOM = {"errorcode": 533, "errortext": "Unable to create a deployment for VM instance"}
 
 
@@ -20,9 +21,12 @@ class Batch:
     started: float
     rate: float
     failing: Collection[int]
+    reason: dict[str, Any]
     deployment: str = ""
     name: str | None = None
     seed: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    finished: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Rows that will not change any more, so that following many jobs measures the client and not this server."""
 
     def job_id(self, number: int) -> str:
         """The id of a job."""
@@ -48,19 +52,22 @@ class Batch:
 
     def row(self, number: int, now: float) -> dict[str, Any]:
         """A job as lists and queries show it."""
+        if number in self.finished:
+            return self.finished[number]
         status = self.status(number, now)
         row: dict[str, Any] = {
             "jobid": self.job_id(number), "accountid": ADMIN, "userid": ADMIN, "jobstatus": status,
             "cmd": "org.apache.cloudstack.api.command.admin.vm.DeployVMCmdByAdmin",
             "jobresultcode": 530 if status == 2 else 0, "jobinstancetype": "VirtualMachine",
-            "jobinstanceid": self.vm_id(number), "created": f"{BEGAN:%Y-%m-%dT%H:%M:%S%z}",
+            "jobinstanceid": self.vm_id(number), "created": CREATED,
         }  # fmt: skip
         if self.deployment:
             row["deploymentid"] = self.deployment
         if status:
             done = BEGAN + timedelta(seconds=(number + 1) / self.rate)
-            result = NO_ROOM if status == 2 else {"virtualmachine": self.vm(number, now)}
+            result = self.reason if status == 2 else {"virtualmachine": self.vm(number, now)}
             row |= {"jobresulttype": "object", "jobresult": result, "completed": f"{done:%Y-%m-%dT%H:%M:%S%z}"}
+            self.finished[number] = row
         return row
 
     def summary(self, now: float) -> dict[str, Any]:
@@ -70,11 +77,11 @@ class Batch:
         running = min(self.count - done, 20)
         return {
             "id": self.deployment, "zoneid": ZONE, "zonename": "Demo", "account": "admin",
-            "created": f"{BEGAN:%Y-%m-%dT%H:%M:%S%z}", "state": "InProgress" if done < self.count else "Completed",
+            "created": CREATED, "state": "InProgress" if done < self.count else "Completed",
             "asked": self.count, "count": self.count, "queued": self.count - done - running, "running": running,
             "succeeded": done - len(failed), "failed": len(failed), "skew": 2, "clusters": spread(self.count),
             "failures": [
-                {"jobid": self.job_id(n), "virtualmachineid": self.vm_id(n), **NO_ROOM} for n in failed[:100]
+                {"jobid": self.job_id(n), "virtualmachineid": self.vm_id(n), **self.reason} for n in failed[:100]
             ],
         }  # fmt: skip
 
@@ -102,13 +109,17 @@ class JobBook:
 
     rate: float = 1000.0
     failing: Collection[int] = ()
+    reason: dict[str, Any] = field(default_factory=lambda: NO_ROOM)
+    """Why those fail that do."""
     hide_finished: bool = False
     """Whether lists leave finished jobs out, as some servers do."""
     batches: list[Batch] = field(default_factory=list)
 
     def start(self, count: int, now: float, *, deployment: bool = False, names: str | None = None) -> Batch:
         """A new batch."""
-        batch = Batch(count, now, self.rate, self.failing, str(uuid.uuid4()) if deployment else "", names)
+        batch = Batch(
+            count, now, self.rate, self.failing, self.reason, str(uuid.uuid4()) if deployment else "", names
+        )
         self.batches.append(batch)
         return batch
 

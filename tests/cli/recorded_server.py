@@ -66,6 +66,8 @@ class RecordedServer:
     held: dict[str, threading.Event] = field(default_factory=dict)
     """Commands that are not answered before their event."""
     sessions: set[str] = field(default_factory=set)
+    ignored: set[str] = field(default_factory=set)
+    """Parameters of lists that the server does not know."""
 
     def asked(self, command: str) -> list[dict[str, str]]:
         """The parameters of every request for a command."""
@@ -158,14 +160,15 @@ class RecordedServer:
         return row
 
     def _listasyncjobs(self, parameters: dict[str, str]) -> dict[str, Any]:
-        answer = paged("asyncjobs", self.jobs.places(parameters.get("deploymentid"), self.clock()), parameters)
+        deployment = None if "deploymentid" in self.ignored else parameters.get("deploymentid")
+        answer = paged("asyncjobs", self.jobs.places(deployment, self.clock()), parameters)
         if "asyncjobs" in answer:
             answer["asyncjobs"] = [batch.row(number, self.clock()) for batch, number in answer["asyncjobs"]]
         return answer
 
     def _listbulkdeployments(self, parameters: dict[str, str]) -> dict[str, Any]:
         batches = [one for one in self.jobs.batches if one.deployment]
-        if "id" in parameters:
+        if "id" in parameters and "id" not in self.ignored:
             batches = [one for one in batches if one.deployment == parameters["id"]]
             if not batches:
                 raise Refused(431, f"Invalid parameter id value={parameters['id']}: entity does not exist")
@@ -207,6 +210,7 @@ def signature_of(parameters: dict[str, str]) -> str:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is one write: two would wait for each other's acknowledgement
     server: "_Listener"
 
     def do_GET(self) -> None:

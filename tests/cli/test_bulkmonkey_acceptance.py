@@ -4,6 +4,8 @@ import csv
 import io
 import json
 
+import pytest
+
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from tests.cli.conftest import Monkey
 from tests.support.fleet import Fleet
@@ -12,6 +14,7 @@ BULK = ("bulkdeploy", "virtualmachine", "zone=small", "serviceoffering=Small", "
 CLUSTERS = 4
 
 
+@pytest.mark.usefixtures("worker")
 def test_a_batch_from_plan_to_end(admin_monkey: Monkey, fleet: Fleet) -> None:
     """With names only: plan 21 VMs, deploy them, see all run, spread evenly, and explain where they are."""
     plan = json.loads(admin_monkey(*BULK, "virtualmachinecount=21", "dryrun=true").out)["plan"]
@@ -30,6 +33,7 @@ def test_a_batch_from_plan_to_end(admin_monkey: Monkey, fleet: Fleet) -> None:
     assert admin_monkey("follow", str(deployment.uuid), "-q").status == 0
 
 
+@pytest.mark.usefixtures("worker")
 def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Where a pinned cluster's hypervisors fail, the status is 3, and ``explain`` has the driver's reason."""
     fleet.fault(Step.BOOT, FaultKind.PERMANENT)
@@ -44,6 +48,7 @@ def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fle
     assert f"Why: {jobs[0]['jobresult']['errortext']}" in " ".join(explained.out.split())
 
 
+@pytest.mark.usefixtures("worker")
 def test_one_vm_is_deployed_stopped_and_destroyed_by_name(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Single asynchronous calls are waited for, and a VM's name stands for its id."""
     deployed = admin_monkey("deploy", "virtualmachine", *BULK[2:], "name=web-1", "filter=name,state")

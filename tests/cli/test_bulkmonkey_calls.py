@@ -84,11 +84,14 @@ def test_nothing_found_prints_nothing(monkey: Monkey) -> None:
         ("zoneid=demo", "zoneid", ZONE),
         ("networks=front,back", "networkids", ",".join(NETWORKS)),
         ("network=back", "networkids", NETWORKS[1]),
+        ("iptonetworklist[0].networkid=back", "iptonetworklist[0].networkid", NETWORKS[1]),
+        ("iptonetworklist[1].ip=10.0.0.9", "iptonetworklist[1].ip", "10.0.0.9"),
+        ("details[0].networkid=back", "details[0].networkid", "back"),
         (f"zoneid={OTHER_ZONE}", "zoneid", OTHER_ZONE),
     ],
 )
 def test_names_stand_for_ids(monkey: Monkey, recorded: RecordedServer, word: str, name: str, value: str) -> None:
-    """A name is taken wherever an id is wanted, in any case and in lists, and an id stays as it is."""
+    """A name is taken wherever an id is wanted, in any case, lists and maps; ids and free text stay as they are."""
     words = {"zoneid": f"zoneid={ZONE}"} | {name: word}
     done = monkey(
         "deploy", "virtualmachine", f"templateid={TEMPLATE}", f"serviceofferingid={OFFERING}", *words.values()
@@ -111,19 +114,24 @@ def test_names_are_looked_up_within_the_zone(monkey: Monkey, recorded: RecordedS
 
 
 def test_an_ambiguous_name_is_refused(monkey: Monkey, recorded: RecordedServer) -> None:
-    """A name of two things is refused with both ids and what tells them apart; nothing is deployed."""
-    ambiguous = monkey("deploy", "virtualmachine", "template=Debian 12", f"serviceofferingid={OFFERING}")
+    """A name of two things is refused with both ids and what tells them apart; nothing is destroyed."""
+    monkey("deploy", "virtualmachine", *BULK, "name=web-1")
+    recorded.jobs.rate = 0.001
+    monkey("deploy", "virtualmachine", *BULK, "name=web-1", "--no-wait")
+    ambiguous = monkey("destroy", "virtualmachine", "id=web-1")
     assert ambiguous.status == 2
-    assert TEMPLATE in ambiguous.err
-    assert "Demo" in ambiguous.err
-    assert "Zürich" in ambiguous.err
-    assert not recorded.asked("deployVirtualMachine")
+    done, under_way = recorded.jobs.batches
+    assert f"{done.vm_id(0)} (Demo, Running)" in ambiguous.err
+    assert f"{under_way.vm_id(0)} (Demo, Starting)" in ambiguous.err
+    assert not recorded.asked("destroyVirtualMachine")
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
         (("deploy", "virtualmachine"), "needs zoneid, serviceofferingid, templateid"),
+        (("deploy", "virtualmachine", "zone=Demo"), "needs serviceofferingid, templateid"),
+        (("bulk", "deploy", "virtualmachine"), "Did you mean: bulk deployvirtualmachine"),
         (("list", "zones", "nmae=x"), "no parameter 'nmae'. Did you mean name?"),
         (("list", "zones", "Demo"), "'Demo' is not name=value"),
         (("list", "zones", "page=one"), "page is a whole number, not 'one'"),

@@ -1,14 +1,17 @@
-"""Completion: what the program offers, and the script that brings it into a real bash."""
+"""Completion: what the program offers, and the scripts that bring it into real shells."""
 
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Monkey
-from tests.cli.recorded_answers import NETWORKS, OTHER_ZONE, ZONE
+from tests.cli.recorded_answers import NETWORKS, OFFERING, OTHER_ZONE, ZONE
 from tests.cli.recorded_server import RecordedServer
 from tests.cli.terminal import Terminal
 
@@ -21,7 +24,7 @@ def offered(monkey: Monkey) -> Offer:
     """What may stand at the end of a line: values and descriptions."""
 
     def ask(line: str) -> dict[str, str]:
-        out = monkey("__complete", "--line", f"bulkmonkey {line}").out
+        out = monkey("__complete", text=f"bulkmonkey {line}").out
         return dict(text.split("\t") for text in out.splitlines())
 
     return ask
@@ -56,6 +59,13 @@ def test_required_parameters_come_first(offered: Offer) -> None:
         ("list networks zoneid=de", {"zoneid=Demo": ZONE}),
         ("list networks zone=", {"zone=Demo": ZONE}),
         (f"deploy virtualmachine networkids={NETWORKS[0]},b", {f"networkids={NETWORKS[0]},back": NETWORKS[1]}),
+        ("deploy virtualmachine det", {"details[0].": "map"}),
+        (
+            "deploy virtualmachine iptonetworklist[0].networkid=b",
+            {"iptonetworklist[0].networkid=back": NETWORKS[1]},
+        ),
+        ("deploy virtualmachine details[0].networkid=", {}),
+        ("deploy virtualmachine serviceoffering='Small I", {"serviceoffering=Small Instance": ""}),
         ("deploy virtualmachine account=", {"account=admin": ""}),
         ("bulkdeploy virtualmachine dryrun=", {"dryrun=true": "", "dryrun=false": ""}),
         ("list zones filter=id,na", {"filter=id,name": "string  its name"}),
@@ -105,19 +115,62 @@ def test_a_server_that_fails_offers_nothing(recorded: RecordedServer, offered: O
     assert len(recorded.asked("listZones")) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class ShellProgram:
+    """How a shell is started with a script of its own, and told to say only whether a script is sound."""
+
+    name: str
+    start: tuple[str, ...]
+    check: tuple[str, ...]
+    setting_up: str
+    """What the script begins with."""
+
+    def begin(self, monkey: Monkey, directory: Path) -> Terminal:
+        """Start it on a terminal with the completion script, and a program ``bulkmonkey`` on its path."""
+        programs = directory / "bin"
+        programs.mkdir()
+        program = programs / "bulkmonkey"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m bulkdeploy.cli.main "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        script = directory / ".zshrc"
+        script.write_text(f"{self.setting_up}\n{monkey('completion', self.name).out}", encoding="utf-8")
+        path = f"{programs}:{monkey.environment['PATH']}"
+        environment = monkey.environment | {"PATH": path, "INPUTRC": "/dev/null", "ZDOTDIR": str(directory)}
+        return Terminal([word.replace("SCRIPT", str(script)) for word in self.start], environment)
+
+
+SHELL_PROGRAMS = (
+    ShellProgram("bash", ("bash", "--noprofile", "--rcfile", "SCRIPT", "-i"), ("bash", "-n"), "PS1='ready> '"),
+    ShellProgram("zsh", ("zsh", "-i"), ("zsh", "-n"), "PS1='ready> '; autoload -Uz compinit; compinit -u"),
+    ShellProgram(
+        "fish",
+        ("fish", "--no-config", "--init-command", "source SCRIPT", "-i"),
+        ("fish", "--no-execute"),
+        "function fish_prompt; echo 'ready> '; end; function fish_greeting; end",
+    ),
+)
+HERE = tuple(shell for shell in SHELL_PROGRAMS if shutil.which(shell.name))
+"""The shells of this machine: bash, and whichever others there are."""
+
+
+@pytest.fixture(params=HERE, ids=lambda shell: shell.name)
+def typed(request: pytest.FixtureRequest, monkey: Monkey, tmp_path: Path) -> Iterator[Terminal]:
+    """Each shell of this machine, at its prompt."""
+    monkey("sync")
+    terminal = request.param.begin(monkey, tmp_path)
+    try:
+        terminal.expect("ready>")
+        terminal.expect_idle(0.3)
+        yield terminal
+    finally:
+        terminal.close()
+
+
 @pytest.fixture
 def bash(monkey: Monkey, tmp_path: Path) -> Iterator[Terminal]:
-    """A bash with the completion script, and a program ``bulkmonkey`` on its path."""
+    """A bash at its prompt."""
     monkey("sync")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    program = programs / "bulkmonkey"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m bulkdeploy.cli.main "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    script = tmp_path / "rc"
-    script.write_text(f"PS1='ready> '\n{monkey('completion', 'bash').out}", encoding="utf-8")
-    environment = monkey.environment | {"PATH": f"{programs}:{monkey.environment['PATH']}", "INPUTRC": "/dev/null"}
-    terminal = Terminal(["bash", "--noprofile", "--rcfile", str(script), "-i"], environment)
+    terminal = SHELL_PROGRAMS[0].begin(monkey, tmp_path)
     try:
         terminal.expect("ready>")
         yield terminal
@@ -125,12 +178,31 @@ def bash(monkey: Monkey, tmp_path: Path) -> Iterator[Terminal]:
         terminal.close()
 
 
-def test_bash_completes_words_and_parameters(bash: Terminal) -> None:
-    """In bash, Tab completes verb, noun and parameter; after a parameter's name no blank is added."""
-    bash.send("bulkmonkey upd" + TAB)
-    bash.expect("bulkmonkey update")
-    bash.send("z" + TAB + "na" + TAB + "X")
-    bash.expect("bulkmonkey update zone name=X")
+def test_every_shell_completes_while_one_types(typed: Terminal, recorded: RecordedServer) -> None:
+    """Tab completes verb, noun, parameter and value, in and out of quotes, and the line means what it shows."""
+    for text, shown in (
+        ("bulkmonkey upd", "bulkmonkey update"),
+        ("z", "bulkmonkey update zone"),
+        ("na", "bulkmonkey update zone name="),
+    ):
+        typed.send(text)
+        typed.expect(text)
+        typed.send(TAB)
+        typed.expect(shown)
+    typed.send("New id=De")
+    typed.expect("name=New id=De")
+    typed.send(TAB)
+    typed.expect("id=Demo")
+    typed.send("\r")
+    typed.expect("allocationstate")
+    assert recorded.asked("updateZone")[0]["id"] == ZONE
+    typed.send("bulkmonkey deploy virtualmachine serviceoffering='Small I")
+    typed.expect("'Small I")
+    typed.send(TAB)
+    typed.expect("nstance")
+    typed.send(f"zoneid={ZONE} templateid={ZONE} --no-wait\r")
+    typed.expect("The job goes on")
+    assert recorded.asked("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
 
 
 def test_bash_shows_names_beside_ids(bash: Terminal) -> None:
@@ -144,13 +216,6 @@ def test_bash_shows_names_beside_ids(bash: Terminal) -> None:
     bash.expect(f"networks zoneid={ZONE}")
 
 
-def test_bash_completes_a_name_and_the_command_runs(bash: Terminal, recorded: RecordedServer) -> None:
-    """A completed name is taken by the program as the value that it stands for."""
-    bash.send("bulkmonkey list templates templatefilter=all zone=De" + TAB + "\r")
-    bash.expect("Debian 12")
-    assert recorded.asked("listTemplates")[0]["zoneid"] == ZONE
-
-
 def test_bash_keeps_a_name_with_a_blank_one_word(bash: Terminal) -> None:
     """A completed name with a blank in it is quoted."""
     bash.send("bulkmonkey deploy virtualmachine serviceoffering=Sm" + TAB)
@@ -159,15 +224,17 @@ def test_bash_keeps_a_name_with_a_blank_one_word(bash: Terminal) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_shell_has_its_script(bare_monkey: Monkey, shell: str) -> None:
-    """``completion SHELL`` prints a script that calls the program for candidates."""
+    """``completion SHELL`` prints a script that asks the program for candidates, without the line in arguments."""
     done = bare_monkey("completion", shell)
     assert done.status == 0
-    assert "__complete" in done.out
+    (asking,) = [line for line in done.out.splitlines() if "__complete " in line]
+    assert re.search(r"\| \S+ __complete 2>/dev/null", asking)
     assert bare_monkey("completion", "tcsh").status == 2
 
 
-def test_the_bash_script_is_sound(bare_monkey: Monkey) -> None:
-    """Bash reads its script without a complaint."""
-    script = bare_monkey("completion", "bash").out
-    checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+@pytest.mark.parametrize("shell", HERE, ids=lambda shell: shell.name)
+def test_shells_find_their_script_sound(bare_monkey: Monkey, shell: ShellProgram) -> None:
+    """The shell reads its script without a complaint."""
+    script = bare_monkey("completion", shell.name).out
+    checked = subprocess.run(shell.check, input=script, capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")

@@ -82,9 +82,10 @@ def test_follow_alone_takes_the_newest_in_progress(monkey: Monkey, recorded: Rec
 
 
 def test_a_deployments_spread_stands_in_the_summary(monkey: Monkey) -> None:
-    """The summary has VMs per cluster before, added and after, and the skew."""
+    """The summary has VMs per pod and cluster before, added and after, and the skew."""
     done = monkey(*BULK, "virtualmachinecount=30", "-o", "table", "-q")
     assert done.status == 0
     rows = [[cell.strip() for cell in line.split("|")] for line in done.out.splitlines()]
     assert ["", "pod-a", "cluster-2", "1", "10", "11", "9990", ""] in rows
+    assert ["", "pod-a", "3", "3", "30", "33", ""] in rows
     assert "skew 2" in done.out

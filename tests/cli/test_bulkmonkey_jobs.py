@@ -97,6 +97,18 @@ def test_a_batch_with_failures_ends_with_status_3(monkey: Monkey, recorded: Reco
     assert done.out.isascii()
 
 
+def test_cancelled_jobs_are_called_so(monkey: Monkey, recorded: RecordedServer) -> None:
+    """Jobs that a cancelled deployment left out are one line, not a failure each; the status is 3 all the same."""
+    recorded.jobs.failing = range(10, 30)
+    recorded.jobs.reason = {"errorcode": 530, "errortext": "VM i-2-7-VM was not deployed: it was cancelled"}
+    done = monkey(*BULK, "virtualmachinecount=30", "-o", "table")
+    assert done.status == 3
+    assert "failed" not in done.err.replace("0 failed", "").replace("20 failed", "")
+    assert "cancelled before they began: 20 VMs" in done.err
+    assert "20 of 30 jobs were cancelled" in done.err
+    assert "10 of 30 jobs succeeded, 20 cancelled" in done.out
+
+
 def test_ctrl_c_detaches_and_follow_attaches_again(monkey: Monkey, recorded: RecordedServer) -> None:
     """Ctrl-C leaves jobs alone, ends with 130 and says how to follow them; that command does."""
     recorded.jobs.rate = 2
@@ -171,6 +183,7 @@ def test_explaining_what_is_not_known_is_an_api_error(monkey: Monkey) -> None:
     done = monkey("explain", "00000000-0000-4000-8000-000000000000")
     assert done.status == 1
     assert "HTTP 431" in done.err
+    assert "No deployment and no job that this user may see has this id" in done.err
 
 
 def test_a_pipe_that_closes_early_is_no_error(monkey: Monkey) -> None:

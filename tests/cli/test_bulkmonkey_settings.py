@@ -104,8 +104,8 @@ def test_help_and_completion_work_offline(monkey: Monkey, recorded: RecordedServ
     assert "zoneid*" in monkey("deploy", "virtualmachine", "-h").out
     assert "deploy virtualmachine" in monkey("deploy", "-h").out
     assert "Verbs" in monkey("-h").out
-    assert "virtualmachine\t" in monkey("__complete", "deploy", "").out
-    assert "zoneid=\trequired uuid" in monkey("__complete", "deploy", "virtualmachine", "zo").out
+    assert "virtualmachine\t" in monkey("__complete", text="bulkmonkey deploy ").out
+    assert "zoneid=\trequired uuid" in monkey("__complete", text="bulkmonkey deploy virtualmachine zo").out
     assert len(recorded.seen) == asked
     (cache,) = (home / ".cache" / "bulkmonkey").glob("*.json")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600

@@ -11,11 +11,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from bulkdeploy.cli.answers import as_rows, filtered
+from bulkdeploy.cli.batch_report import grouped
 from bulkdeploy.cli.catalogue import read_catalogue
 from bulkdeploy.cli.concealment import HIDDEN, secret_spans, without_secrets
 from bulkdeploy.cli.explain import why_cluster
 from bulkdeploy.cli.formats import rendered
-from bulkdeploy.cli.jobs import failure_of, result_of
+from bulkdeploy.cli.jobs import Failure, failure_of, result_of
 from bulkdeploy.cli.lines import commands_in, piped, words_before
 from bulkdeploy.cli.profiles import complete_url
 from bulkdeploy.cli.tables import table_of
@@ -180,6 +181,23 @@ def test_clusters_get_a_true_reason() -> None:
     assert reasons["d"] == "no room for another such VM"
     assert "already had 12 VMs here" in reasons["e"]
     assert why_cluster(clusters[0], clusters[:1]) == "the only cluster that qualified"
+
+
+def test_one_reason_on_many_hosts_is_one_reason() -> None:
+    """Failures that differ only in VM and host are one row, which says how many hosts it was."""
+    failures = [
+        Failure(
+            f"job-{n}", f"{n:08x}", 534, f"VM i-2-{n}-VM did not start: boot failed on host kvm-{n % hosts}: full"
+        )
+        for hosts in (1, 20)
+        for n in range(40)
+    ]
+    (alone,) = grouped(failures[:40])
+    assert alone.as_row()["errortext"] == "VM <vm> did not start: boot failed on host kvm-0: full"
+    (many,) = grouped(failures[40:])
+    row = many.as_row()
+    assert (row["failed"], row["jobid"]) == (40, "job-0")
+    assert "boot failed on 20 hosts (kvm-0, kvm-1, kvm-2, ...): full" in row["errortext"]
 
 
 def test_results_in_every_form_are_understood() -> None:
