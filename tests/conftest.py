@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck
 from sqlalchemy import Engine
 
+from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.bootstrap import admin_row, bootstrap
 from bulkdeploy.store.engine import create_engine
@@ -31,6 +32,7 @@ from tests.support.services import (
     with_database,
 )
 
+SMALL_ZONE = Path(__file__).parent / "zones" / "small.yaml"
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
@@ -105,9 +107,9 @@ def cipher() -> FernetCipher:
 
 
 @pytest.fixture(scope="session")
-def template_database(postgres_url: str, cipher: FernetCipher) -> str:
+def bare_database(postgres_url: str, cipher: FernetCipher) -> str:
     """The name of a migrated and bootstrapped database that nobody is connected to."""
-    name = unique_name("template")
+    name = unique_name("bare")
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
     engine = create_engine(with_database(postgres_url, name), pool_size=1)
@@ -117,6 +119,26 @@ def template_database(postgres_url: str, cipher: FernetCipher) -> str:
     finally:
         engine.dispose()
     return name
+
+
+@pytest.fixture(scope="session")
+def small_zone_database(postgres_url: str, bare_database: str, cipher: FernetCipher) -> str:
+    """The name of a database with the small zone that nobody is connected to."""
+    name = unique_name("small")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{bare_database}"')
+    engine = create_engine(with_database(postgres_url, name), pool_size=1)
+    try:
+        load_inventory(engine, cipher, SMALL_ZONE)
+    finally:
+        engine.dispose()
+    return name
+
+
+@pytest.fixture(scope="session")
+def template_database(bare_database: str) -> str:
+    """What a test's own database begins as; folders whose tests begin with the small zone say so."""
+    return bare_database
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from bulkdeploy.store.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.support.programs import BULKDEPLOY, api_process, program
 
-__all__ = ["fleet", "fleet_simulator_url"]
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 WORKERS = 2
 

@@ -21,10 +21,10 @@ from bulkdeploy.cli.transport import Clock
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
 from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.support.programs import BULKDEPLOY, program
 
-__all__ = ["fleet", "fleet_simulator_url"]
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 BULKMONKEY = (sys.executable, "-m", "bulkdeploy.cli.main")
 

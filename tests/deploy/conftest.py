@@ -1,25 +1,26 @@
 """A small zone to deploy into, and the names and ids of what it holds."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.inventory import load_inventory
-from bulkdeploy.wiring.cipher import FernetCipher
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 
 WHOLE_TABLE = "SELECT count(*), md5(string_agg(t::text, '' ORDER BY t::text)) FROM {} t"
-SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
+
+
+@pytest.fixture(scope="session")
+def template_database(small_zone_database: str) -> str:
+    """Tests begin with the small zone."""
+    return small_zone_database
 
 
 @pytest.fixture
-def zone(engine: Engine, cipher: FernetCipher) -> Zone:
-    """The small zone, loaded into the test's own database."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+def zone(engine: Engine) -> Zone:
+    """The small zone."""
     return Zone(engine)
 
 

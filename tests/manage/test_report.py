@@ -10,11 +10,10 @@ from sqlalchemy import Engine, text
 from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
+from tests.conftest import SMALL_ZONE
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 from tests.support.programs import bulkdeploy
-
-SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -27,19 +26,16 @@ from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.deploy import deploy
-from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.bootstrap import admin_row
 from bulkdeploy.store.callers import caller_by_api_key
 from bulkdeploy.store.deployments import DeployedVms
 from bulkdeploy.store.guests import lock_vm
 from bulkdeploy.store.jobs import NewJob, insert_jobs
-from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.deploy.zone import Zone
 from tests.support.services import unique_name, with_database
 
-SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 HOSTS = 12
 OPTIONS = RunnerOptions(threads=8, lease_seconds=60, driver_timeout_s=30)
 
@@ -195,12 +191,15 @@ def fleet_simulator_url(postgres_url: str) -> Iterator[str]:
     drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def template_database(small_zone_database: str) -> str:
+    """Tests begin with the small zone."""
+    return small_zone_database
+
+
 @pytest.fixture
-def fleet(
-    engine: Engine, settings: Settings, system: System, cipher: FernetCipher, fleet_simulator_url: str
-) -> Iterator[Fleet]:
+def fleet(engine: Engine, settings: Settings, system: System, fleet_simulator_url: str) -> Iterator[Fleet]:
     """The small zone, its hosts known to an otherwise empty simulator."""
-    load_inventory(engine, cipher, SMALL_ZONE)
     with engine.connect() as connection:
         admin = admin_row(connection)
         assert admin is not None

@@ -8,11 +8,11 @@ import pytest
 
 from bulkdeploy.embedded.valkey import ValkeyServer
 from bulkdeploy.wiring.settings import Settings
-from tests.support.fleet import Fleet, fleet, fleet_simulator_url
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.support.programs import program
 from tests.workers.processes import Start
 
-__all__ = ["fleet", "fleet_simulator_url"]
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 SHORTEST_LEASE_S = 5
 
