@@ -1,13 +1,15 @@
-"""The list query of primary storage pools."""
+"""The list query of primary storage pools, and what is in one."""
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.ledger import storage_claims
 from bulkdeploy.store.tables.topology import clusters, pods, storage_pools, zones
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
 FACTOR = "storage.overprovisioning.factor"
 
@@ -23,6 +25,33 @@ FILTERS: Filters = {
     "scope": same_text(storage_pools.c.scope),
     "status": same_text(storage_pools.c.state),
 }
+
+
+def pool_on(connection: Connection, zone_id: int, ip_address: str, path: str) -> str | None:
+    """The name of the zone's pool that is this storage."""
+    pool = storage_pools.c
+    found: str | None = connection.execute(
+        select(pool.name)
+        .where(pool.zone_id == zone_id, pool.removed.is_(None), pool.ip_address == ip_address, pool.path == path)
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def count_volumes(connection: Connection, pool_id: int) -> int:
+    """Volumes that hold room of a pool; with its row held, no new one comes."""
+    query = select(func.count()).select_from(storage_claims).where(storage_claims.c.pool_id == pool_id)
+    return connection.execute(query).scalar_one()
+
+
+def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
+    """VMs that are, or are about to be, on a host and have volumes in a pool."""
+    query = (
+        select(func.count(virtual_machines.c.id.distinct()))
+        .join(volumes, volumes.c.vm_id == virtual_machines.c.id)
+        .where(volumes.c.pool_id == pool_id, volumes.c.removed.is_(None), virtual_machines.c.host_id.is_not(None))
+    )
+    return connection.execute(query).scalar_one()
 
 
 def list_storage_pools(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
