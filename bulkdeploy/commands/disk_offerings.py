@@ -1,15 +1,21 @@
-"""listDiskOfferings."""
+"""Disk offerings: listed, made, changed, deleted (reference section 8.6)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import OF_OFFERINGS, OF_VOLUMES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, large_number, moment, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.services import disk_offerings as offering_service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import disk_offerings
 from bulkdeploy.store.listing import Page
@@ -49,7 +55,90 @@ def list_disk_offerings(call: Call) -> Page:
     return disk_offerings.list_disk_offerings(call.connection, call.caller, call.arguments, lineage, paging(call))
 
 
+def create_disk_offering(call: Call) -> Mapping[str, Any]:
+    """Make a disk offering."""
+    return offering_service.create_offering(call.system, call.caller, call.arguments)
+
+
+def update_disk_offering(call: Call) -> Mapping[str, Any]:
+    """Change a disk offering."""
+    return offering_service.update_offering(call.system, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_disk_offering(call: Call) -> None:
+    """Delete a disk offering."""
+    offering_service.delete_offering(call.system, call.caller, call.arguments["id"])
+
+
+MOST_GIB = 1024 * 1024
+
+CREATE = Command(
+    name="createDiskOffering",
+    description="Makes a disk offering, for everybody or for some domains",
+    handler=create_disk_offering,
+    shape=Shape.OBJECT,
+    response=DISK_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name", required=True),
+        string("displaytext", "its description", required=True, length=4096),
+        long("disksize", "size of the disk, GiB; absent where the caller chooses it", minimum=1, maximum=MOST_GIB),
+        boolean("customized", "whether the caller chooses the size"),
+        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
+        string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),
+        string("tags", "tags that a pool must have, separated by commas"),
+        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
+        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
+        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
+        mapping("details", "its details: details[0].key and details[0].value"),
+    ),
+    unsupported={
+        **OF_OFFERINGS,
+        "disksizestrictness": "volumes can be resized",
+        "encrypt": "volumes are not encrypted",
+    },
+)
+
+UPDATE = Command(
+    name="updateDiskOffering",
+    description="Changes a disk offering; volumes that have it stay as they are",
+    handler=update_disk_offering,
+    shape=Shape.OBJECT,
+    response=DISK_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("id", Entity.DISK_OFFERING, "the offering", required=True),
+        string("name", "its new name"),
+        string("displaytext", "its new description", length=4096),
+        string("tags", "tags that a pool must have, separated by commas; empty: none"),
+        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
+        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
+        string("state", "Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "its place in lists, smallest first"),
+    ),
+    unsupported=OF_VOLUMES,
+)
+
+DELETE = Command(
+    name="deleteDiskOffering",
+    description="Deletes a disk offering; volumes that have it keep it",
+    handler=delete_disk_offering,
+    shape=Shape.SUCCESS,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(uuid("id", Entity.DISK_OFFERING, "the offering", required=True),),
+)
+
 COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
     Command(
         name="listDiskOfferings",
         description="Lists the disk offerings that the caller may use",

@@ -1,16 +1,22 @@
-"""listServiceOfferings."""
+"""Service offerings: listed, made, changed, deleted (reference section 8.5)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_EXTENSIONS, OF_OFFERINGS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import boolean, integer, string, uuid
+from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.configuration import PLANNERS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.services import service_offerings as offering_service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import service_offerings
 from bulkdeploy.store.listing import Page
@@ -63,7 +69,119 @@ def list_service_offerings(call: Call) -> Page:
     )
 
 
+def create_service_offering(call: Call) -> Mapping[str, Any]:
+    """Make a service offering."""
+    return offering_service.create_offering(call.system, call.caller, call.arguments)
+
+
+def update_service_offering(call: Call) -> Mapping[str, Any]:
+    """Change a service offering."""
+    return offering_service.update_offering(call.system, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_service_offering(call: Call) -> None:
+    """Delete a service offering."""
+    offering_service.delete_offering(call.system, call.caller, call.arguments["id"])
+
+
+NO_GPU = "hosts are not known by their GPUs"
+NO_LEASES = "VMs have no leases"
+MOST_CORES, MOST_MHZ, MOST_MIB, MOST_GIB = 4096, 100_000, 64 * 1024 * 1024, 1024 * 1024
+
+CREATE = Command(
+    name="createServiceOffering",
+    description="Makes a service offering, for everybody or for some domains",
+    handler=create_service_offering,
+    shape=Shape.OBJECT,
+    response=SERVICE_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name", required=True),
+        string("displaytext", "its description", required=True, length=4096),
+        integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
+        integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
+        integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB),
+        boolean("customized", "whether the caller chooses cores and memory; default: where they are absent"),
+        integer("mincpunumber", "the fewest cores to choose", minimum=1, maximum=MOST_CORES),
+        integer("maxcpunumber", "the most cores to choose", minimum=1, maximum=MOST_CORES),
+        integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB),
+        integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB),
+        long("rootdisksize", "size of the root disk, GiB; default: the template's", minimum=1, maximum=MOST_GIB),
+        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
+        string("provisioningtype", "thin, as all root disks are", choices=("thin",)),
+        string("tags", "tags that a pool must have, separated by commas"),
+        string("hosttags", "tags that a host must have, separated by commas"),
+        string("deploymentplanner", f"the planner of its VMs: {', '.join(PLANNERS)}"),
+        boolean("offerha", "whether VMs are started elsewhere when their host fails"),
+        boolean("limitcpuuse", "whether VMs are held to their CPU speed"),
+        boolean("dynamicscalingenabled", "whether VMs can be scaled while they run; default true"),
+        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
+        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
+        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
+        mapping("serviceofferingdetails", "its details: serviceofferingdetails[0].key and [0].value"),
+    ),
+    unsupported={
+        **OF_OFFERINGS,
+        "diskofferingid": "the root disk is part of the offering",
+        "diskofferingstrictness": "the root disk is part of the offering",
+        "encryptroot": "volumes are not encrypted",
+        "externaldetails": NO_EXTENSIONS,
+        "gpucount": NO_GPU,
+        "gpudisplay": NO_GPU,
+        "vgpuprofileid": NO_GPU,
+        "issystem": "there are no system VMs",
+        "systemvmtype": "there are no system VMs",
+        "isvolatile": "root disks are kept when a VM restarts",
+        "leaseduration": NO_LEASES,
+        "leaseexpiryaction": NO_LEASES,
+        "purgeresources": "expunged VMs are kept as rows",
+    },
+)
+
+UPDATE = Command(
+    name="updateServiceOffering",
+    description="Changes a service offering; VMs that have it stay as they are",
+    handler=update_service_offering,
+    shape=Shape.OBJECT,
+    response=SERVICE_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),
+        string("name", "its new name"),
+        string("displaytext", "its new description", length=4096),
+        string("hosttags", "tags that a host must have, separated by commas; empty: none"),
+        string("storagetags", "tags that a pool must have, separated by commas; empty: none"),
+        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
+        string("state", "Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "its place in lists, smallest first"),
+    ),
+    unsupported={
+        "externaldetails": NO_EXTENSIONS,
+        "cleanupexternaldetails": NO_EXTENSIONS,
+        "purgeresources": "expunged VMs are kept as rows",
+    },
+)
+
+DELETE = Command(
+    name="deleteServiceOffering",
+    description="Deletes a service offering; VMs that have it keep it",
+    handler=delete_service_offering,
+    shape=Shape.SUCCESS,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),),
+)
+
 COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
     Command(
         name="listServiceOfferings",
         description="Lists the service offerings that the caller may use",

@@ -139,9 +139,11 @@ def integer(
     )
 
 
-def long(name: str, description: str, *, required: bool = False, minimum: int | None = None) -> Parameter:
+def long(
+    name: str, description: str, *, required: bool = False, minimum: int | None = None, maximum: int | None = None
+) -> Parameter:
     """A 64-bit whole number."""
-    return Parameter(name, WireType.LONG, description, required=required, minimum=minimum)
+    return Parameter(name, WireType.LONG, description, required=required, minimum=minimum, maximum=maximum)
 
 
 def boolean(

@@ -39,6 +39,7 @@ class AccountState(StrEnum):
 
 
 EVERY_ROLE = frozenset(RoleType)
+EVERY_ADMIN = EVERY_ROLE - {RoleType.USER}
 ROOT_ADMIN_ONLY = frozenset({RoleType.ADMIN})
 
 

@@ -3,13 +3,14 @@
 Both kinds of offerings keep them as arrays of ids; an empty one means everywhere.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, Text, any_, cast, func, literal_column, select, true
+from sqlalchemy import ColumnElement, Connection, Table, Text, any_, cast, func, literal_column, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.accounts import Caller, RoleType
-from bulkdeploy.store.filters import Condition
+from bulkdeploy.store.filters import Condition, id_in
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import open_to_domain
@@ -23,6 +24,11 @@ def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
         _joined(zones, zones.c.uuid, offerings.c.zone_ids).label("zoneid"),
         _joined(zones, zones.c.name, offerings.c.zone_ids).label("zone"),
     )
+
+
+def lineages(connection: Connection, domain_ids: Iterable[int]) -> list[str]:
+    """The lineages of these domains."""
+    return list(connection.execute(select(domains.c.lineage).where(id_in(domains.c.id, domain_ids))).scalars())
 
 
 def offered_to(offerings: Table, caller: Caller) -> Condition:

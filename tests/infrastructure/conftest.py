@@ -1,4 +1,4 @@
-"""A cloud that starts empty: what tests build in it they build by calls."""
+"""A cloud with the users of the small zone: what else tests need in it they build by calls."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from bulkdeploy.api.app import create_app
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -15,7 +16,7 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.infrastructure.cloud import Cloud
 from tests.support.api_server import serving
-from tests.support.fleet import fleet_simulator_url
+from tests.support.fleet import SMALL_ZONE, fleet_simulator_url
 from tests.support.services import database_clone
 
 __all__ = ["fleet_simulator_url"]
@@ -38,6 +39,7 @@ def cloud(
         driver = SimulatorDriver(fleet_simulator_url, pool_size=2)
         drivers = Drivers({"default": driver})
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, drivers)
+        load_inventory(engine, cipher, SMALL_ZONE)
         try:
             with serving(create_app(system, refuse_undeclared_fields=True)) as address:
                 yield Cloud(engine, address, cipher, driver)

@@ -1,0 +1,141 @@
+"""Making, changing and deleting service offerings (reference section 8.5)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.configuration import PLANNERS
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.inventory_values import name
+from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject
+from bulkdeploy.services.offering_places import changed_places, places, require_own
+from bulkdeploy.services.system import System
+from bulkdeploy.services.wire_values import checked, checked_tags, details_of
+from bulkdeploy.store import service_offerings
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+
+KIND = "ServiceOffering"
+FIXED = {"cpunumber": "cpu_number", "cpuspeed": "cpu_mhz", "memory": "memory_mib"}
+BOUNDS = {
+    "mincpunumber": "min_cpu_number",
+    "maxcpunumber": "max_cpu_number",
+    "minmemory": "min_memory_mib",
+    "maxmemory": "max_memory_mib",
+}
+PLAIN = {
+    "displaytext": "display_text",
+    "rootdisksize": "root_disk_gib",
+    "storagetype": "storage_type",
+    "deploymentplanner": "deployment_planner",
+    "offerha": "offer_ha",
+    "limitcpuuse": "limit_cpu_use",
+    "dynamicscalingenabled": "dynamic_scaling",
+    "networkrate": "network_rate",
+    "sortkey": "sort_key",
+    "state": "state",
+}
+TAGS = {"tags": "storage_tags", "storagetags": "storage_tags", "hosttags": "host_tags"}
+
+
+def create_offering(system: System, caller: Caller, given: Arguments) -> Mapping[str, Any]:
+    """Make a service offering.
+
+    Raises:
+        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen, or a value that breaks its rule.
+        PermissionDenied: as ``offering_places.places``.
+    """
+    _check_sizes(given)
+    values = {column: given.get(parameter) for parameter, column in (FIXED | BOUNDS).items()}
+    values.update(_columns(given))
+    values["details"] = details_of(given.get("serviceofferingdetails", ()))
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        row = {**values, **places(connection, caller, given)}
+        offering = insert_row(connection, Entity.SERVICE_OFFERING, row)
+        text = f"created service offering {offering.name}"
+        return _told(connection, caller, EventType.SERVICE_OFFERING_CREATE, offering, text)
+
+    return run_transaction(system.engine, work)
+
+
+def update_offering(system: System, caller: Caller, offering: EntityRef, given: Arguments) -> Mapping[str, Any]:
+    """Change a service offering; what was deployed from it stays as it is.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as ``create_offering``.
+    """
+    values = _columns(given)
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        require_own(connection, caller, offering, hold(connection, offering))
+        row = {**values, **changed_places(connection, caller, given)}
+        change_row(connection, offering, row)
+        text = f"changed service offering {offering.name}{changed(row)}"
+        return _told(connection, caller, EventType.SERVICE_OFFERING_EDIT, offering, text)
+
+    return run_transaction(system.engine, work)
+
+
+def delete_offering(system: System, caller: Caller, offering: EntityRef) -> None:
+    """Offer it to nobody any more; VMs that have it keep it.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to delete.
+    """
+
+    def work(connection: Connection) -> None:
+        require_own(connection, caller, offering, hold(connection, offering))
+        remove_row(connection, offering)
+        text = f"deleted service offering {offering.name}"
+        record_event(connection, caller, EventType.SERVICE_OFFERING_DELETE, text, subject(KIND, offering))
+
+    run_transaction(system.engine, work)
+
+
+def _columns(given: Arguments) -> dict[str, Any]:
+    values = {column: given[parameter] for parameter, column in PLAIN.items() if parameter in given}
+    if "name" in given:
+        values["name"] = checked("name", given["name"], name())
+    for parameter, column in TAGS.items():
+        if parameter in given:
+            values[column] = checked_tags(parameter, given[parameter].split(","))
+    planner = given.get("deploymentplanner")
+    if planner is not None and planner not in PLANNERS:
+        raise InvalidParameter("deploymentplanner", planner, f"it should be one of: {', '.join(PLANNERS)}")
+    return values
+
+
+def _check_sizes(given: Arguments) -> None:
+    """Fixed: cores, speed and memory. Custom: neither cores nor memory, and bounds for both or for none."""
+    missing = [parameter for parameter in ("cpunumber", "memory") if parameter not in given]
+    is_custom = given.get("customized", bool(missing))
+    if is_custom and len(missing) < 2:
+        raise InvalidCombination(
+            ("customized", "cpunumber", "memory"),
+            "cpunumber and memory are given both, for a fixed size, or not at all, for one that is chosen",
+        )
+    if not is_custom and (missing or "cpuspeed" not in given):
+        raise InvalidCombination(tuple(FIXED), "a fixed size needs cpunumber, cpuspeed and memory")
+    for low, high in (("mincpunumber", "maxcpunumber"), ("minmemory", "maxmemory")):
+        if not is_custom and (low in given or high in given):
+            raise InvalidCombination((low, high), f"{low} and {high} are for sizes that are chosen")
+        if (low in given) is not (high in given):
+            raise InvalidCombination((low, high), f"{low} and {high} should be given together")
+        if low in given and given[low] > given[high]:
+            raise InvalidParameter(high, given[high], f"it must not be below {low} {given[low]}")
+
+
+def _told(
+    connection: Connection, caller: Caller, event: EventType, offering: EntityRef, text: str
+) -> Mapping[str, Any]:
+    record_event(connection, caller, event, text, subject(KIND, offering))
+    wanted = {"id": offering, "state": hold(connection, offering)["state"]}
+    return only_row(service_offerings.list_service_offerings(connection, caller, wanted, None, ONE))
