@@ -13,7 +13,9 @@ HOST = Response(
         text("id", "the host"),
         text("name", "its name"),
         text("state", "Up, Down, Disconnected, Alert, Connecting or Removed"),
-        text("resourcestate", "Enabled, Disabled, PrepareForMaintenance, Maintenance or ErrorInMaintenance"),
+        text(
+            "resourcestate", "Enabled, Disabled, PrepareForMaintenance, Maintenance or ErrorInPrepareForMaintenance"
+        ),
         text("type", "Routing"),
         text("hypervisor", "its hypervisor"),
         text("hypervisorversion", "the hypervisor's version"),

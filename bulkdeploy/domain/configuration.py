@@ -185,6 +185,14 @@ SETTINGS: tuple[Setting, ...] = (
         maximum=100,
     ),
     Setting(
+        "host.maintenance.migrations.max",
+        "10",
+        N,
+        "VMs that are moved off a host at once while it is prepared for maintenance",
+        minimum=1,
+        maximum=1000,
+    ),
+    Setting(
         "allow.deploy.vm.if.deploy.on.given.host.fails",
         "false",
         B,

@@ -31,6 +31,14 @@ class JobKind(StrEnum):
     STOP = "stop_virtual_machine"
     DESTROY = "destroy_virtual_machine"
     MIGRATE = "migrate_virtual_machine"
+    PREPARE_HOST = "prepare_host_for_maintenance"
+
+
+HOST_KINDS = frozenset({JobKind.PREPARE_HOST})
+"""Kinds of jobs whose instance is a host; that of all others is a VM."""
+
+VIRTUAL_MACHINE, HOST = "VirtualMachine", "Host"
+"""``jobinstancetype``: what a job works on."""
 
 
 COMMAND_CLASS: dict[JobKind, str] = {
@@ -39,11 +47,16 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.STOP: "org.apache.cloudstack.api.command.admin.vm.StopVMCmdByAdmin",
     JobKind.DESTROY: "org.apache.cloudstack.api.command.admin.vm.DestroyVMCmdByAdmin",
     JobKind.MIGRATE: "org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
+    JobKind.PREPARE_HOST: "org.apache.cloudstack.api.command.admin.host.PrepareForHostMaintenanceCmd",
 }
 """``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
 
 EXPUNGE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd"
 """``cmd`` of a job that the sweeper makes to expunge a VM."""
+
+
+CANCEL_MAINTENANCE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.host.CancelHostMaintenanceCmd"
+"""``cmd`` of a job that is done with its call."""
 
 
 def command_class(kind: JobKind, *, is_root_admin: bool) -> str:

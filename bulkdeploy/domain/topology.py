@@ -36,6 +36,7 @@ class HostResourceState(StrEnum):
     PREPARE_FOR_MAINTENANCE = "PrepareForMaintenance"
     MAINTENANCE = "Maintenance"
     ERROR_IN_MAINTENANCE = "ErrorInMaintenance"
+    ERROR_IN_PREPARE_FOR_MAINTENANCE = "ErrorInPrepareForMaintenance"
 
 
 class PoolScope(StrEnum):

@@ -107,7 +107,7 @@ class JobWriter:
     ) -> tuple[Taken, list[JobMessage]]:
         messages = self._settler.settle(connection, finished) if finished else []
         taken = self._taker.take(connection, requests) if requests else Taken()
-        return taken, messages
+        return taken, [*messages, *taken.messages]
 
     def _insist(
         self, work: Callable[[Connection], tuple[Taken, list[JobMessage]]], at: CrashPoint

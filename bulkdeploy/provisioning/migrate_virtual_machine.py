@@ -34,6 +34,7 @@ from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, Begin, ear
 from bulkdeploy.scheduling.migrate import claim_destination
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.host_maintenance import is_enabled
 from bulkdeploy.store.jobs import LeasedJob, write_progress
 from bulkdeploy.store.virtual_machine_migration import read_source, release_destinations
 
@@ -115,6 +116,8 @@ class MigrateVirtualMachine:
         params, here = work.job.params, work.host_id
         if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
             return Succeeded(Settlement(VmState.RUNNING))
+        if FROM_HOST in params and is_enabled(connection, here):
+            return _failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled")
         if OVERDUE in work.job.progress:
             return _failed(work, RESOURCE_UNAVAILABLE, TOO_LATE)
         problem = claim_destination(

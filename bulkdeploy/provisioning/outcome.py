@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
 
 INTERNAL_ERROR = 530
@@ -30,19 +31,21 @@ class GiveBack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What a finished job writes about its VM.
+    """What a finished job writes about its VM, or its host.
 
     Attributes:
         state: the VM's state from now on; None: it stays what it is.
         give_back: what it no longer holds.
         volumes_ready: its volumes exist now.
         removed: the VM is gone for good.
+        host_state: the host's resource state from now on, unless maintenance was cancelled meanwhile.
     """
 
     state: VmState | None = None
     give_back: GiveBack = GiveBack.NOTHING
     volumes_ready: bool = False
     removed: bool = False
+    host_state: HostResourceState | None = None
 
 
 @dataclass(frozen=True, slots=True)

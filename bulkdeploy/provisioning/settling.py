@@ -11,23 +11,22 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.jobs import HOST_KINDS, JobKind, JobStatus
+from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.host_maintenance import HOST_ACTIONS
 from bulkdeploy.provisioning.outcome import Failed, GiveBack, Outcome, Paused, Settlement, Succeeded
-from bulkdeploy.provisioning.results import failure_result
+from bulkdeploy.provisioning.results import failure_result, success_results
 from bulkdeploy.provisioning.steps import JobSteps
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.store.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.guests import mark_removed, mark_volumes_ready, move_states
-from bulkdeploy.store.job_results import SUCCESS_RESULT, object_result
+from bulkdeploy.store.host_maintenance import set_resource_state, wake_waiting
 from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
 from bulkdeploy.store.virtual_machine_migration import release_destinations, release_sources
-from bulkdeploy.store.virtual_machines import virtual_machine_rows
 
 log = structlog.get_logger(__name__)
-
-VIRTUAL_MACHINE = "virtualmachine"
 
 SOURCES: Mapping[VmState, frozenset[VmState]] = {
     VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
@@ -92,14 +91,25 @@ class Settler:
         release = RELEASE.get(give_back.pop())
         if release is not None:
             release(connection, sorted(entry.job.vm_id for entry in finished))
-        self._leave_vms(connection, finished)
+        self._leave_hosts(connection, [entry for entry in finished if entry.job.kind in HOST_KINDS])
+        self._leave_vms(connection, [entry for entry in finished if entry.job.kind not in HOST_KINDS])
         self._end_jobs(connection, finished)
         ended = [entry for entry in finished if not isinstance(entry.outcome, Paused)]
         if not ended:
             return []
         write_events(connection, [self._event(entry) for entry in ended])
-        woken = wake_blocked(connection, [entry.job.vm_id for entry in ended], INTERACTIVE)
+        vms = [entry.job.vm_id for entry in ended if entry.job.kind not in HOST_KINDS]
+        woken = wake_blocked(connection, vms, INTERACTIVE)
+        parents = {entry.job.parent_id for entry in ended if entry.job.parent_id is not None}
+        if parents:
+            woken += wake_waiting(connection, parents, INTERACTIVE)
         return [JobMessage(job_id, kind, INTERACTIVE) for job_id, kind in woken]
+
+    def _leave_hosts(self, connection: Connection, finished: Sequence[Finished]) -> None:
+        for state in {entry.settlement.host_state for entry in finished}:
+            if state is not None:
+                ids = [entry.job.vm_id for entry in finished if entry.settlement.host_state is state]
+                set_resource_state(connection, ids, state, sources=(HostResourceState.PREPARE_FOR_MAINTENANCE,))
 
     def _leave_vms(self, connection: Connection, finished: Sequence[Finished]) -> None:
         by_settlement: dict[Settlement, list[int]] = defaultdict(list)
@@ -116,8 +126,9 @@ class Settler:
                 mark_removed(connection, vm_ids)
 
     def _end_jobs(self, connection: Connection, finished: Sequence[Finished]) -> None:
-        succeeded = [entry.job.vm_id for entry in finished if isinstance(entry.outcome, Succeeded)]
-        rows = virtual_machine_rows(connection, succeeded)
+        results = success_results(
+            connection, [entry.job for entry in finished if isinstance(entry.outcome, Succeeded)]
+        )
         ends: list[JobEnd] = []
         pauses: list[JobPause] = []
         for entry in finished:
@@ -127,9 +138,7 @@ class Settler:
             elif isinstance(outcome, Failed):
                 ends.append(JobEnd(job.id, job.fence, JobStatus.FAILED, failure_result(outcome)))
             else:
-                row = rows.get(job.vm_id)
-                result = SUCCESS_RESULT if row is None else object_result(VIRTUAL_MACHINE, row)
-                ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, result))
+                ends.append(JobEnd(job.id, job.fence, JobStatus.SUCCEEDED, results[job.id]))
         done = (finish_jobs(connection, ends) if ends else set()) | (
             pause_jobs(connection, pauses) if pauses else set()
         )
@@ -137,7 +146,7 @@ class Settler:
             raise StaleLeases({entry.job.id for entry in finished} - done)
 
     def _event(self, entry: Finished) -> ActionEvent:
-        begin = self._steps[entry.job.kind].begin
+        begin = HOST_ACTIONS[entry.job.kind] if entry.job.kind in HOST_KINDS else self._steps[entry.job.kind].begin
         if isinstance(entry.outcome, Failed):
             text, level = f"failed: {begin.action} {entry.name}. {entry.outcome.text}", ERROR
         else:

@@ -14,6 +14,7 @@ from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.jobs import EXPUNGE_COMMAND_CLASS, JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.destroy_virtual_machine import EXPUNGE, DestroyVirtualMachine
+from bulkdeploy.provisioning.host_maintenance import NOT_EMPTIED
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, GiveBack, Settlement
 from bulkdeploy.provisioning.relay import Relay
 from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
@@ -167,6 +168,9 @@ def _never_begun(row: Row[Any]) -> LeasedJob:
 
 
 def _given_up(job: LeasedJob) -> Finished:
-    is_new = job.kind is JobKind.DEPLOY
-    settlement = Settlement(VmState.ERROR, GiveBack.EVERYTHING) if is_new else Settlement()
+    settlement = Settlement()
+    if job.kind is JobKind.DEPLOY:
+        settlement = Settlement(VmState.ERROR, GiveBack.EVERYTHING)
+    elif job.kind is JobKind.PREPARE_HOST:
+        settlement = NOT_EMPTIED
     return Finished(job, "", Failed(INTERNAL_ERROR, f"Nothing was done: {NEVER_BEGUN}", settlement))

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.domain.jobs import HOST_KINDS, JobKind
 from bulkdeploy.provisioning.assignment import Assignment, AssignmentReader
+from bulkdeploy.provisioning.host_maintenance import HOST_ACTIONS, prepare_host
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Settlement
 from bulkdeploy.provisioning.settling import Finished
 from bulkdeploy.provisioning.steps import JobSteps
+from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.action_events import STARTED, ActionEvent, write_events
 from bulkdeploy.store.guests import move_states
 from bulkdeploy.store.jobs import LeasedJob, hold_back_blocked, take_leases
@@ -18,11 +20,15 @@ from bulkdeploy.store.jobs import LeasedJob, hold_back_blocked, take_leases
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of asking for leases: jobs for drivers, jobs that rows alone decided, and how many got none."""
+    """What came of asking for leases: jobs for drivers, jobs that rows alone decided, and how many got none.
+
+    ``messages`` are of jobs that were made.
+    """
 
     assignments: list[Assignment] = field(default_factory=list)
     decided: list[Finished] = field(default_factory=list)
     refused: int = 0
+    messages: list[JobMessage] = field(default_factory=list)
 
 
 class LeaseTaker:
@@ -47,12 +53,25 @@ class LeaseTaker:
         taken = Taken(refused=len(job_ids) - len(jobs))
         if not jobs:
             return taken
+        for job in jobs:
+            if job.kind in HOST_KINDS:
+                self._look_at_host(connection, taken, job)
+        jobs = [job for job in jobs if job.kind not in HOST_KINDS]
         self._move_vms(connection, jobs)
         works = self._reader.read(connection, jobs)
         for job in jobs:
             self._sort(taken, job, works.get(job.id))
         self._write_started(connection, [work for work in works.values() if work.job.attempts == 1])
         return taken
+
+    def _look_at_host(self, connection: Connection, taken: Taken, job: LeasedJob) -> None:
+        look = prepare_host(connection, job)
+        taken.decided.append(Finished(job, look.host_name, look.outcome))
+        taken.messages.extend(look.messages)
+        if job.attempts == 1:
+            begin = HOST_ACTIONS[job.kind]
+            text = f"starting job: {begin.action} {look.host_name}"
+            write_events(connection, [ActionEvent(job.id, begin.event_type, STARTED, text)])
 
     def _move_vms(self, connection: Connection, jobs: Sequence[LeasedJob]) -> None:
         by_kind: dict[JobKind, list[int]] = defaultdict(list)

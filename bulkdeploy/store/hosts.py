@@ -50,6 +50,15 @@ def list_hosts(
     return Page(rows, count)
 
 
+def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The host objects of these hosts by internal id; removed ones are left out."""
+    rows, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, host_ids)), Paging(None))
+    by_id = {row.pop("_id"): row for row in rows}
+    for row in rows:
+        _finish(row, with_capacity=True)
+    return by_id
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Hosts that a VM could run on at all, by what its volumes and addresses bind it to; not the one it is on."""

@@ -25,7 +25,9 @@ BLOCKED_RETRY_S = 2
 class LeasedJob:
     """A job this process may work on, until its lease ends; ``fence`` proves it.
 
-    ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began.
+    ``vm_id`` is the internal id of what it works on, for kinds of HOST_KINDS a host's; ``parent_id``: the job
+    that made it. ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before
+    it began.
     """
 
     id: int
@@ -39,6 +41,7 @@ class LeasedJob:
     params: Mapping[str, Any]
     progress: Mapping[str, Any]
     cancelled: bool
+    parent_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ _TAKE_LEASES = _sql(
     "   OR (phase = 'waiting' AND retry_at <= now()) OR (phase = 'running' AND lease_until < now()))"
     " AND $first"
     " RETURNING id, uuid, kind, lease_fence, attempts, user_id, instance_id, deployment_id, params, progress,"
+    " parent_id,"
     " (kind = 'deploy_virtual_machine' AND attempts = 1 AND EXISTS (SELECT FROM deployments d"
     "   WHERE d.id = deployment_id AND d.cancel_requested IS NOT NULL)) AS cancelled"
 )
@@ -109,6 +113,7 @@ def take_leases(
             params=row.params,
             progress=row.progress or {},
             cancelled=row.cancelled,
+            parent_id=row.parent_id,
         )
         for row in rows.all()
     ]
@@ -240,15 +245,18 @@ class NewJob:
     user_id: int
     vm_id: int
     params: Mapping[str, Any]
+    parent_id: int | None = None
 
 
 _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, params)"
-    "   SELECT new.kind, new.cmd, new.account_id, new.user_id, 'VirtualMachine', v.id, v.uuid, new.params"
+    "     instance_uuid, params, parent_id)"
+    "   SELECT new.kind, new.cmd, new.account_id, new.user_id, 'VirtualMachine', v.id, v.uuid, new.params,"
+    "     new.parent_id"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
-    "     unnest(CAST(:vms AS bigint[])) AS vm_id, unnest(:params) AS params) AS new"
+    "     unnest(CAST(:vms AS bigint[])) AS vm_id, unnest(CAST(:parents AS bigint[])) AS parent_id,"
+    "     unnest(:params) AS params) AS new"
     "   JOIN virtual_machines v ON v.id = new.vm_id ORDER BY v.id RETURNING id, uuid, kind),"
     " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made)"
     " SELECT id, uuid FROM made ORDER BY id"
@@ -268,6 +276,7 @@ def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> l
             "accounts": [job.account_id for job in jobs],
             "users": [job.user_id for job in jobs],
             "vms": [job.vm_id for job in jobs],
+            "parents": [job.parent_id for job in jobs],
             "params": [dict(job.params) for job in jobs],
             "queue": queue,
         },

@@ -30,6 +30,7 @@ async_jobs = Table(
     Column("instance_id", BigInteger),
     Column("instance_uuid", Uuid),
     Column("deployment_id", BigInteger),
+    Column("parent_id", BigInteger, comment="the job that made this one, and is woken when it ends"),
     Column("params", JSONB, nullable=False, server_default=text("'{}'"), comment="small; kind-specific"),
     Column("status", SmallInteger, nullable=False, server_default=text("0")),
     Column("phase", Text, nullable=False, server_default="queued"),
@@ -48,6 +49,7 @@ async_jobs = Table(
     Index("ix_async_jobs_unfinished", "phase", "lease_until", postgresql_where=text("status = 0")),
     Index("ix_async_jobs_instance", "instance_id", "id"),
     Index("ix_async_jobs_account", "account_id", "id"),
+    Index("ix_async_jobs_parent", "parent_id", "instance_id", postgresql_where=text("parent_id IS NOT NULL")),
     Index("ix_async_jobs_completed", "completed", postgresql_where=text("status <> 0")),
     postgresql_with={"fillfactor": "70"},
 )

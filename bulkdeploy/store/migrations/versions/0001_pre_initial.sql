@@ -89,6 +89,7 @@ CREATE TABLE async_jobs (
     instance_id BIGINT,
     instance_uuid UUID,
     deployment_id BIGINT,
+    parent_id BIGINT,
     params JSONB DEFAULT '{}' NOT NULL,
     status SMALLINT DEFAULT 0 NOT NULL,
     phase TEXT DEFAULT 'queued' NOT NULL,
@@ -116,11 +117,15 @@ CREATE INDEX ix_async_jobs_deployment ON async_jobs (deployment_id, id);
 
 CREATE INDEX ix_async_jobs_instance ON async_jobs (instance_id, id);
 
+CREATE INDEX ix_async_jobs_parent ON async_jobs (parent_id, instance_id) WHERE parent_id IS NOT NULL;
+
 CREATE INDEX ix_async_jobs_unfinished ON async_jobs (phase, lease_until) WHERE status = 0;
 
 COMMENT ON COLUMN async_jobs.kind IS 'JobKind; the cmd of a job that was done with its call';
 
 COMMENT ON COLUMN async_jobs.account_id IS 'the submitter''s account';
+
+COMMENT ON COLUMN async_jobs.parent_id IS 'the job that made this one, and is woken when it ends';
 
 COMMENT ON COLUMN async_jobs.params IS 'small; kind-specific';
 
