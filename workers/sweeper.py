@@ -56,6 +56,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
         _Pass(sweeper.expire, TIDY_EVERY_S),
+        _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
         _Pass(sweeper.requeue_lost, LOOK_FOR_LOST_EVERY_S),
         _Pass(sweeper.send_unsent, 0.0),

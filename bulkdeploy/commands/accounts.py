@@ -1,18 +1,26 @@
-"""listAccounts."""
+"""Accounts: the list, and all that changes them (reference section 8.13)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import ACCOUNT_COUNTERS
+from bulkdeploy.commands.new_user import NEW_USER, new_user
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.registry import every_api
 from bulkdeploy.commands.user_response import USER
-from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING
-from bulkdeploy.declare.parameters import integer, string, strings, uuid
+from bulkdeploy.declare.parameters import Parameter, WireType, integer, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import AccountState
+from bulkdeploy.domain.accounts import ADMINS, AccountState
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.services import accounts as service
+from bulkdeploy.services.accounts import NewAccount
+from bulkdeploy.services.authority import AccountParameters
 from bulkdeploy.store import accounts
 from bulkdeploy.store.listing import Page
 
@@ -61,6 +69,53 @@ def list_accounts(call: Call) -> Page:
     )
 
 
+def create_account(call: Call) -> Mapping[str, Any]:
+    """Make an account with its first user."""
+    asked = NewAccount(
+        call.text("account"),
+        call.ref("domainid"),
+        call.ref("roleid"),
+        call.arguments.get("accounttype"),
+        call.text("networkdomain"),
+    )
+    return service.create_account(call.system, call.caller, every_api(), asked, new_user(call))
+
+
+def update_account(call: Call) -> Mapping[str, Any]:
+    """Change an account."""
+    return service.update_account(call.system, call.caller, every_api(), _account(call), call.arguments)
+
+
+def enable_account(call: Call) -> Mapping[str, Any]:
+    """Let an account's users in again."""
+    return service.enable_account(call.system, call.caller, every_api(), _account(call))
+
+
+def lock_account(call: Call) -> Mapping[str, Any]:
+    """Keep an account's users out."""
+    return service.lock_account(call.system, call.caller, every_api(), _account(call))
+
+
+def disable_account(call: Call) -> JobTicket:
+    """Keep an account's users out and, unless it is only locked, stop its VMs."""
+    return service.disable_account(call.system, call.caller, every_api(), _account(call), lock=call.flag("lock"))
+
+
+def delete_account(call: Call) -> JobTicket:
+    """Delete an account with all it owns."""
+    return service.delete_account(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def _account(call: Call) -> AccountParameters:
+    return AccountParameters(call.ref("id"), call.text("account"), call.ref("domainid"))
+
+
+WHICH = (
+    uuid("id", Entity.ACCOUNT, "the account"),
+    string("account", "the account's name, where no id is given; domainid says whose account it is"),
+    uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+)
+
 COMMANDS = (
     Command(
         name="listAccounts",
@@ -78,5 +133,90 @@ COMMANDS = (
             *(parameter for parameter in OWNER if parameter.name != "account"),
             *PAGING,
         ),
+    ),
+    Command(
+        name="createAccount",
+        description="Makes an account with its first user",
+        handler=create_account,
+        shape=Shape.OBJECT,
+        response=ACCOUNT,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("account", "its name; without it the user's name"),
+            integer(
+                "accounttype", "where no role is given: 0 user, 1 root admin, 2 domain admin, 3 resource admin"
+            ),
+            uuid("roleid", Entity.ROLE, "its role"),
+            uuid("domainid", Entity.DOMAIN, "its domain; default the caller's"),
+            string("networkdomain", "the DNS domain of its networks"),
+            *NEW_USER,
+        ),
+    ),
+    Command(
+        name="updateAccount",
+        description="Gives an account another name, role or network domain",
+        handler=update_account,
+        shape=Shape.OBJECT,
+        response=ACCOUNT,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            *WHICH,
+            string("newname", "its new name"),
+            uuid("roleid", Entity.ROLE, "its new role"),
+            string("networkdomain", "the DNS domain of its networks; empty: none"),
+        ),
+    ),
+    Command(
+        name="enableAccount",
+        description="Lets the users of an account in again",
+        handler=enable_account,
+        shape=Shape.OBJECT,
+        response=ACCOUNT,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=WHICH,
+    ),
+    Command(
+        name="disableAccount",
+        description="Keeps the users of an account out and, unless it is only locked, stops its virtual machines",
+        handler=disable_account,
+        shape=Shape.JOB,
+        response=ACCOUNT,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            *WHICH,
+            Parameter("lock", WireType.BOOLEAN, "only lock it: its virtual machines run on", required=True),
+        ),
+    ),
+    Command(
+        name="lockAccount",
+        description="Keeps the users of an account out; its virtual machines run on",
+        handler=lock_account,
+        shape=Shape.OBJECT,
+        response=ACCOUNT,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("account", "the account's name", required=True),
+            uuid("domainid", Entity.DOMAIN, "the account's domain", required=True),
+        ),
+    ),
+    Command(
+        name="deleteAccount",
+        description="Deletes an account with all it owns; the job ends when its virtual machines are gone",
+        handler=delete_account,
+        shape=Shape.JOB_SUCCESS,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(uuid("id", Entity.ACCOUNT, "the account", required=True),),
     ),
 )

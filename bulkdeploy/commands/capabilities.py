@@ -24,6 +24,7 @@ def list_capabilities(call: Call) -> dict[str, Any]:
         "allowuserviewdestroyedvm": call.caller.is_root_admin or settings.flag("allow.user.view.destroyed.vm"),
         "allowuserexpungerecovervm": call.caller.is_root_admin or settings.flag("allow.user.expunge.recover.vm"),
         "allowuserforcestopvm": call.caller.is_root_admin or settings.flag("allow.user.force.stop.vm"),
+        "allowusercreateprojects": call.caller.is_root_admin or settings.flag("allow.user.create.projects"),
         "customdiskofferingminsize": settings.number("custom.diskoffering.size.min"),
         "customdiskofferingmaxsize": settings.number("custom.diskoffering.size.max"),
         "defaultuipagesize": UI_PAGE_SIZE,
@@ -35,7 +36,6 @@ def list_capabilities(call: Call) -> dict[str, Any]:
 
 
 ABSENT = (
-    "allowusercreateprojects",
     "dynamicscalingenabled",
     "instanceleaseenabled",
     "kubernetesclusterexperimentalfeaturesenabled",
@@ -62,6 +62,7 @@ COMMANDS = (
                 flag("allowuserviewdestroyedvm", "whether the caller sees its destroyed VMs"),
                 flag("allowuserexpungerecovervm", "whether the caller may expunge and recover its VMs"),
                 flag("allowuserforcestopvm", "whether the caller may stop its VMs with force"),
+                flag("allowusercreateprojects", "whether the caller may make projects"),
                 large_number("customdiskofferingminsize", "the smallest custom disk, GiB"),
                 large_number("customdiskofferingmaxsize", "the largest custom disk, GiB"),
                 large_number("defaultuipagesize", "rows that a console shows on a page"),

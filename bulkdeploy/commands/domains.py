@@ -1,21 +1,24 @@
-"""listDomains and listDomainChildren."""
+"""listDomains, listDomainChildren, createDomain, updateDomain and deleteDomain."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import DOMAIN_COUNTERS
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.services import domains as service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import domains
 from bulkdeploy.store.listing import Page
 
-ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN})
 DETAILS = ("all", "resource", "min")
 
 DOMAIN = Response(
@@ -80,6 +83,41 @@ def list_domain_children(call: Call) -> Page:
     )
 
 
+def create_domain(call: Call) -> Mapping[str, Any]:
+    """Make a domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    return service.create_domain(
+        call.system,
+        call.caller,
+        call.arguments["name"],
+        call.ref("parentdomainid"),
+        call.text("networkdomain"),
+    )
+
+
+def update_domain(call: Call) -> Mapping[str, Any]:
+    """Rename a domain, or give it another network domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    return service.update_domain(
+        call.system, call.caller, call.arguments["id"], call.text("name"), call.text("networkdomain")
+    )
+
+
+def delete_domain(call: Call) -> JobTicket:
+    """Delete a domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied, ResourceInUse: as the service.
+    """
+    return service.delete_domain(call.system, call.caller, call.arguments["id"], cleanup=call.flag("cleanup"))
+
+
 COMMANDS = (
     Command(
         name="listDomains",
@@ -112,6 +150,49 @@ COMMANDS = (
             boolean("isrecursive", "all below it, not only those right below it"),
             boolean("listall", "the same as isrecursive"),
             *PAGING,
+        ),
+    ),
+    Command(
+        name="createDomain",
+        description="Makes a domain",
+        handler=create_domain,
+        shape=Shape.OBJECT,
+        response=DOMAIN,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "its name; no domain beside it has it", required=True),
+            uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
+            string("networkdomain", "the DNS domain of its networks"),
+        ),
+    ),
+    Command(
+        name="updateDomain",
+        description="Gives a domain another name or network domain",
+        handler=update_domain,
+        shape=Shape.OBJECT,
+        response=DOMAIN,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain", required=True),
+            string("name", "its new name"),
+            string("networkdomain", "the DNS domain of its networks; empty: none"),
+        ),
+    ),
+    Command(
+        name="deleteDomain",
+        description="Deletes a domain; with cleanup all accounts, projects and domains in it, too",
+        handler=delete_domain,
+        shape=Shape.JOB_SUCCESS,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain", required=True),
+            boolean("cleanup", "delete what is in it, too; otherwise it must be empty"),
         ),
     ),
 )

@@ -1,16 +1,18 @@
-"""listProjects."""
+"""Projects: the lists, and all that changes them."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import ACCOUNT_COUNTERS
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING
-from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import moment, objects, text
+from bulkdeploy.declare.parameters import Needs, boolean, string, uuid
+from bulkdeploy.declare.response_fields import moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.services.ownership import named_account, require_domain
+from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.services import projects as service
+from bulkdeploy.services.ownership import named_account, project_owner, require_domain
+from bulkdeploy.services.projects import Membership, NewProject
 from bulkdeploy.store import projects
 from bulkdeploy.store.listing import Page
 
@@ -60,6 +62,91 @@ def list_projects(call: Call) -> Page:
     )
 
 
+MEMBER = Response(
+    "projectaccount",
+    (
+        text("projectid", "the project"),
+        text("project", "the project's name"),
+        text("accountid", "the account"),
+        text("account", "the account's name"),
+        number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+        text("role", "Admin or Regular"),
+        text("domainid", "the account's domain"),
+        text("domain", "the domain's name"),
+    ),
+)
+ROLES = (projects.ADMIN, projects.REGULAR)
+
+
+def list_project_accounts(call: Call) -> Page:
+    """The accounts of a project.
+
+    Raises:
+        InvalidParameter: the project was deleted.
+        PermissionDenied: the caller may not see the project.
+    """
+    project = call.arguments["projectid"]
+    project_owner(call.connection, call.caller, project.id)
+    return projects.list_members(call.connection, project.id, call.arguments, paging(call))
+
+
+def create_project(call: Call) -> JobTicket:
+    """Make a project."""
+    asked = NewProject(call.arguments["name"], call.text("displaytext"), call.text("account"), call.ref("domainid"))
+    return service.create_project(call.system, call.caller, asked)
+
+
+def update_project(call: Call) -> JobTicket:
+    """Change a project.
+
+    Raises:
+        InvalidCombination: roletype and swapowner together.
+    """
+    account, role, swap = call.text("account"), call.text("roletype"), call.flag("swapowner", default=True)
+    if role is not None and call.arguments.get("swapowner"):
+        raise InvalidCombination(
+            ("roletype", "swapowner"), "With swapowner the account becomes Admin: leave out roletype"
+        )
+    member = None
+    if account is not None:
+        swap = swap and role is None
+        member = Membership(account, projects.ADMIN if swap else role or projects.REGULAR, swap=swap)
+    return service.update_project(
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        name=call.text("name"),
+        display_text=call.text("displaytext"),
+        member=member,
+    )
+
+
+def activate_project(call: Call) -> JobTicket:
+    """Activate a project."""
+    return service.set_state(call.system, call.caller, call.arguments["id"], active=True)
+
+
+def suspend_project(call: Call) -> JobTicket:
+    """Suspend a project."""
+    return service.set_state(call.system, call.caller, call.arguments["id"], active=False)
+
+
+def delete_project(call: Call) -> JobTicket:
+    """Delete a project."""
+    return service.delete_project(call.system, call.caller, call.arguments["id"], cleanup=call.flag("cleanup"))
+
+
+def add_account_to_project(call: Call) -> JobTicket:
+    """Add an account to a project."""
+    member = Membership(call.arguments["account"], call.text("roletype") or projects.REGULAR)
+    return service.add_account(call.system, call.caller, call.arguments["projectid"], member)
+
+
+def delete_account_from_project(call: Call) -> JobTicket:
+    """Take an account out of a project."""
+    return service.delete_account(call.system, call.caller, call.arguments["projectid"], call.arguments["account"])
+
+
 COMMANDS = (
     Command(
         name="listProjects",
@@ -75,6 +162,112 @@ COMMANDS = (
             string("state", "only projects in this state"),
             *OWNER,
             *PAGING,
+        ),
+    ),
+    Command(
+        name="listProjectAccounts",
+        description="Lists the accounts of a project",
+        handler=list_project_accounts,
+        shape=Shape.LIST,
+        response=MEMBER,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "only the account of this name"),
+            string("role", "only accounts with this role", choices=ROLES),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createProject",
+        description="Makes a project, which accounts own things in together",
+        handler=create_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        parameters=(
+            string("name", "its name; no other project of the domain has it", required=True),
+            string("displaytext", "its description; default its name"),
+            string(
+                "account", "the account that manages it; domainid says whose account it is; default the caller's"
+            ),
+            uuid("domainid", Entity.DOMAIN, "that account's domain"),
+        ),
+    ),
+    Command(
+        name="updateProject",
+        description="Gives a project another name or description, or one of its accounts another role",
+        handler=update_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.PROJECT, "the project", required=True),
+            string("name", "its new name"),
+            string("displaytext", "its new description"),
+            string("account", "an account of its domain, which is to manage it or to have roletype"),
+            boolean("swapowner", "that account manages it alone, those that did become Regular; default true"),
+            string("roletype", "the role of that account; the others keep theirs", choices=ROLES),
+        ),
+        rules=(Needs("roletype", "account"),),
+    ),
+    Command(
+        name="activateProject",
+        description="Activates a suspended project",
+        handler=activate_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.PROJECT, "the project", required=True),),
+    ),
+    Command(
+        name="suspendProject",
+        description="Suspends a project: nothing is made for it, and its virtual machines are stopped",
+        handler=suspend_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.PROJECT, "the project", required=True),),
+    ),
+    Command(
+        name="deleteProject",
+        description="Deletes a project; the job ends when its virtual machines are gone",
+        handler=delete_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(
+            uuid("id", Entity.PROJECT, "the project", required=True),
+            boolean("cleanup", "delete what it owns, too; otherwise it must own nothing"),
+        ),
+    ),
+    Command(
+        name="addAccountToProject",
+        description="Adds an account of its domain to a project",
+        handler=add_account_to_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "the account's name", required=True),
+            string("roletype", "its role; default Regular", choices=ROLES),
+        ),
+    ),
+    Command(
+        name="deleteAccountFromProject",
+        description="Takes an account out of a project",
+        handler=delete_account_from_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "the account's name", required=True),
         ),
     ),
 )

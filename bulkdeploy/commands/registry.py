@@ -12,6 +12,7 @@ import bulkdeploy.commands
 from bulkdeploy.commands.job_response import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
+from bulkdeploy.domain.accounts import Apis
 
 
 class DuplicateCommand(Exception):
@@ -36,6 +37,11 @@ def find_commands() -> dict[str, Command]:
             found[command.name] = command
     results = _job_results(found.values())
     return {name: _with_job_results(command, results) for name, command in sorted(found.items())}
+
+
+def every_api() -> Apis:
+    """All APIs by name, with the role types that may call each where no rule decides."""
+    return {name: command.roles for name, command in find_commands().items()}
 
 
 def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:

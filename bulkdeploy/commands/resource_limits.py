@@ -10,15 +10,13 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import integer, long, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import ADMINS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.services import resource_limits
 from bulkdeploy.services.resource_limits import HolderParameters
 from bulkdeploy.store.listing import Page, cut_page
-
-ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN})
 
 RESOURCE_LIMIT = Response(
     "resourcelimit",

@@ -80,7 +80,7 @@ def _hours_east(timezone: str | None) -> str | None:
     """The present offset of a time zone from UTC in hours, ``5.5``; None where there is no such zone."""
     try:
         offset = None if timezone is None else datetime.now(ZoneInfo(timezone)).utcoffset()
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
     return None if offset is None else str(offset.total_seconds() / 3600)
 

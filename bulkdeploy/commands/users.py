@@ -1,18 +1,24 @@
-"""listUsers and getUser."""
+"""Users and their keys: the lists, and all that changes them (reference section 8.15)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.new_user import NEW_USER, new_user
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.registry import every_api
 from bulkdeploy.commands.user_response import USER
-from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING
-from bulkdeploy.declare.parameters import integer, string, uuid
-from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, AccountState
+from bulkdeploy.declare.parameters import Needs, integer, string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.services import users as service
+from bulkdeploy.services.authority import AccountParameters
 from bulkdeploy.store import users
 from bulkdeploy.store.listing import Page
 
@@ -37,6 +43,46 @@ def get_user(call: Call) -> dict[str, Any]:
         raise InvalidParameter("userapikey", call.arguments["userapikey"], "no user has this API key")
     return row
 
+
+def create_user(call: Call) -> Mapping[str, Any]:
+    """Add a user to an account."""
+    asked = AccountParameters(None, call.arguments["account"], call.ref("domainid"))
+    return service.create_user(call.system, call.caller, every_api(), asked, new_user(call))
+
+
+def update_user(call: Call) -> Mapping[str, Any]:
+    """Change a user."""
+    return service.update_user(call.system, call.caller, every_api(), call.arguments["id"], call.arguments)
+
+
+def enable_user(call: Call) -> Mapping[str, Any]:
+    """Let a user in again."""
+    return service.enable_user(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def disable_user(call: Call) -> JobTicket:
+    """Keep a user out."""
+    return service.disable_user(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def delete_user(call: Call) -> None:
+    """Delete a user."""
+    service.delete_user(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def register_user_keys(call: Call) -> Mapping[str, Any]:
+    """Give a user new keys."""
+    return service.register_user_keys(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def get_user_keys(call: Call) -> Mapping[str, Any]:
+    """A user's keys."""
+    return service.get_user_keys(call.system, call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+USER_KEYS = Response(
+    "userkeys", (text("apikey", "the API key"), text("secretkey", "what requests with that key are signed with"))
+)
 
 COMMANDS = (
     Command(
@@ -63,5 +109,93 @@ COMMANDS = (
         response=USER,
         roles=ROOT_ADMIN_ONLY,
         parameters=(string("userapikey", "the user's API key", required=True),),
+    ),
+    Command(
+        name="createUser",
+        description="Adds a user to an account",
+        handler=create_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("account", "the account's name; domainid says whose account it is", required=True),
+            uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+            *NEW_USER,
+        ),
+    ),
+    Command(
+        name="updateUser",
+        description="Changes a user; who changes the own password gives the current one, too",
+        handler=update_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.USER, "the user", required=True),
+            string("username", "the new name to log in by"),
+            string("firstname", "the first name"),
+            string("lastname", "the last name"),
+            string("email", "the e-mail address"),
+            string("timezone", "the time zone, such as Europe/Berlin"),
+            string("password", "the new password; ends the user's sessions"),
+            string("currentpassword", "the password so far, which who changes the own one must give"),
+            string("userapikey", "the new API key; all earlier ones are void"),
+            string("usersecretkey", "the secret key that belongs to it"),
+        ),
+        rules=(Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey")),
+    ),
+    Command(
+        name="enableUser",
+        description="Lets a user in again",
+        handler=enable_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+    ),
+    Command(
+        name="disableUser",
+        description="Keeps a user out: neither password nor keys nor sessions work from then on",
+        handler=disable_user,
+        shape=Shape.JOB,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+    ),
+    Command(
+        name="deleteUser",
+        description="Deletes a user; what the account owns stays",
+        handler=delete_user,
+        shape=Shape.SUCCESS,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+    ),
+    Command(
+        name="registerUserKeys",
+        description="Gives a user new keys; all earlier ones are void",
+        handler=register_user_keys,
+        shape=Shape.OBJECT,
+        response=USER_KEYS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+    ),
+    Command(
+        name="getUserKeys",
+        description="Answers the keys that a user was given last",
+        handler=get_user_keys,
+        shape=Shape.OBJECT,
+        response=USER_KEYS,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.USER, "the user", required=True),),
     ),
 )

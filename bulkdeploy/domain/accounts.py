@@ -3,6 +3,8 @@
 Pure values. Looked up by ``store.accounts``; used by every layer above.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from uuid import UUID
@@ -41,6 +43,53 @@ class AccountState(StrEnum):
 EVERY_ROLE = frozenset(RoleType)
 EVERY_ADMIN = EVERY_ROLE - {RoleType.USER}
 ROOT_ADMIN_ONLY = frozenset({RoleType.ADMIN})
+ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN})
+
+ACCOUNT_TYPES: Mapping[RoleType, AccountType] = {
+    RoleType.ADMIN: AccountType.ADMIN,
+    RoleType.RESOURCE_ADMIN: AccountType.RESOURCE_DOMAIN_ADMIN,
+    RoleType.DOMAIN_ADMIN: AccountType.DOMAIN_ADMIN,
+    RoleType.USER: AccountType.USER,
+}
+"""The type of an account by the type of its role (reference section 2.3)."""
+
+RANKS: Mapping[RoleType, int] = {
+    RoleType.USER: 0,
+    RoleType.DOMAIN_ADMIN: 1,
+    RoleType.RESOURCE_ADMIN: 2,
+    RoleType.ADMIN: 3,
+}
+"""How far role types reach, whatever their rules."""
+
+NETWORK_DOMAIN = re.compile(
+    r"(?=.{1,190}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I
+)
+"""What the DNS domain of networks may look like."""
+
+Apis = Mapping[str, frozenset[RoleType]]
+"""All APIs by name, with the role types that may call each where no rule decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a role may: its type, and its own rules in their order."""
+
+    role_type: RoleType
+    rules: tuple[RoleRule, ...] = ()
+
+    def may_call(self, api: str, roles: frozenset[RoleType]) -> bool:
+        """Whether the role may use an API that is meant for ``roles`` where no rule decides."""
+        decided = verdict(self.rules, api)
+        return self.role_type in roles if decided is None else decided
+
+    def beyond(self, other: "Rights", apis: Apis) -> str | None:
+        """Something that this role may and ``other`` may not, in words; None where there is nothing."""
+        if RANKS[self.role_type] > RANKS[other.role_type]:
+            return f"reach as far as role type {self.role_type.value}"
+        for api, roles in apis.items():
+            if self.may_call(api, roles) and not other.may_call(api, roles):
+                return f"call {api}"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +134,11 @@ class Caller:
         """True when the caller's role is of type Admin: nothing is hidden from it."""
         return self.role_type is RoleType.ADMIN
 
+    @property
+    def rights(self) -> Rights:
+        """What the caller's role may."""
+        return Rights(self.role_type, self.rules)
+
     def may_call(self, api: str, roles: frozenset[RoleType]) -> bool:
         """Whether the caller may use an API that is meant for ``roles`` where no rule of its role decides."""
-        decided = verdict(self.rules, api)
-        return self.role_type in roles if decided is None else decided
+        return self.rights.may_call(api, roles)

@@ -220,6 +220,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("expunge.delay", "86400", N, "Seconds that a destroyed VM can be recovered", minimum=1),
     Setting("allow.user.view.destroyed.vm", "false", B, "Users see their destroyed VMs in lists"),
     Setting("allow.user.expunge.recover.vm", "false", B, "Users may expunge and recover their VMs"),
+    Setting("allow.user.create.projects", "true", B, "Users may make projects"),
     Setting("allow.user.force.stop.vm", "true", B, "Users may stop their VMs with force"),
     Setting(
         "capacity.skipcounting.hours",

@@ -17,6 +17,7 @@ class Entity(StrEnum):
     ACCOUNT = "Accounts"
     USER = "Users"
     ROLE = "Roles"
+    ROLE_PERMISSION = "RolePermissions"
     PROJECT = "Projects"
     SERVICE_OFFERING = "ServiceOfferings"
     DISK_OFFERING = "DiskOfferings"

@@ -20,6 +20,7 @@ from bulkdeploy.provisioning.relay import Relay
 from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
 from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, JobQueue
 from bulkdeploy.store import job_sweeping as store
+from bulkdeploy.store.account_removal import end_removal_jobs
 from bulkdeploy.store.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
@@ -86,6 +87,12 @@ class Sweeper:
         delay_s = self._setting("expunge.delay")
         expunge = partial(_insert_expunge_jobs, delay_s=delay_s)
         self._tell("to_expunge", self._in_turns(expunge, CrashPoint.SWEEP_EXPUNGE))
+
+    def end_removals(self) -> None:
+        """End the jobs of calls that removed accounts, once their VMs are gone."""
+        minutes = self._setting("job.cancel.threshold.minutes")
+        ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes))
+        self._tell("removals_ended", ended)
 
     def expire(self) -> None:
         """Delete jobs finished ``job.expire.minutes`` ago, and sessions that are over."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import bytes_to_whole_gib, gib_to_bytes
@@ -17,7 +17,9 @@ from bulkdeploy.services.system import System
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.limit_holders import LimitHolder, account_holder, domain_holder, limits_of
-from bulkdeploy.store.resource_limits import domain_ids, read_limits, write_limit
+from bulkdeploy.store.owners import domain_place
+from bulkdeploy.store.projects import count_projects
+from bulkdeploy.store.resource_limits import domain_ids, effective_limit_rows, read_limits, write_limit
 
 MOST_GIB = (2**63 - 1) // gib_to_bytes(1)
 
@@ -84,6 +86,26 @@ def update_resource_limit(
         return _row(holder, kind, amount)
 
     return run_transaction(system.engine, work)
+
+
+def check_project_limits(connection: Connection, owner: Owner) -> None:
+    """Refuse a project more than the account, or a domain above it, may have; the owner's domain is locked.
+
+    Raises:
+        ResourceLimitExceeded: names the first limit that would be passed.
+    """
+    for (kind, holder), limits in effective_limit_rows(connection, owner).items():
+        most, used = limits[ResourceType.PROJECT], count_projects(connection, kind, holder)
+        if most != UNLIMITED and used >= most:
+            raise ResourceLimitExceeded(
+                resource=ResourceType.PROJECT.wire_name,
+                owner_kind=kind,
+                owner_name=owner.account_name,
+                domain_uuid=owner.domain_uuid if kind == "account" else domain_place(connection, holder)[0],
+                limit=str(most),
+                current=str(used),
+                requested="1",
+            )
 
 
 def _resource_type(number: int) -> ResourceType:

@@ -1,8 +1,9 @@
-"""The list query of accounts, with their users, limits and totals."""
+"""Accounts: the list query, with their users, limits and totals, and making and changing them."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
@@ -41,6 +42,45 @@ def list_accounts(
     ``with_counters`` adds limits and totals, which cost the most.
     """
     query = filtered(_query().where(visibility.condition()), FILTERS, arguments)
+    return _page(connection, caller, query, paging, with_counters=with_counters)
+
+
+def read_account(connection: Connection, caller: Caller, account_id: int) -> dict[str, Any]:
+    """One live account as lists show it."""
+    query = _query().where(accounts.c.id == account_id)
+    return dict(_page(connection, caller, query, Paging(limit=1), with_counters=True).rows[0])
+
+
+def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
+    """A live account's row, locked after its domain's, if that is."""
+    query = select(accounts).where(accounts.c.id == account_id, accounts.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def is_account_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
+    """Whether a live account of a domain, which the caller has locked, has this name in any case."""
+    query = select(accounts.c.id).where(
+        func.lower(accounts.c.name) == name.lower(),
+        accounts.c.domain_id == domain_id,
+        accounts.c.removed.is_(None),
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:
+    """A new account; its id."""
+    return int(connection.execute(insert(accounts).values(**columns).returning(accounts.c.id)).scalar_one())
+
+
+def update_account(connection: Connection, account_id: int, columns: Mapping[str, Any]) -> None:
+    """Change some columns of a locked account."""
+    if columns:
+        connection.execute(update(accounts).where(accounts.c.id == account_id).values(**columns))
+
+
+def _page(
+    connection: Connection, caller: Caller, query: Select[Any], paging: Paging, *, with_counters: bool
+) -> Page:
     rows, count = fetch_rows(connection, query, paging)
     ids = [row.pop("_id") for row in rows]
     users = users_of(connection, caller, ids)

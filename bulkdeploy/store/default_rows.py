@@ -19,11 +19,17 @@ ADMIN_USERNAME = "admin"
 ALLOW, DENY = "allow", "deny"
 READING = tuple((rule, ALLOW) for rule in ("list*", "get*", "query*", "find*", "login", "logout"))
 USER_READS = (
-    *("getApiLimit", "listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
+    *("getApiLimit", "getUserKeys", "listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
     *("listAsyncJobs", "listCapabilities", "listDiskOfferings", "listEventTypes", "listEvents"),
     *("listHypervisors", "listInstanceGroups", "listIpForwardingRules", "listIsos"),
     *("listNetworkOfferings", "listNetworks", "listOsCategories", "listOsTypes"),
-    *("listPortForwardingRules", "listProjects", "listPublicIpAddresses", "listResourceLimits"),
+    *(
+        "listPortForwardingRules",
+        "listProjectAccounts",
+        "listProjects",
+        "listPublicIpAddresses",
+        "listResourceLimits",
+    ),
     *("listSSHKeyPairs", "listSecurityGroups", "listServiceOfferings", "listSnapshots", "listTags"),
     *("listTemplates", "listUserData", "listUsers", "listVMSnapshot", "listVPCs", "listVirtualMachines"),
     *("listVolumes", "listZones", "queryAsyncJobResult"),
@@ -78,6 +84,9 @@ ROLES = (
         USER_READING + OPERATING + NOTHING_ELSE,
     ),
 )
+
+DEFAULT_ROLE_IDS = {role.role_type: role.id for role in ROLES[:4]}
+"""The role of an account for which only a type was asked for."""
 
 OS_TYPES: dict[str, tuple[str, ...]] = {
     "CentOS": ("CentOS 7 (64-bit)", "CentOS 8", "CentOS Stream 9"),

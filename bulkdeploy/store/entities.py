@@ -61,6 +61,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.ACCOUNT: Source(accounts.accounts),
     Entity.USER: Source(accounts.users, "username"),
     Entity.ROLE: Source(accounts.roles),
+    Entity.ROLE_PERMISSION: Source(accounts.role_rules, "rule"),
     Entity.PROJECT: Source(accounts.projects),
     Entity.SERVICE_OFFERING: Source(offerings.service_offerings),
     Entity.DISK_OFFERING: Source(offerings.disk_offerings),

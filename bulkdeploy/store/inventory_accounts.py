@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, select, text
 
-from bulkdeploy.domain.accounts import AccountType, RoleType
+from bulkdeploy.domain.accounts import ACCOUNT_TYPES, RoleType
 from bulkdeploy.domain.inventory_owners import ROOT, Account, AccountName, Domain, User
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.store.inventory_staging import Changes, InventoryConflict, Upsert, merge
@@ -13,13 +13,6 @@ from bulkdeploy.store.tables.accounts import accounts as accounts_table
 from bulkdeploy.store.tables.accounts import api_keys, roles, users
 from bulkdeploy.store.tables.accounts import domains as domains_table
 from bulkdeploy.store.tables.ledger import resource_limits
-
-ACCOUNT_TYPES = {
-    RoleType.ADMIN: AccountType.ADMIN,
-    RoleType.RESOURCE_ADMIN: AccountType.RESOURCE_DOMAIN_ADMIN,
-    RoleType.DOMAIN_ADMIN: AccountType.DOMAIN_ADMIN,
-    RoleType.USER: AccountType.USER,
-}
 
 DOMAINS = Upsert(domains_table, ("parent_id", "name"), folded=("name",), once=("path", "lineage", "level"))
 ACCOUNTS = Upsert(accounts_table, ("domain_id", "name"), folded=("name",))

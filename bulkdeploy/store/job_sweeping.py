@@ -150,7 +150,8 @@ def delete_expired(connection: Connection, *, minutes: int, most: int) -> int:
 _TO_EXPUNGE = text(
     "SELECT v.id, v.account_id, v.user_id FROM virtual_machines v WHERE v.removed IS NULL"
     " AND ((v.state = 'Destroyed' AND v.updated < now() - make_interval(secs => :delay))"
-    "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again)))"
+    "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again))"
+    "   OR v.account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL))"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 0"
     "   AND j.instance_type = 'VirtualMachine')"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 2"
@@ -160,7 +161,7 @@ _TO_EXPUNGE = text(
 
 
 def lock_vms_to_expunge(connection: Connection, *, delay_s: int, again_s: int, most: int) -> list[Row[Any]]:
-    """VMs destroyed this long ago, and those whose removal did not succeed yet; their rows stay locked.
+    """VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
 
     None of them has an unfinished job, or one that failed less than ``again_s`` ago.
     """

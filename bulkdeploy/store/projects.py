@@ -1,19 +1,20 @@
-"""The list query of projects, with limits and totals."""
+"""Projects: the list queries, with limits and totals, and making and changing them and their members."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, or_, select, true
+from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, text, true, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.accounts import AccountType, Caller, RoleType
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects
 
-ADMIN = "Admin"
-"""``project_accounts.role`` of who may manage a project."""
+ADMIN, REGULAR = "Admin", "Regular"
+"""``project_accounts.role`` of who may manage a project, and of its other members."""
 
 FILTERS: Filters = {
     "id": by_id(projects.c.id),
@@ -45,6 +46,133 @@ def list_projects(
     if lineage is not None:
         place = domains.c.lineage
         query = query.where(place.startswith(lineage) if recursive else place == lineage)
+    return _page(connection, query, paging)
+
+
+def read_project(connection: Connection, project_id: int) -> dict[str, Any]:
+    """One live project as lists show it."""
+    return dict(_page(connection, _query().where(projects.c.id == project_id), Paging(limit=1)).rows[0])
+
+
+def list_members(connection: Connection, project_id: int, arguments: Arguments, paging: Paging) -> Page:
+    """One page of the accounts of a project, by id."""
+    link = project_accounts.c
+    query = (
+        select(
+            projects.c.uuid.label("projectid"),
+            projects.c.name.label("project"),
+            accounts.c.uuid.label("accountid"),
+            accounts.c.name.label("account"),
+            accounts.c.account_type.label("accounttype"),
+            link.role,
+            domains.c.uuid.label("domainid"),
+            domains.c.name.label("domain"),
+        )
+        .join(projects, projects.c.id == link.project_id)
+        .join(accounts, accounts.c.id == link.account_id)
+        .join(domains, domains.c.id == accounts.c.domain_id)
+        .where(link.project_id == project_id, accounts.c.removed.is_(None))
+        .order_by(accounts.c.id)
+    )
+    filters: Filters = {
+        "account": same_text(accounts.c.name),
+        "role": same_text(link.role),
+        "keyword": keyword(accounts.c.name),
+    }
+    return fetch_page(connection, filtered(query, filters, arguments), paging)
+
+
+def domain_of(connection: Connection, project_id: int) -> int:
+    """The id of a project's domain."""
+    return int(connection.execute(select(projects.c.domain_id).where(projects.c.id == project_id)).scalar_one())
+
+
+def lock_project(connection: Connection, project_id: int) -> Row[Any] | None:
+    """A live project's row, locked after its domain's, if that is."""
+    query = select(projects).where(projects.c.id == project_id, projects.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
+    """Whether a live project of a domain, which the caller has locked, has this name in any case."""
+    query = select(projects.c.id).where(
+        func.lower(projects.c.name) == name.lower(), projects.c.domain_id == domain_id, projects.c.removed.is_(None)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def insert_project(connection: Connection, columns: Mapping[str, Any]) -> int:
+    """A new project; its id."""
+    return int(connection.execute(insert(projects).values(**columns).returning(projects.c.id)).scalar_one())
+
+
+def update_project(connection: Connection, project_id: int, columns: Mapping[str, Any]) -> None:
+    """Change some columns of a locked project."""
+    if columns:
+        connection.execute(update(projects).where(projects.c.id == project_id).values(**columns))
+
+
+def roles_in_project(connection: Connection, project_id: int) -> dict[int, str]:
+    """The role of each account of a project, by id."""
+    query = select(project_accounts.c.account_id, project_accounts.c.role).where(
+        project_accounts.c.project_id == project_id
+    )
+    return {row.account_id: row.role for row in connection.execute(query)}
+
+
+def set_member(connection: Connection, project_id: int, account_id: int, role: str) -> None:
+    """Add an account to a locked project, or change its role there."""
+    statement = upsert(project_accounts).values(project_id=project_id, account_id=account_id, role=role)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["project_id", "account_id"], set_={"role": role})
+    )
+
+
+def demote_others(connection: Connection, project_id: int, account_id: int) -> None:
+    """Let nobody but one account manage a locked project."""
+    others = project_accounts.c.account_id != account_id
+    mine = project_accounts.c.project_id == project_id
+    connection.execute(update(project_accounts).where(mine, others).values(role=REGULAR))
+
+
+def remove_member(connection: Connection, project_id: int, account_id: int) -> None:
+    """Take an account out of a locked project."""
+    link = project_accounts.c
+    connection.execute(delete(project_accounts).where(link.project_id == project_id, link.account_id == account_id))
+
+
+_HOLDS = text(
+    "SELECT (SELECT count(*) FROM virtual_machines WHERE account_id = :id AND removed IS NULL) AS vms,"
+    " (SELECT count(*) FROM volumes WHERE account_id = :id AND removed IS NULL) AS volumes,"
+    " (SELECT count(*) FROM networks WHERE account_id = :id AND removed IS NULL) AS networks,"
+    " (SELECT count(*) FROM templates WHERE account_id = :id AND removed IS NULL) AS templates"
+)
+
+
+def things_of_project(connection: Connection, account_id: int) -> dict[str, int]:
+    """What the account behind a project owns, by kind; kinds of which there is nothing are left out."""
+    row = connection.execute(_HOLDS, {"id": account_id}).mappings().one()
+    return {kind: count for kind, count in row.items() if count}
+
+
+_MANAGED = text(
+    "SELECT count(*) FROM project_accounts m JOIN projects p ON p.id = m.project_id"
+    " WHERE m.account_id = :account AND m.role = 'Admin' AND p.removed IS NULL"
+)
+_IN_DOMAIN = text(
+    "SELECT count(*) FROM projects p JOIN domains d ON d.id = p.domain_id JOIN domains up ON up.id = :domain"
+    " WHERE p.removed IS NULL AND d.lineage LIKE up.lineage || '%'"
+)
+
+
+def count_projects(connection: Connection, owner_kind: str, owner_id: int) -> int:
+    """Live projects that an account manages, or that are in a domain and below it."""
+    if owner_kind == "account":
+        return int(connection.execute(_MANAGED, {"account": owner_id}).scalar_one())
+    return int(connection.execute(_IN_DOMAIN, {"domain": owner_id}).scalar_one())
+
+
+def _page(connection: Connection, query: Select[Any], paging: Paging) -> Page:
     rows, count = fetch_rows(connection, query, paging)
     ids = [row.pop("_id") for row in rows]
     account_ids = [row.pop("_account_id") for row in rows]

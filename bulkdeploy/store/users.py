@@ -1,15 +1,15 @@
-"""The list query of users, and users of accounts."""
+"""Users: the list query, users of accounts, and making, changing and removing them with their keys."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, users
+from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, sessions, users
 from bulkdeploy.store.visibility import Visibility
 
 SYSTEM_USER_ID = 1
@@ -50,6 +50,88 @@ def user_by_key(connection: Connection, caller: Caller, api_key: str) -> dict[st
     holder = select(api_keys.c.user_id).where(api_keys.c.api_key == api_key).scalar_subquery()
     row = connection.execute(_query(caller).where(users.c.id == holder)).mappings().one_or_none()
     return None if row is None else {name: value for name, value in row.items() if name != "_account_id"}
+
+
+def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str, Any]:
+    """One live user as lists show it."""
+    row = connection.execute(_query(caller).where(users.c.id == user_id)).mappings().one()
+    return {name: value for name, value in row.items() if name != "_account_id"}
+
+
+def lock_user(connection: Connection, user_id: int) -> Row[Any] | None:
+    """A live user's row, locked."""
+    query = select(users).where(users.c.id == user_id, users.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def account_of(connection: Connection, user_id: int) -> tuple[int, int] | None:
+    """The ids of a live user's live account and of its role."""
+    query = (
+        select(accounts.c.id, accounts.c.role_id)
+        .join(users, users.c.account_id == accounts.c.id)
+        .where(users.c.id == user_id, users.c.removed.is_(None), accounts.c.removed.is_(None))
+    )
+    row = connection.execute(query).one_or_none()
+    return None if row is None else (row.id, row.role_id)
+
+
+def is_name_taken(connection: Connection, username: str, domain_id: int) -> bool:
+    """Whether a live user of a domain, which the caller has locked, has this name in any case."""
+    query = (
+        select(users.c.id)
+        .join(accounts, accounts.c.id == users.c.account_id)
+        .where(
+            func.lower(users.c.username) == username.lower(),
+            accounts.c.domain_id == domain_id,
+            users.c.removed.is_(None),
+            accounts.c.removed.is_(None),
+        )
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def insert_user(connection: Connection, account_id: int, columns: Mapping[str, Any]) -> int:
+    """A new user; its id."""
+    made = insert(users).values(account_id=account_id, **columns).returning(users.c.id)
+    return int(connection.execute(made).scalar_one())
+
+
+def update_user(connection: Connection, user_id: int, columns: Mapping[str, Any]) -> None:
+    """Change some columns of a locked user."""
+    if columns:
+        connection.execute(update(users).where(users.c.id == user_id).values(**columns))
+
+
+def end_sessions(connection: Connection, user_id: int) -> None:
+    """Log a user out everywhere."""
+    connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
+
+
+def remove_user(connection: Connection, user_id: int) -> None:
+    """Mark a locked user removed; its keys, sessions and password are gone."""
+    end_sessions(connection, user_id)
+    connection.execute(delete(api_keys).where(api_keys.c.user_id == user_id))
+    gone = {"removed": func.now(), "password_hash": None}
+    connection.execute(update(users).where(users.c.id == user_id).values(gone))
+
+
+def replace_keys(connection: Connection, user_id: int, api_key: str, secret_key_encrypted: bytes) -> None:
+    """Give a locked user these keys; all earlier ones are void."""
+    connection.execute(delete(api_keys).where(api_keys.c.user_id == user_id))
+    keys = {"user_id": user_id, "api_key": api_key, "secret_key_encrypted": secret_key_encrypted}
+    connection.execute(insert(api_keys), keys)
+
+
+def holder_of_key(connection: Connection, api_key: str) -> int | None:
+    """The id of the user who has an API key, or None."""
+    return connection.execute(select(api_keys.c.user_id).where(api_keys.c.api_key == api_key)).scalar()
+
+
+def newest_keys(connection: Connection, user_id: int) -> tuple[str, bytes] | None:
+    """The API key and the encrypted secret key that a user was given last, or None."""
+    query = select(api_keys.c.api_key, api_keys.c.secret_key_encrypted).where(api_keys.c.user_id == user_id)
+    row = connection.execute(query.order_by(api_keys.c.id.desc()).limit(1)).one_or_none()
+    return None if row is None else (row.api_key, row.secret_key_encrypted)
 
 
 def _query(caller: Caller) -> Select[Any]:

@@ -119,6 +119,7 @@ def catalogue(world: World) -> dict[str, Cases]:
     windows, os_type = world.id_of("os_categories", "Windows"), world.id_of("os_types", "Windows 11 (64-bit)")
     network, offered = world.id_of("networks", "acme-isolated"), world.id_of("network_offerings", "Odd")
     role = world.id_of("roles", "User")
+    reader = world.id_of("roles", "Read-Only User - Default")
     shared = {
         "zoneid": equal("zoneid", zone),
         "hypervisor": equal("hypervisor", "vmware", "VMware"),
@@ -212,6 +213,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "type": equal("type", "domainadmin", "DomainAdmin"),
             "keyword": word("support", "name", "description"),
         },
+        "listRolePermissions": {"roleid": equal("roleid", reader), "keyword": word("zones", "rule", "description")},
         "listDeploymentPlanners": {"keyword": word("dispersing", "name")},
         "listAffinityGroupTypes": {"keyword": word("strict", "type")},
         "listConfigurations": {

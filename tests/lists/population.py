@@ -22,6 +22,7 @@ INSERT INTO accounts (name, domain_id, account_type, role_id, network_domain)
 INSERT INTO users (username, account_id, firstname, lastname, email, timezone)
     SELECT name, id, 'First', 'Last', name || '@example', 'Europe/Berlin' FROM accounts
     WHERE name IN ('neighbour', 'rival');
+UPDATE role_rules SET description = 'about ' || lower(rule);
 INSERT INTO projects (name, display_text, domain_id, account_id)
     SELECT 'moon', 'To the moon', domain_id, id FROM accounts WHERE name = 'moon-account';
 INSERT INTO project_accounts (project_id, account_id, role)

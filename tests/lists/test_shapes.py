@@ -11,7 +11,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from tests.lists.world import World
 
-ELSEWHERE = {"listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities"}
+ELSEWHERE = {"listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities", "listProjectAccounts"}
 """Lists with tests of their own."""
 
 COMMANDS = {
