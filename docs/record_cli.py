@@ -24,7 +24,7 @@ from rich.text import Text
 from tests.cli.terminal import Terminal
 
 TARGET = Path(__file__).parent / "images" / "bulkmonkey.svg"
-COLUMNS, LINES = 108, 34
+COLUMNS, LINES = 108, 46
 READY_WITHIN = 120.0  # seconds
 PROMPT = "(admin) bulkmonkey >"
 BULK = (

@@ -102,6 +102,18 @@ def _surroundings(environment: Mapping[str, str], text: str) -> Iterator[None]:
         os.environ.update(variables)
 
 
+class MonkeyProcess(Monkey):
+    """The same with a process for each call, for where this one serves the API and writes to its own output."""
+
+    def __call__(self, *words: str, text: str = "", **variables: str) -> Outcome:
+        """Run to the end, without a terminal; ``text`` is standard input."""
+        environment = {**self.environment, **variables}
+        done = subprocess.run(
+            [*BULKMONKEY, *words], input=text, env=environment, capture_output=True, text=True, timeout=120
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def clock() -> LeapingClock:
     """The clock of both bulkmonkey and the recorded server, so that waiting for jobs takes no time."""
@@ -165,9 +177,10 @@ def monkey(monkey_at: Callable[..., Monkey], recorded: RecordedServer) -> Monkey
 
 
 @pytest.fixture
-def admin_monkey(api_url: str, client: ApiClient, monkey_at: Callable[..., Monkey]) -> Monkey:
+def admin_monkey(fleet: Fleet, api_url: str, client: ApiClient, monkey_at: Callable[..., Monkey]) -> Monkey:
     """Bulkmonkey as the admin of the real service on the small zone."""
-    return Monkey(monkey_at(api_url, client.api_key, client.secret_key).environment)
+    del fleet  # it is the zone
+    return MonkeyProcess(monkey_at(api_url, client.api_key, client.secret_key).environment)
 
 
 @pytest.fixture
