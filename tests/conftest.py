@@ -165,8 +165,13 @@ def redis_database_url(redis_url: str, redis_database_number: int) -> str:
 @pytest.fixture
 def redis_database_number(request: pytest.FixtureRequest) -> int:
     """A database number that no other test of this run has."""
-    worker_input = getattr(request.config, "workerinput", {"workerid": "gw0", "workercount": 1})
-    stash = request.config.stash
+    return unused_redis_database(request.config)
+
+
+def unused_redis_database(config: pytest.Config) -> int:
+    """A number of the courier's databases that nobody of this run was given yet."""
+    worker_input = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    stash = config.stash
     stash[NUMBER] = stash.get(NUMBER, 0) + 1
     number = stash[NUMBER] * int(worker_input["workercount"]) + int(worker_input["workerid"].removeprefix("gw"))
     if number >= REDIS_DATABASES:

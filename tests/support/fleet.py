@@ -200,19 +200,26 @@ def template_database(small_zone_database: str) -> str:
 @pytest.fixture
 def fleet(engine: Engine, settings: Settings, system: System, fleet_simulator_url: str) -> Iterator[Fleet]:
     """The small zone, its hosts known to an otherwise empty simulator."""
+    with open_fleet(engine, settings, system, fleet_simulator_url) as made:
+        yield made
+
+
+@contextmanager
+def open_fleet(engine: Engine, settings: Settings, system: System, simulator_url: str) -> Iterator[Fleet]:
+    """The hosts of a database's small zone, known to an otherwise empty simulator."""
     with engine.connect() as connection:
         admin = admin_row(connection)
         assert admin is not None
         holder = caller_by_api_key(connection, admin.api_key)
     assert holder is not None
-    with connect(fleet_simulator_url) as control:
+    with connect(simulator_url) as control:
         clear_state(control)
-        driver = SimulatorDriver(fleet_simulator_url, seed=1)
+        driver = SimulatorDriver(simulator_url, seed=1)
         driver.sync_hosts(simulated_hosts(engine))
         try:
             yield Fleet(
                 engine,
-                settings.model_copy(update={"simulator_database_url": fleet_simulator_url}),
+                settings.model_copy(update={"simulator_database_url": simulator_url}),
                 system,
                 Zone(engine),
                 driver,
