@@ -144,7 +144,8 @@ class Dispatcher:
                 count_call(self._system, connection, caller.owner.account_id)
             arguments = prepared.binder.bind(request.parameters, caller.role_type, partial(resolve_all, connection))
             call = Call(prepared.command, caller, arguments, self._system, connection, request.method)
-            content = prepared.renderer.content(prepared.command.handler(call), caller.role_type)
+            result = prepared.command.handler(call)
+            content = prepared.renderer.content(result, caller.role_type, json=request.wants_json)
         return answer(prepared.command.envelope_key, content, json=request.wants_json)
 
     def _identify(self, connection: Connection, progress: Progress) -> Identity:

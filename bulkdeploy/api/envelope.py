@@ -4,9 +4,10 @@ Rendering is planned once per object and role; a row then costs one pass over it
 Values that are None are left out, as CloudStack does (reference section 1.3).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from itertools import islice
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from bulkdeploy.api.xml import to_xml
 from bulkdeploy.declare.command import Command, Instead, JobTicket, SuccessText
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts import RoleType
-from bulkdeploy.store.listing import Page
+from bulkdeploy.store.listing import ROWS_AT_ONCE, Page
 
 JSON_TYPE = "application/json; charset=UTF-8"
 XML_TYPE = "text/xml; charset=UTF-8"
@@ -46,13 +47,13 @@ class Renderer:
         self._by_role = _plans(command.response, strict=refuse_undeclared_fields)
         self._instead_by_role = _plans(command.instead, strict=refuse_undeclared_fields)
 
-    def content(self, result: Any, role: RoleType | None) -> Content:
-        """What stands in the envelope for a handler's result."""
+    def content(self, result: Any, role: RoleType | None, *, json: bool = False) -> Content:
+        """What stands in the envelope for a handler's result; with ``json``, lists are JSON texts already."""
         if isinstance(result, Instead):
             return {result.response.key: self._instead_by_role[role](result.row)}
         match self._shape:
             case Shape.LIST:
-                return self._list(result, self._by_role[role])
+                return self._list(result, self._by_role[role], json=json)
             case Shape.OBJECT:
                 return {self._key: self._by_role[role](result)}
             case Shape.BARE:
@@ -63,13 +64,22 @@ class Renderer:
             case Shape.JOB | Shape.JOB_SUCCESS:
                 return _job(result)
 
-    def _list(self, page: Page, render: Render) -> Content:
+    def _list(self, page: Page, render: Render, *, json: bool) -> Content:
         """Nothing found is an empty object; a page past the end has a count and no rows."""
         if page.count == 0:
             return {}
         if not page.rows:
             return {"count": page.count}
-        return {"count": page.count, self._key: [render(row) for row in page.rows]}
+        rows = map(render, page.rows)
+        return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
+
+
+def _json_array(rows: Iterator[Content]) -> orjson.Fragment:
+    """The rows as a JSON array, written part by part: a long list is never there as objects all at once."""
+    parts = []
+    while part := list(islice(rows, ROWS_AT_ONCE)):
+        parts.append(orjson.dumps(part)[1:-1])
+    return orjson.Fragment(b"[" + b",".join(parts) + b"]")
 
 
 def _plans(response: Response | None, *, strict: bool) -> dict[RoleType | None, Render]:

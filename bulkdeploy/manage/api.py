@@ -1,5 +1,6 @@
 """``bulkdeploy api``: the HTTP API under gunicorn."""
 
+import gc
 import signal
 from typing import Any
 
@@ -19,6 +20,10 @@ KEEPALIVE_SECONDS = 75
 GRACEFUL_SECONDS = 4
 STUCK_AFTER_SECONDS = 120
 MOST_CONNECTIONS = 1000
+
+OBJECTS_BEFORE_COLLECTION = 50_000
+"""A list of 25,000 VMs makes a million objects, none of them garbage; with Python's 700 half its CPU went into
+looking for it."""
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
@@ -44,7 +49,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
             "limit_request_fields": 100,
             "loglevel": "warning",
             "proc_name": "bulkdeploy-api",
-            "post_fork": end_after_fork,
+            "post_fork": after_fork,
             "control_socket_disable": True,
         }
         for name, value in values.items():
@@ -58,10 +63,12 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         return create_app(build_system(self.settings))
 
 
-def end_after_fork(server: object, worker: object) -> None:
-    """Let no forked process outlive its parent."""
+def after_fork(server: object, worker: object) -> None:
+    """Let no forked process outlive its parent, and none look for garbage again and again while it makes a list."""
     del server, worker
     end_with_parent(signal.SIGKILL)
+    gc.freeze()
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
 
 
 def serve(settings: Settings) -> None:

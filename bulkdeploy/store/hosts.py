@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
@@ -10,7 +11,7 @@ from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.domain.units import mib_to_bytes
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.listing import Page, Paging, ReadInParts, fetch_page, fetch_rows
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
@@ -38,16 +39,23 @@ def list_hosts(
     connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool, among: Condition = ALL
 ) -> Page:
     """One page of hosts by id; ``with_capacity`` adds what is promised and what local disks hold."""
-    rows, count = fetch_rows(connection, filtered(_query().where(among), FILTERS, arguments), paging)
-    ids = [row.pop("_id") for row in rows]
-    for row in rows:
+    found = filtered(select(hosts.c.id).where(hosts.c.removed.is_(None), among), FILTERS, arguments)
+    page = fetch_page(connection, found.order_by(hosts.c.id), paging)
+    read = partial(_rows, connection, with_capacity=with_capacity)
+    return Page(ReadInParts([row["id"] for row in page.rows], read), page.count)
+
+
+def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) -> dict[int, dict[str, Any]]:
+    """The hosts by internal id; all joins are made for the rows of the page only."""
+    found, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, ids)), Paging(limit=None))
+    rows = {row.pop("_id"): row for row in found}
+    disks = _local_disks(connection, ids) if with_capacity else {}
+    for host_id, row in rows.items():
         _finish(row, with_capacity=with_capacity)
-    if with_capacity:
-        disks = _local_disks(connection, ids)
-        for host_id, row in zip(ids, rows, strict=True):
+        if with_capacity:
             row["islocalstorageactive"] = host_id in disks
             row.update(disks.get(host_id, {}))
-    return Page(rows, count)
+    return rows
 
 
 def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
@@ -90,16 +98,11 @@ def list_destinations(
 
 def _query() -> Select[Any]:
     host, held = hosts.c, host_capacity.c
-    return (
-        select(*_columns())
-        .select_from(
-            hosts.join(clusters, clusters.c.id == host.cluster_id)
-            .join(pods, pods.c.id == host.pod_id)
-            .join(zones, zones.c.id == host.zone_id)
-            .join(host_capacity, held.host_id == host.id)
-        )
-        .where(host.removed.is_(None))
-        .order_by(host.id)
+    return select(*_columns()).select_from(
+        hosts.join(clusters, clusters.c.id == host.cluster_id)
+        .join(pods, pods.c.id == host.pod_id)
+        .join(zones, zones.c.id == host.zone_id)
+        .join(host_capacity, held.host_id == host.id)
     )
 
 

@@ -1,10 +1,15 @@
 """Pages of list queries: how every list command counts, orders and cuts its rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 from sqlalchemy import Connection, Select, func, select
+
+Row: TypeAlias = Mapping[str, Any]
+
+ROWS_AT_ONCE = 2000
+"""Rows of a list that are in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +24,39 @@ class Paging:
 class Page:
     """Rows of one page, keyed by wire field names, and the count over all pages."""
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     count: int
+
+
+class ReadInParts(Sequence[Row]):
+    """The rows of these ids, read ROWS_AT_ONCE at a time while they are walked through; who is gone is left out.
+
+    Args:
+        read: the rows of some ids, by id.
+    """
+
+    def __init__(self, ids: Sequence[int], read: Callable[[Sequence[int]], Mapping[int, Row]]) -> None:
+        self._ids, self._read = ids, read
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[Row]:
+        for start in range(0, len(self._ids), ROWS_AT_ONCE):
+            ids = self._ids[start : start + ROWS_AT_ONCE]
+            rows = self._read(ids)
+            yield from (rows[row_id] for row_id in ids if row_id in rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return ReadInParts(self._ids[index], self._read)
+        return self._read([self._ids[index]])[self._ids[index]]
 
 
 def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:

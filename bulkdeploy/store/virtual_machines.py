@@ -1,9 +1,10 @@
 """Virtual machines as clients see them: full rows for any number of ids, and the list query.
 
-The number of statements does not depend on the number of VMs.
+The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, exists, select
@@ -25,7 +26,7 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.listing import Page, Paging, ReadInParts, fetch_page
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.networks import nics
@@ -44,7 +45,7 @@ from bulkdeploy.store.virtual_machine_lists import (
     running_jobs_of,
     security_groups_of,
 )
-from bulkdeploy.store.visibility import Visibility, with_owner
+from bulkdeploy.store.visibility import Visibility
 
 PRESENT = "present"
 """Besides the states, what the ``state`` filter takes: every VM that is not destroyed."""
@@ -118,11 +119,7 @@ def list_virtual_machines(
     Expunging VMs are listed only where ``state`` asks for them, destroyed ones only to who sees those.
     """
     vm = virtual_machines.c
-    query = (
-        select(vm.id)
-        .select_from(with_owner(virtual_machines, vm.account_id))
-        .where(visibility.condition(), vm.removed.is_(None))
-    )
+    query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
     if not sees_destroyed:
         query = query.where(vm.state.not_in(GONE))
     elif "state" not in arguments:
@@ -130,11 +127,14 @@ def list_virtual_machines(
     names = (vm.display_name, vm.name, *((vm.instance_name, vm.state) if sees_instance_names else ()))
     query = filtered(query, {**_filters(), "keyword": keyword(*names)}, arguments)
     page = fetch_page(connection, query.order_by(vm.id), paging)
-    ids = [row["id"] for row in page.rows]
-    rows = virtual_machine_rows(
-        connection, ids, details, with_user_data=bool(arguments.get("userdata")), with_jobs=True
+    read = partial(
+        virtual_machine_rows,
+        connection,
+        details=details,
+        with_user_data=bool(arguments.get("userdata")),
+        with_jobs=True,
     )
-    return Page([rows[vm_id] for vm_id in ids], page.count)
+    return Page(ReadInParts([row["id"] for row in page.rows], read), page.count)
 
 
 def _filters() -> Filters:
