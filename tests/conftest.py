@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.bootstrap import admin_row, bootstrap
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.engine import create_engine, create_reading_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
@@ -202,9 +202,11 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
 
 
 @pytest.fixture
-def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> System:
+def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> Iterator[System]:
     """What use cases work with, on the test's own services."""
-    return System(engine, build_job_queue(settings), cipher, settings.data_dir)
+    reading = create_reading_engine(settings.require_database_url(), pool_size=20)
+    yield System(engine, reading, build_job_queue(settings), cipher, settings.data_dir)
+    reading.dispose()
 
 
 @pytest.fixture

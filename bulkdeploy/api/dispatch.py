@@ -6,7 +6,6 @@ the web framework.
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -40,7 +39,6 @@ from bulkdeploy.domain.errors import (
 from bulkdeploy.services.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.engine import read_only
 from bulkdeploy.store.entities import resolve_all
 from bulkdeploy.store.sessions import delete_session, prolong_session
 
@@ -134,7 +132,7 @@ class Dispatcher:
                 raise CredentialsRefused
         elif sessions.token_of(request) is None:
             raise CredentialsRefused
-        with self._reading() as connection:
+        with self._system.reading.connect() as connection:
             identity = self._identify(connection, progress)
             caller = progress.caller = identity.caller
             if prepared is None:
@@ -171,7 +169,7 @@ class Dispatcher:
         command = prepared.command
         if command.post_only and request.method != "POST":
             raise LoginByGet
-        with self._reading() as connection:
+        with self._system.reading.connect() as connection:
             arguments = prepared.binder.bind(request.parameters, None, partial(resolve_all, connection))
             call = OpenCall(command, arguments, self._system, connection, sessions.token_of(request))
             result = command.handler(call)
@@ -179,9 +177,6 @@ class Dispatcher:
         return answer(
             command.envelope_key, prepared.renderer.content(content, None), json=request.wants_json, cookies=cookies
         )
-
-    def _reading(self) -> AbstractContextManager[Connection]:
-        return read_only(self._system.engine)
 
 
 def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:

@@ -6,7 +6,6 @@ from flask import Flask, Response
 
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability import is_unreachable, ping
-from bulkdeploy.store.engine import read_only
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +20,7 @@ def add_health(app: Flask, system: System) -> None:
     def ready() -> Response:
         """The database answers. Without the courier calls are still taken: their jobs are sent later."""
         try:
-            with read_only(system.engine) as connection:
+            with system.reading.connect() as connection:
                 ping(connection)
         except Exception as error:
             if not is_unreachable(error):

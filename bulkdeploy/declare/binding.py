@@ -104,7 +104,7 @@ class Binder:
 
 
 def _holds_ids(parameter: Parameter) -> bool:
-    return WireType.UUID in (parameter.type, parameter.element)
+    return parameter.resolved and WireType.UUID in (parameter.type, parameter.element)
 
 
 def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:

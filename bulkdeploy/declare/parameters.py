@@ -42,6 +42,8 @@ class Parameter:
         choices: the accepted words of a STRING, matched in any case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
+        resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
+            entity and what it answers of it in one statement.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
     may_be_empty: bool = False
+    resolved: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,18 @@ def uuid(
     required: bool = False,
     since: str | None = None,
     roles: frozenset[RoleType] = EVERY_ROLE,
+    resolved: bool = True,
 ) -> Parameter:
     """An id of one kind of entity."""
     return Parameter(
-        name, WireType.UUID, description, required=required, entity=(entity,), since=since, roles=roles
+        name,
+        WireType.UUID,
+        description,
+        required=required,
+        entity=(entity,),
+        since=since,
+        roles=roles,
+        resolved=resolved,
     )
 
 

@@ -24,10 +24,12 @@ class Cipher(Protocol):
 class System:
     """The parts a use case may touch. There is no other way to reach them: no globals.
 
+    ``reading`` has connections that cannot write: each call holds one. ``engine`` is for transactions.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
     """
 
     engine: Engine
+    reading: Engine
     job_queue: JobQueue
     cipher: Cipher
     data_dir: Path

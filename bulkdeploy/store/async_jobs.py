@@ -2,12 +2,25 @@
 
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import orjson
-from sqlalchemy import BigInteger, Connection, Integer, Select, bindparam, func, literal, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Uuid,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.configuration import global_value
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, equal, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains, users
@@ -31,8 +44,13 @@ FILTERS: Filters = {
 }
 
 
+def _minutes() -> ColumnElement[int]:
+    """After how many minutes finished jobs expire: the setting, read by the statement that needs it."""
+    return global_value(EXPIRY).cast(Integer)
+
+
 def _jobs() -> Select[Any]:
-    """All jobs that have not expired; ``minutes`` says after how many they do."""
+    """All jobs that have not expired."""
     job = async_jobs.c
     tables = (
         with_owner(async_jobs, job.account_id)
@@ -63,20 +81,25 @@ def _jobs() -> Select[Any]:
         .where(
             or_(
                 job.status == JobStatus.IN_PROGRESS,
-                job.completed > func.now() - func.make_interval(0, 0, 0, 0, 0, bindparam("minutes", type_=Integer)),
+                job.completed > func.now() - func.make_interval(0, 0, 0, 0, 0, _minutes()),
             )
         )
     )
 
 
 JOBS = _jobs()
-ONE_JOB = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
+BY_UUID = JOBS.where(async_jobs.c.uuid == bindparam("id", type_=Uuid))
+BY_NUMBER = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
 """Built once: clients poll by it, and building it costs more than all the rest of the call in this process."""
 
 
-def find_job(connection: Connection, job_id: int) -> tuple[int, dict[str, Any]] | None:
-    """The account that made a job, and the job by wire names; None where it expired."""
-    row = connection.execute(ONE_JOB, {"id": job_id, "minutes": _minutes(connection)}).mappings().first()
+def find_job(connection: Connection, job_id: str) -> tuple[int, dict[str, Any]] | None:
+    """The account that made a job, and the job by wire names; None where it expired or never was.
+
+    ``job_id`` is a uuid or an internal number.
+    """
+    query, value = (BY_NUMBER, int(job_id)) if job_id.isdecimal() else (BY_UUID, UUID(job_id))
+    row = connection.execute(query, {"id": value}).mappings().first()
     if row is None:
         return None
     return row["account_id"], _wire(dict(row))
@@ -96,14 +119,9 @@ def newest_job_of(connection: Connection, instance_type: str, instance_id: int) 
 
 def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """One page of the jobs made by the accounts shown, in the order they were made."""
-    unexpired = JOBS.params(minutes=_minutes(connection))
-    query = filtered(unexpired.where(visibility.condition()), FILTERS, arguments)
+    query = filtered(JOBS.where(visibility.condition()), FILTERS, arguments)
     page = fetch_page(connection, query.order_by(async_jobs.c.id), paging)
     return Page([_wire(dict(row)) for row in page.rows], page.count)
-
-
-def _minutes(connection: Connection) -> int:
-    return read_configuration(connection).number(EXPIRY)
 
 
 def _wire(row: dict[str, Any]) -> dict[str, Any]:

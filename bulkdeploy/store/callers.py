@@ -11,12 +11,10 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, ScalarSelect, Sele
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
 from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
-from bulkdeploy.domain.configuration import BY_NAME, Scope
 from bulkdeploy.domain.permissions import RoleRule
-from bulkdeploy.store.configuration import GLOBAL_ID
+from bulkdeploy.store.configuration import global_value
 from bulkdeploy.store.default_rows import ALLOW
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
-from bulkdeploy.store.tables.jobs import configuration_values
 
 THROTTLING = "api.throttling.enabled"
 
@@ -48,15 +46,6 @@ class LoginUser:
 
 def callers(*columns: ColumnElement[Any]) -> Select[Any]:
     """All users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
-    throttled = (
-        select(func.lower(configuration_values.c.value) == "true")
-        .where(
-            configuration_values.c.scope == Scope.GLOBAL.value,
-            configuration_values.c.scope_id == GLOBAL_ID,
-            configuration_values.c.name == THROTTLING,
-        )
-        .scalar_subquery()
-    )
     return (
         select(
             users.c.id.label("user_id"),
@@ -75,7 +64,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             roles.c.role_type,
             _rules().label("rules"),
             # Asked for here and not in a statement of its own: every call needs to know.
-            func.coalesce(throttled, BY_NAME[THROTTLING].default == "true").label("throttled"),
+            (func.lower(global_value(THROTTLING)) == "true").label("throttled"),
             *columns,
         )
         .join(accounts, accounts.c.id == users.c.account_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, Text, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
@@ -53,6 +53,15 @@ def read_configuration(connection: Connection) -> Configuration:
     """All overrides, in one statement."""
     rows = connection.execute(OVERRIDES)
     return Configuration({(Scope(row.scope), row.scope_id, row.name): row.value for row in rows})
+
+
+def global_value(name: str) -> ColumnElement[str]:
+    """A global setting's text inside another statement, for calls that are made too often to ask on their own."""
+    value = configuration_values.c
+    override = select(value.value).where(
+        value.scope == Scope.GLOBAL.value, value.scope_id == GLOBAL_ID, value.name == name
+    )
+    return func.coalesce(override.scalar_subquery(), BY_NAME[name].default, type_=Text)
 
 
 def write_value(connection: Connection, name: str, value: str, scope: Scope, scope_id: int) -> None:

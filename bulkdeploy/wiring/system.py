@@ -7,7 +7,7 @@ from bulkdeploy.drivers.registry import LazyDrivers
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.engine import create_engine, create_reading_engine
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
@@ -51,12 +51,14 @@ def arm_crash_points(settings: Settings) -> None:
 def build_system(settings: Settings) -> System:
     """Everything the synchronous half works with.
 
-    A request may need a second connection while it holds its first; with two per thread nobody
-    waits for one that nobody gives back.
+    A request holds a reading connection and may need one for a transaction; with one of each per thread
+    nobody waits for one that nobody gives back.
     """
     arm_crash_points(settings)
+    threads, name = settings.api_threads, "bulkdeploy api"
     return System(
-        engine=build_engine(settings, application_name="bulkdeploy api", least_pool_size=2 * settings.api_threads),
+        engine=build_engine(settings, application_name=name, least_pool_size=threads),
+        reading=create_reading_engine(settings.require_database_url(), pool_size=threads, application_name=name),
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
