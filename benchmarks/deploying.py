@@ -93,7 +93,7 @@ def bulk_ask(room: Room, count: int) -> DeployAsk:
 def deploy_held_back(room: Room, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
     held = HeldBack()
-    system = System(room.engine, room.engine, held, build_cipher(room.settings), room.settings.data_dir)
+    system = System(room.engine, held, build_cipher(room.settings), room.settings.data_dir)
     made = deploy(system, admin(room), bulk_ask(room, count))
     assert isinstance(made, DeployedVms)
     return made, held.messages

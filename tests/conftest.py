@@ -205,7 +205,7 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
 def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> Iterator[System]:
     """What use cases work with, on the test's own services."""
     reading = create_reading_engine(settings.require_database_url(), pool_size=20)
-    yield System(engine, reading, build_job_queue(settings), cipher, settings.data_dir)
+    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, reader=reading)
     reading.dispose()
 
 

@@ -24,14 +24,19 @@ class Cipher(Protocol):
 class System:
     """The parts a use case may touch. There is no other way to reach them: no globals.
 
-    ``reading`` has connections that cannot write: each call holds one. ``engine`` is for transactions.
+    ``engine`` is for transactions; ``reader`` has connections that cannot write, of which each call holds one.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
     """
 
     engine: Engine
-    reading: Engine
     job_queue: JobQueue
     cipher: Cipher
     data_dir: Path
     drivers: FindsDrivers = field(default_factory=lambda: Drivers({}))
     driver_timeout_s: float = 30
+    reader: Engine | None = None
+
+    @property
+    def reading(self) -> Engine:
+        """For reading calls: ``reader``, or ``engine`` where there is none."""
+        return self.engine if self.reader is None else self.reader

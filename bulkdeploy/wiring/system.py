@@ -58,7 +58,7 @@ def build_system(settings: Settings) -> System:
     threads, name = settings.api_threads, "bulkdeploy api"
     return System(
         engine=build_engine(settings, application_name=name, least_pool_size=threads),
-        reading=create_reading_engine(settings.require_database_url(), pool_size=threads, application_name=name),
+        reader=create_reading_engine(settings.require_database_url(), pool_size=threads, application_name=name),
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,

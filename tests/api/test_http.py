@@ -117,7 +117,7 @@ def test_health(client: ApiClient) -> None:
 def test_database_unreachable(system: System, client: ApiClient, log: list[EventDict]) -> None:
     """Without its database the server says so: not ready, and one clear answer per call."""
     gone = create_engine("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
-    unplugged = System(gone, gone, system.job_queue, system.cipher, system.data_dir)
+    unplugged = System(gone, system.job_queue, system.cipher, system.data_dir)
     with serving(create_app(unplugged)) as url:
         caller = ApiClient(url, client.api_key, client.secret_key)
         answer = caller.get("listCapabilities")

@@ -95,7 +95,7 @@ def test_the_limit_holds_across_processes(
     """Two servers that share nothing but the database let through, together, exactly what is allowed."""
     throttle(7)
     other_engine = create_engine(database_url, pool_size=20)
-    other = System(other_engine, other_engine, system.job_queue, system.cipher, system.data_dir)
+    other = System(other_engine, system.job_queue, system.cipher, system.data_dir)
     with serving(create_app(other)) as url, ThreadPoolExecutor(8) as pool:
         clients = [ann, ApiClient(url, ann.api_key, ann.secret_key)] * 10
         answers = list(pool.map(lambda client: client.get("listCapabilities").status, clients))

@@ -70,9 +70,7 @@ def test_calls_are_queued_behind_each_other(owned: Fleet, acme: ApiClient) -> No
 
 def test_jobs_are_made_even_while_redis_is_away(owned: Fleet, system: System) -> None:
     """A call made while the courier is away is answered; its job waits in the outbox."""
-    away = System(
-        system.engine, system.reading, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir
-    )
+    away = System(system.engine, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir)
     with serving(create_app(away)) as url:
         answer = ApiClient(url, *ACME).call("stopVirtualMachine", id=_vm(owned))
     assert set(answer) == {"jobid"}

@@ -43,7 +43,7 @@ def world(
     with database_clone(postgres_url, template_database) as url:
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=tmp_path_factory.mktemp("data"))
-        system = System(engine, engine, build_job_queue(settings), cipher, settings.data_dir)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir)
         with serving(create_app(system, refuse_undeclared_fields=True)) as address:
             made = World(engine, address, cipher)
             populate(made)
