@@ -5,14 +5,22 @@ PostgreSQL knows which are not: every row version carries the transaction that w
 ``xmin``), and a snapshot knows the oldest transaction that was still running (``pg_snapshot_xmin``). Whatever a
 snapshot did not see was written by that transaction or a later one. So the rows whose ``xmin`` is not older
 than the ``pg_snapshot_xmin`` of the last reading are all that can differ from it; asking for these costs a look
-at every row version, but sends and converts only those. Aborted transactions leave no visible version, and
-the age of a transaction stays comparable over two billion transactions.
+at every row version, but sends and converts only those.
 
-What the running transaction itself wrote it sees, but it may be rolled back: such readings are answered and not
-kept. Rows deleted (not marked as removed), tables truncated or rewritten and servers replaced leave no trace in
-``xmin``: tables and server are recognised by their identity, and a transaction that loses a race against
-reality forgets everything (``store.engine``), so at worst one attempt is made in vain. Room is checked where it
-is claimed, so nothing here can overcommit a host.
+Why that is so in the cases that one would doubt:
+- A transaction that runs for hours holds ``pg_snapshot_xmin`` back: more rows are read again, none is missed.
+- A subtransaction's number is greater than that of its transaction, which is not below ``pg_snapshot_xmin`` while
+  it runs, prepared transactions included. Aborted ones leave no visible version.
+- ``xmin`` has 32 bits and its age compares over two billion transactions, for frozen rows too; a row older than
+  that looks new and is read in vain. With a reading half as old nothing is compared, the whole is read.
+- What the running transaction itself wrote it sees, but it may be rolled back: such readings are answered and not
+  kept. A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
+- Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
+  identity, the time of the server's start included.
+- Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
+  that loses a race against reality forgets everything (``store.engine``).
+
+Room is checked where it is claimed, so nothing here can overcommit a host.
 """
 
 from collections.abc import Mapping
@@ -26,6 +34,10 @@ from bulkdeploy.placement.model import Ints
 from bulkdeploy.store.copying import array_of_numbers, psycopg_connection
 
 OPTION = "bulkdeploy_kept_columns"
+
+XIDS = 1 << 32
+MOST_TRANSACTIONS = 1 << 30
+"""How many transactions after a reading what changed can still be told by age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,7 @@ class _Reading:
     """Columns as one snapshot saw them, sorted by key; ``since`` is the oldest transaction it may have missed."""
 
     source: str
-    since: str
+    since: int
     columns: Mapping[str, Ints]
 
 
@@ -89,7 +101,7 @@ class _Found:
 
 
 _IDENTITY = """
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text, pg_current_xact_id_if_assigned() IS NULL,
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_current_xact_id_if_assigned() IS NULL,
            concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), pg_relation_filenode('{table}'),
                      (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
@@ -97,7 +109,7 @@ _IDENTITY = """
 
 def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading | None) -> _Found:
     changes, since, is_clean, source = _ask(connection, table, scope, kept)
-    if kept is not None and source != kept.source:
+    if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
         kept = None
         changes, since, is_clean, source = _ask(connection, table, scope, kept)
     live = {name: changes[name] for name in table.columns}
@@ -109,7 +121,7 @@ def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading |
 
 def _ask(
     connection: Connection, table: KeptTable, scope: int, kept: _Reading | None
-) -> tuple[dict[str, Ints], str, bool, str]:
+) -> tuple[dict[str, Ints], int, bool, str]:
     """Rows that changed (all, with nothing kept) sorted by key, and what the snapshot was, in one statement."""
     names = [*table.columns, "gone"]
     values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint"])
@@ -119,7 +131,7 @@ def _ask(
         f"{_IDENTITY.format(table=table.name)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
         f" WHERE {table.scope} AND {changed} ORDER BY {table.columns[table.key]}) AS q({', '.join(names)})"
     )
-    parameters = {"scope": scope, "since": None if kept is None else kept.since}
+    parameters = {"scope": scope, "since": None if kept is None else str(kept.since % XIDS)}
     with psycopg_connection(connection).cursor(binary=True) as cursor:
         cursor.execute(statement.encode(), parameters)
         result = cursor.pgresult
@@ -127,7 +139,7 @@ def _ask(
             raise TypeError("the query answers no rows")
         since, clean, source = (result.get_value(0, position) or b"" for position in range(3))
         columns = {name: array_of_numbers(result.get_value(0, 3 + at)) for at, name in enumerate(names)}
-    return columns, since.decode(), clean == b"\x01", source.decode()
+    return columns, int(since), clean == b"\x01", source.decode()
 
 
 def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:

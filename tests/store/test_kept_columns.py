@@ -1,6 +1,7 @@
 """Kept columns are always what a fresh reading would be."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +65,35 @@ def test_sees_a_transaction_that_was_open_during_the_last_reading(things: Engine
         assert read(kept, reader) == {1: 10, 2: 22, 5: 50}
         slow.commit()
         assert read(kept, reader) == {1: 11, 2: 22, 5: 50}
+
+
+def test_sees_what_subtransactions_wrote(things: Engine) -> None:
+    """Of a transaction with savepoints, open during a reading, all that was not taken back is seen once it ends."""
+    kept = KeptColumns()
+    with things.connect() as slow, things.connect() as reader:
+        slow.execute(text("UPDATE things SET used = 11 WHERE id = 1"))
+        inner = slow.begin_nested()
+        slow.execute(text("UPDATE things SET used = 51 WHERE id = 5"))
+        inner.commit()
+        undone = slow.begin_nested()
+        slow.execute(text("UPDATE things SET used = 0 WHERE id = 2"))
+        undone.rollback()
+        assert read(kept, reader) == {1: 10, 2: 20, 5: 50}
+        change(things, "UPDATE things SET used = 22 WHERE id = 2")
+        assert read(kept, reader) == {1: 10, 2: 22, 5: 50}
+        slow.commit()
+        assert read(kept, reader) == {1: 11, 2: 22, 5: 51}
+
+
+def test_reads_the_whole_when_transactions_cannot_be_compared_any_more(things: Engine) -> None:
+    """After so many transactions that their 32 bits begin anew, what changed since would look old."""
+    kept = KeptColumns()
+    with things.connect() as reader:
+        read(kept, reader)
+        (key, reading), *_ = kept._readings.items()
+        kept._readings[key] = replace(reading, since=reading.since - (1 << 31) - 1000)
+        change(things, "UPDATE things SET used = 12 WHERE id = 1")
+        assert read(kept, reader)[1] == 12
 
 
 @pytest.mark.parametrize("warm", [True, False])
