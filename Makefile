@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check format generate bench clean
+.PHONY: help setup run demo test check format generate bench curves clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +50,9 @@ generate: setup ## Write the generated files anew
 
 bench: setup ## Measure planning, bulk calls and throughput
 	@$(BIN)/python -m benchmarks
+
+curves: setup ## Draw how the cost of a bulk call grows, into docs/images
+	@$(BIN)/python -m benchmarks.curves
 
 clean: ## Remove what make made, but not data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
