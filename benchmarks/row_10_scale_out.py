@@ -8,8 +8,8 @@ from benchmarks.deploying import Drain, workers
 from benchmarks.ground import EMPTY, Ground
 from benchmarks.report import Line, line
 
-LATENCY_MS, THREADS, COUNT, REPEATS = 50.0, 8, 1500, 2
-"""Eight threads a process: the hypervisors are the limit, not this machine's CPU."""
+LATENCY_MS, THREADS, COUNT, REPEATS = 50.0, 4, 800, 2
+"""Four threads a process: the hypervisors are the limit, not this machine's CPU."""
 
 
 def run(ground: Ground) -> Iterator[Line]:
