@@ -13,6 +13,7 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
@@ -23,6 +24,7 @@ T = TypeVar("T")
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 MOST_ATTEMPTS = 20
+USED = "bulkdeploy_used"
 
 
 class TransactionConflict(Exception):
@@ -72,7 +74,7 @@ def _engine(
     return engine
 
 
-def _notice_dropped(connection: psycopg.Connection[Any], record: object, proxy: object) -> None:
+def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, proxy: object) -> None:
     """Replace a pooled connection that was closed meanwhile.
 
     To an idle connection the server says nothing but farewell, so there is something to read only then. Asking
@@ -81,7 +83,11 @@ def _notice_dropped(connection: psycopg.Connection[Any], record: object, proxy: 
     Raises:
         InvalidatePoolError: the pool drops all connections as old as this one, and makes another.
     """
-    del record, proxy
+    del proxy
+    used = record.info.setdefault(USED, False)
+    record.info[USED] = True
+    if not used:
+        return  # made a moment ago: whoever uses it will see
     if connection.closed or _readable(connection.fileno()):
         raise InvalidatePoolError
 
