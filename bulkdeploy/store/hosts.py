@@ -11,7 +11,7 @@ from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.domain.units import mib_to_bytes
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
-from bulkdeploy.store.listing import Page, Paging, ReadInParts, fetch_page, fetch_rows
+from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
@@ -42,7 +42,7 @@ def list_hosts(
     found = filtered(select(hosts.c.id).where(hosts.c.removed.is_(None), among), FILTERS, arguments)
     page = fetch_page(connection, found.order_by(hosts.c.id), paging)
     read = partial(_rows, connection, with_capacity=with_capacity)
-    return Page(ReadInParts([row["id"] for row in page.rows], read), page.count)
+    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
 
 
 def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) -> dict[int, dict[str, Any]]:

@@ -28,14 +28,24 @@ class Page:
     count: int
 
 
-class ReadInParts(Sequence[Row]):
-    """The rows of these ids, read ROWS_AT_ONCE at a time while they are walked through; who is gone is left out.
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Row]]
+"""Answers the rows of some ids, by id; ids of what is gone are not in it."""
 
-    Args:
-        read: the rows of some ids, by id.
+
+def rows_of(ids: Sequence[int], read: Read) -> Sequence[Row]:
+    """The rows of these ids in their order: read at once, or in parts where they are more than ROWS_AT_ONCE.
+
+    Parts are read while the rows are walked through, so that long lists are never in memory as a whole; the
+    connection must be open until then.
     """
+    if len(ids) > ROWS_AT_ONCE:
+        return _ReadInParts(ids, read)
+    rows = read(ids)
+    return [rows[row_id] for row_id in ids if row_id in rows]
 
-    def __init__(self, ids: Sequence[int], read: Callable[[Sequence[int]], Mapping[int, Row]]) -> None:
+
+class _ReadInParts(Sequence[Row]):
+    def __init__(self, ids: Sequence[int], read: Read) -> None:
         self._ids, self._read = ids, read
 
     def __len__(self) -> int:
@@ -43,9 +53,7 @@ class ReadInParts(Sequence[Row]):
 
     def __iter__(self) -> Iterator[Row]:
         for start in range(0, len(self._ids), ROWS_AT_ONCE):
-            ids = self._ids[start : start + ROWS_AT_ONCE]
-            rows = self._read(ids)
-            yield from (rows[row_id] for row_id in ids if row_id in rows)
+            yield from rows_of(self._ids[start : start + ROWS_AT_ONCE], self._read)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -55,8 +63,8 @@ class ReadInParts(Sequence[Row]):
 
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         if isinstance(index, slice):
-            return ReadInParts(self._ids[index], self._read)
-        return self._read([self._ids[index]])[self._ids[index]]
+            return rows_of(self._ids[index], self._read)
+        return rows_of([self._ids[index]], self._read)[0]
 
 
 def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:

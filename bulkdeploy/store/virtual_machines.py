@@ -26,7 +26,7 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, ReadInParts, fetch_page
+from bulkdeploy.store.listing import Page, Paging, fetch_page, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.networks import nics
@@ -134,7 +134,7 @@ def list_virtual_machines(
         with_user_data=bool(arguments.get("userdata")),
         with_jobs=True,
     )
-    return Page(ReadInParts([row["id"] for row in page.rows], read), page.count)
+    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
 
 
 def _filters() -> Filters:
