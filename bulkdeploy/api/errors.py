@@ -49,6 +49,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.ResourceLimitExceeded: Numbers(535, 4370),
     errors.InsufficientCapacity: Numbers(533, 4335),
     errors.InsufficientAddresses: Numbers(533, 4320),
+    errors.InsufficientVlans: Numbers(533, 4331),
     errors.ResourceUnavailable: Numbers(534, 4380),
     errors.ResourceInUse: Numbers(536, 4375),
     errors.OperationFailed: Numbers(530, 4250),

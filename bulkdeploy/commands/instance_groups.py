@@ -45,7 +45,7 @@ def create_instance_group(call: Call) -> Mapping[str, Any]:
 
 def update_instance_group(call: Call) -> Mapping[str, Any]:
     """Rename an instance group."""
-    return service.update_instance_group(call.system, call.caller, call.arguments["id"], call.text("name"))
+    return service.update_instance_group(call.system, call.caller, call.arguments["id"], call.text("name") or None)
 
 
 def delete_instance_group(call: Call) -> None:

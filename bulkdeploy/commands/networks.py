@@ -1,16 +1,23 @@
-"""listNetworks."""
+"""listNetworks, createNetwork, updateNetwork, restartNetwork, deleteNetwork."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.parameters import boolean, mapping, string, strings, uuid
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import InsufficientVlans, PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.domain.guest_networks import AskedSubnet
+from bulkdeploy.services import networks as service
+from bulkdeploy.services.network_rules import NetworkAsk
 from bulkdeploy.store import networks
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import NetworkFilter
@@ -69,6 +76,49 @@ def list_networks(call: Call) -> Page:
     return networks.list_networks(call.connection, visible(call), call.arguments, paging(call), shown)
 
 
+def create_network(call: Call) -> Mapping[str, Any]:
+    """Make a network."""
+    arguments = call.arguments
+    ask = NetworkAsk(
+        name=arguments["name"],
+        zone=arguments["zoneid"],
+        offering=arguments["networkofferingid"],
+        named=named_owner(call),
+        subnet=AskedSubnet(call.text("gateway"), call.text("netmask"), call.text("startip"), call.text("endip")),
+        display_text=call.text("displaytext"),
+        acl_type=call.text("acltype"),
+        domain=call.ref("domainid"),
+        subdomain_access=arguments.get("subdomainaccess"),
+        vlan=call.text("vlan"),
+        bypass_vlan_overlap_check=call.flag("bypassvlanoverlapcheck"),
+        physical_network=call.ref("physicalnetworkid"),
+        network_domain=call.text("networkdomain"),
+    )
+    return service.create_network(call.system, call.caller, ask)
+
+
+CHANGEABLE = {"name": "name", "displaytext": "display_text", "networkdomain": "network_domain"}
+"""Parameters of updateNetwork, and the columns that they change."""
+
+
+def update_network(call: Call) -> JobTicket:
+    """Change a network; the job's result is the network."""
+    changes = {column: call.arguments[name] for name, column in CHANGEABLE.items() if call.arguments.get(name)}
+    return service.update_network(call.system, call.caller, call.arguments["id"], changes)
+
+
+def restart_network(call: Call) -> JobTicket:
+    """Restart what serves a network: nothing does."""
+    return service.restart_network(
+        call.system, call.caller, call.arguments["id"], make_redundant=call.flag("makeredundant")
+    )
+
+
+def delete_network(call: Call) -> JobTicket:
+    """Delete a network."""
+    return service.delete_network(call.system, call.caller, call.arguments["id"])
+
+
 COMMANDS = (
     Command(
         name="listNetworks",
@@ -103,6 +153,77 @@ COMMANDS = (
             *OWNER,
             *PROJECT,
             *PAGING,
+        ),
+    ),
+    Command(
+        name="createNetwork",
+        description="Makes a guest network",
+        handler=create_network,
+        shape=Shape.OBJECT,
+        response=NETWORK,
+        errors=(PermissionDenied, ResourceLimitExceeded, InsufficientVlans),
+        changes_state=True,
+        parameters=(
+            string("name", "its name", required=True),
+            string("displaytext", "its description; its name where not given"),
+            uuid("zoneid", Entity.ZONE, "its zone, an Advanced one", required=True),
+            uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
+            string("acltype", "who has it: Domain for Shared networks only", choices=("Account", "Domain")),
+            boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
+            string("gateway", "its gateway; with netmask"),
+            string("netmask", "its netmask, such as 255.255.255.0"),
+            string("startip", "the first address that VMs get; Shared networks need it"),
+            string("endip", "the last address that VMs get; startip where not given"),
+            string("networkdomain", "its DNS domain"),
+            Parameter("vlan", WireType.STRING, "its VLAN, a number or untagged", roles=ROOT_ADMIN_ONLY),
+            boolean("bypassvlanoverlapcheck", "accept a VLAN that another network has", roles=ROOT_ADMIN_ONLY),
+            uuid(
+                "physicalnetworkid",
+                Entity.PHYSICAL_NETWORK,
+                "its physical network; the first enabled one of the zone where not given",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            *FOR_OWNER,
+        ),
+    ),
+    Command(
+        name="updateNetwork",
+        description="Changes name, description or DNS domain of a guest network",
+        handler=update_network,
+        shape=Shape.JOB,
+        response=NETWORK,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            string("name", "its new name"),
+            string("displaytext", "its new description"),
+            string("networkdomain", "its new DNS domain, for VMs made from now on"),
+        ),
+    ),
+    Command(
+        name="restartNetwork",
+        description="Restarts what serves a guest network; nothing does here, so nothing happens",
+        handler=restart_network,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            boolean("cleanup", "make anew what serves it; there is nothing to make"),
+            boolean("makeredundant", "make what serves it redundant; refused, there is nothing"),
+        ),
+    ),
+    Command(
+        name="deleteNetwork",
+        description="Deletes a guest network that no VM has a nic in",
+        handler=delete_network,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied, ResourceInUse),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            boolean("forced", "delete it even if taking it down fails; there is nothing that could"),
         ),
     ),
 )

@@ -42,7 +42,7 @@ def create_security_group(call: Call) -> Mapping[str, Any]:
 
 def update_security_group(call: Call) -> Mapping[str, Any]:
     """Rename a security group."""
-    return service.update_security_group(call.system, call.caller, call.arguments["id"], call.text("name"))
+    return service.update_security_group(call.system, call.caller, call.arguments["id"], call.text("name") or None)
 
 
 def delete_security_group(call: Call) -> None:

@@ -238,6 +238,14 @@ class InsufficientAddresses(BulkDeployError):
         super().__init__(f"Network {network} has {free} free address(es), {asked} are needed")
 
 
+class InsufficientVlans(BulkDeployError):
+    """A physical network has no VLAN left for a network (533)."""
+
+    def __init__(self, physical_network: str, vlan_range: str) -> None:
+        self.physical_network, self.vlan_range = physical_network, vlan_range
+        super().__init__(f"Physical network {physical_network} has no free VLAN: all of {vlan_range} are in use")
+
+
 class ResourceUnavailable(BulkDeployError):
     """A host, agent or pool that is needed does not answer (534)."""
 

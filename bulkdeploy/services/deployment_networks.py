@@ -61,7 +61,7 @@ def _asked_networks(
             raise InvalidParameter(
                 "networkids", network.name, f"Network id={network.uuid} doesn't belong to zone {zone.name}"
             )
-        if not _usable(network, owner):
+        if not is_usable(network, owner):
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.name}"
             )
@@ -76,7 +76,7 @@ def _asked_networks(
     return tuple(networks)
 
 
-def _usable(network: NetworkFacts, owner: Owner) -> bool:
+def is_usable(network: NetworkFacts, owner: Owner) -> bool:
     """Account networks serve their account; domain networks their domain and, if so made, those below."""
     if network.acl_type == "Account":
         return network.account_id == owner.account_id
@@ -87,14 +87,16 @@ def _usable(network: NetworkFacts, owner: Owner) -> bool:
 
 def _security_group_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
     for network in facts.read_networks(connection, zone_id=zone.id):
-        if network.has_security_groups and not network.is_system and _usable(network, owner):
+        if network.has_security_groups and not network.is_system and is_usable(network, owner):
             return network
     raise InvalidParameter("zoneid", zone.name, f"No network with security enabled is found in zone id={zone.uuid}")
 
 
 def _default_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
     """The owner's single Isolated network, else the zone's default Shared network, else its only one."""
-    usable = [n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system and _usable(n, owner)]
+    usable = [
+        n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system and is_usable(n, owner)
+    ]
     isolated = [network for network in usable if network.guest_type == ISOLATED]
     if len(isolated) > 1:
         raise InvalidParameter(

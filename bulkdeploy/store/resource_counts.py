@@ -45,7 +45,7 @@ def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts)
             most = most_of.get(kind, UNLIMITED)
             used = current.get((*holder, kind), 0)
             if most != UNLIMITED and used + wanted[kind] > most:
-                raise _exceeded(connection, owner, holder, kind, most, used, wanted[kind])
+                raise limit_exceeded(connection, owner, holder, kind, most, used, wanted[kind])
 
 
 def add_amounts(
@@ -135,7 +135,7 @@ def _read_counts(connection: Connection, owner: Owner) -> dict[tuple[str, int, R
     return {(row.owner_kind, row.owner_id, ResourceType(row.resource_type)): row.amount for row in rows}
 
 
-def _exceeded(
+def limit_exceeded(
     connection: Connection,
     owner: Owner,
     holder: tuple[str, int],

@@ -1,0 +1,168 @@
+"""Subnets and VLANs of guest networks: read from what a call says, and the rules that they keep."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+
+DEFAULT_GUEST_CIDR = "10.1.1.0/24"
+LONGEST_PREFIX = 30
+HIGHEST_VLAN, HIGHEST_VXLAN = 4094, 2**24 - 1
+UNTAGGED = "untagged"
+VLAN = re.compile(r"(vlan://|vxlan://)?([0-9]{1,8}|untagged)", re.IGNORECASE)
+NETWORK_DOMAIN = re.compile(
+    r"(?=.{1,190}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I
+)
+
+
+class GuestType(StrEnum):
+    """Types of guest networks."""
+
+    ISOLATED = "Isolated"
+    SHARED = "Shared"
+    L2 = "L2"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSubnet:
+    """What a call says of the addresses, as given; none of it checked."""
+
+    gateway: str | None = None
+    netmask: str | None = None
+    start_ip: str | None = None
+    end_ip: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The parameters that were given, by their names on the wire."""
+        named = {"gateway": self.gateway, "netmask": self.netmask, "startip": self.start_ip, "endip": self.end_ip}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A network's addresses: those from start to end are handed out, the gateway apart."""
+
+    cidr: str
+    gateway: str
+    netmask: str
+    start_ip: str
+    end_ip: str
+
+
+def subnet_of(guest_type: GuestType, asked: AskedSubnet, default_cidr: str) -> Subnet | None:
+    """The subnet that a network of this type gets; None: it has none, as L2 networks.
+
+    Shared networks say all of it (``endip`` is ``startip`` where it is not given); Isolated ones say gateway
+    and netmask or take ``default_cidr``, and hand out every address.
+
+    Raises:
+        InvalidParameter, InvalidCombination: the first rule that is broken.
+    """
+    given = asked.given()
+    if guest_type is GuestType.L2:
+        _refuse(given, "an L2 network has no addresses")
+        return None
+    if guest_type is GuestType.ISOLATED:
+        _refuse(
+            {name: given[name] for name in ("startip", "endip") if name in given}, "a Shared network has ranges"
+        )
+        if not given:
+            network = IPv4Network(default_cidr)
+            return _whole(network, network.network_address + 1)
+        _need(given, ("gateway", "netmask"), "an Isolated network is given both or none of them")
+        network, gateway = _network(given)
+        return _whole(network, gateway)
+    _need(given, ("gateway", "netmask", "startip"), "a Shared network needs its range of addresses")
+    network, gateway = _network(given)
+    start = _inside(network, "startip", given["startip"])
+    end = _inside(network, "endip", given.get("endip", given["startip"]))
+    if end < start:
+        raise InvalidParameter("endip", str(end), f"it should be startip, {start}, or above")
+    return Subnet(str(network), str(gateway), str(network.netmask), str(start), str(end))
+
+
+def vlan_of(text: str) -> str:
+    """A VLAN as it is kept: its number, or ``untagged``.
+
+    Raises:
+        InvalidParameter: it is neither.
+    """
+    match = VLAN.fullmatch(text)
+    most = HIGHEST_VXLAN if text.lower().startswith("vxlan") else HIGHEST_VLAN
+    if match is None or (match[2].isdigit() and not 1 <= int(match[2]) <= most):
+        raise InvalidParameter("vlan", text, f"it should be a number from 1 to {HIGHEST_VLAN}, or {UNTAGGED}")
+    return str(int(match[2])) if match[2].isdigit() else UNTAGGED
+
+
+def free_vlan(vlan_range: str, used: Collection[str]) -> str | None:
+    """The lowest VLAN of a range (``100-199``, more separated by commas) that is not used, or None."""
+    for part in vlan_range.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            found = next((n for n in range(int(first), int(last or first) + 1) if str(n) not in used), None)
+            if found is not None:
+                return str(found)
+    return None
+
+
+def check_network_domain(text: str) -> None:
+    """Refuse what is no DNS domain.
+
+    Raises:
+        InvalidParameter: it is none.
+    """
+    if not NETWORK_DOMAIN.fullmatch(text):
+        raise InvalidParameter(
+            "networkdomain", text, "it should be a DNS domain such as guests.example, 190 characters at most"
+        )
+
+
+def _whole(network: IPv4Network, gateway: IPv4Address) -> Subnet:
+    first, last = network.network_address + 1, network.broadcast_address - 1
+    return Subnet(str(network), str(gateway), str(network.netmask), str(first), str(last))
+
+
+def _network(given: dict[str, str]) -> tuple[IPv4Network, IPv4Address]:
+    gateway = _address("gateway", given["gateway"])
+    try:
+        network = IPv4Network(f"{gateway}/{_address('netmask', given['netmask'])}", strict=False)
+    except ValueError:
+        raise InvalidParameter(
+            "netmask", given["netmask"], "it should be a netmask such as 255.255.255.0"
+        ) from None
+    if network.prefixlen > LONGEST_PREFIX or str(network.netmask) != given["netmask"]:
+        raise InvalidParameter(
+            "netmask",
+            given["netmask"],
+            f"it should be a netmask of at most {LONGEST_PREFIX} bits, such as 255.255.255.0",
+        )
+    _inside(network, "gateway", str(gateway))
+    return network, gateway
+
+
+def _inside(network: IPv4Network, parameter: str, text: str) -> IPv4Address:
+    address = _address(parameter, text)
+    if address not in network or address in (network.network_address, network.broadcast_address):
+        raise InvalidParameter(parameter, text, f"it should be an address of a host in {network}")
+    return address
+
+
+def _address(parameter: str, text: str) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        raise InvalidParameter(parameter, text, "it should be an IPv4 address such as 10.1.0.17") from None
+
+
+def _refuse(given: dict[str, str], why: str) -> None:
+    for name in given:
+        raise InvalidCombination((name, "networkofferingid"), f"{name} can not be given here: {why}")
+
+
+def _need(given: dict[str, str], names: tuple[str, ...], why: str) -> None:
+    for name in names:
+        if name not in given:
+            raise InvalidCombination((name, "networkofferingid"), f"{name} is missing: {why}")

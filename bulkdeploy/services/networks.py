@@ -1,0 +1,160 @@
+"""Guest networks made, changed, restarted and deleted (reference section 8.9).
+
+A network is rows: VLAN and addresses, which VMs are given. There is no appliance that serves it, so nothing is
+built, and restarting one finds nothing to restart.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, check_network_domain, subnet_of
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.services.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.network_rules import NetworkAsk, check_offering, check_zone, choose_vlan, reach_of
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.ownership import as_found_by_id
+from bulkdeploy.services.system import System
+from bulkdeploy.store import network_changes as store
+from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_limits import require_room
+from bulkdeploy.store.networks import NetworkFilter, list_networks
+from bulkdeploy.store.owned_entities import insert_entity, mark_removed
+
+NOUN = "network"
+COMMANDS = "org.apache.cloudstack.api.command.user.network"
+
+
+def create_network(system: System, caller: Caller, ask: NetworkAsk) -> Mapping[str, Any]:
+    """Make a network and answer it.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``services.network_rules`` is broken.
+        ResourceLimitExceeded: the account, or a domain above it, has all the networks that it may.
+        InsufficientVlans: the physical network has no VLAN left.
+    """
+    if ask.network_domain is not None:
+        check_network_domain(ask.network_domain)
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        guest_cidr = check_zone(connection, caller, ask.zone)
+        offering = check_offering(connection, caller, ask.offering)
+        subnet = subnet_of(GuestType(offering.guest_type), ask.subnet, guest_cidr or DEFAULT_GUEST_CIDR)
+        reach = reach_of(connection, caller, ask, offering.guest_type)
+        require_room(connection, reach.owner, ResourceType.NETWORK)
+        vlan, physical_id = choose_vlan(connection, ask, offering)
+        ref = insert_entity(
+            connection,
+            Entity.NETWORK,
+            name=ask.name,
+            display_text=ask.display_text or ask.name,
+            zone_id=ask.zone.id,
+            network_offering_id=ask.offering.id,
+            physical_network_id=physical_id,
+            guest_type=offering.guest_type,
+            acl_type=reach.acl_type,
+            account_id=reach.owner.account_id,
+            domain_id=reach.domain_id,
+            subdomain_access=reach.subdomain_access,
+            cidr=None if subnet is None else subnet.cidr,
+            gateway=None if subnet is None else subnet.gateway,
+            netmask=None if subnet is None else subnet.netmask,
+            vlan=vlan,
+            network_domain=ask.network_domain,
+            state="Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
+        )
+        if ref is None:
+            raise InvalidParameter("name", ask.name, "there is such a network already")
+        if subnet is not None:
+            store.insert_range(connection, ref.id, subnet)
+        text = f"made {offering.guest_type} network {ask.name}"
+        record_event(connection, caller, EventType.NETWORK_CREATE, text, _about(ref), reach.owner)
+        return _row(connection, caller, ref)
+
+    return run_transaction(system.engine, work)
+
+
+def update_network(system: System, caller: Caller, ref: EntityRef, changes: Mapping[str, str]) -> JobTicket:
+    """Change the name, description or DNS domain of a network; the job's result is the network.
+
+    ``changes``: new values by column. VMs that exist keep the DNS domain they were given.
+
+    Raises:
+        InvalidParameter: it was deleted, or the DNS domain is none.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    if "network_domain" in changes:
+        check_network_domain(changes["network_domain"])
+
+    def work(connection: Connection) -> JobTicket:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        if changes:
+            store.update_network(connection, ref.id, changes)
+            text = f"changed {', '.join(sorted(changes))} of network {row.name}"
+            record_event(connection, caller, EventType.NETWORK_UPDATE, text, _about(ref), owner)
+        shown = _row(connection, caller, ref)
+        return done_with_object(connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _about(ref))
+
+    return run_transaction(system.engine, work)
+
+
+def restart_network(system: System, caller: Caller, ref: EntityRef, *, make_redundant: bool) -> JobTicket:
+    """Nothing but an event: no appliance serves the network here.
+
+    Raises:
+        InvalidParameter: it was deleted, or redundant appliances are asked for.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    if make_redundant:
+        raise InvalidParameter("makeredundant", "true", "networks here have no routers to make redundant")
+
+    def work(connection: Connection) -> JobTicket:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        text = f"restarted network {row.name}: nothing serves it, so there was nothing to do"
+        record_event(connection, caller, EventType.NETWORK_RESTART, text, _about(ref), owner)
+        return done_with_success(connection, caller, f"{COMMANDS}.RestartNetworkCmd", _about(ref))
+
+    return run_transaction(system.engine, work)
+
+
+def delete_network(system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Delete a network that no VM has a nic in, with its addresses.
+
+    Raises:
+        InvalidParameter: it was deleted, or only the system uses it.
+        PermissionDenied: it is not the caller's to touch.
+        ResourceInUse: a VM that is not expunged has a nic in it.
+    """
+
+    def work(connection: Connection) -> JobTicket:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        if row.is_system:
+            raise InvalidParameter("id", str(ref.uuid), "only the system uses this network, and it stays")
+        store.remove_ranges(connection, ref.id)
+        user = store.user_of(connection, ref.id)
+        if user is not None:
+            raise ResourceInUse(f"Network {row.name} can not be deleted: {user}")
+        mark_removed(connection, ref)
+        text = f"deleted network {row.name}"
+        record_event(connection, caller, EventType.NETWORK_DELETE, text, _about(ref), owner)
+        return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
+
+    return run_transaction(system.engine, work)
+
+
+def _about(ref: EntityRef) -> Instance:
+    return Instance("Network", ref.id, ref.uuid)
+
+
+def _row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+    seen = as_found_by_id(connection, caller)
+    return list_networks(connection, seen, {"id": ref}, Paging(1), NetworkFilter.ALL).rows[0]
