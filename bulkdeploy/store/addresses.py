@@ -120,7 +120,7 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
-            " AND CAST(:ip AS inet) BETWEEN start_ip AND end_ip AND gateway <> CAST(:ip AS text)"
+            " AND CAST(:ip AS inet) BETWEEN start_ip AND end_ip AND gateway <> host(CAST(:ip AS inet))"
             " ORDER BY id FOR UPDATE"
         ),
         {"network": network_id, "ip": ip},

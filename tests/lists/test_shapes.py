@@ -11,7 +11,9 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from tests.lists.world import World
 
-ELSEWHERE = {"listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities", "listProjectAccounts"}
+ELSEWHERE = {
+    *("listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities", "listNics", "listProjectAccounts"),
+}
 """Lists with tests of their own."""
 
 COMMANDS = {

@@ -14,7 +14,8 @@ def change(world: World, command: str, by: str, **parameters: object) -> dict[st
     if "jobid" in body:
         job = world.client(by).call("queryAsyncJobResult", jobid=body["jobid"])
         assert (job["jobstatus"], job["jobresultcode"], job["jobresulttype"]) == (1, 0, "object")
-        assert job["cmd"].rpartition(".")[2].lower() in (f"{command}Cmd".lower(), f"{command}CmdByAdmin".lower())
+        name = job["cmd"].rpartition(".")[2].removesuffix("ByAdmin")
+        assert name.lower() == f"{command.replace('VirtualMachine', 'VM')}Cmd".lower()
         result: dict[str, Any] = job["jobresult"]
         if "id" in body:
             assert next(iter(result.values()))["id"] == body["id"] == job["jobinstanceid"]
