@@ -30,7 +30,6 @@ from bulkdeploy.services.ownership import resolve_owner
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.store import deployment_facts as facts
 from bulkdeploy.store.configuration import Configuration
-from bulkdeploy.store.network_changes import keep_networks
 
 
 def check_deployment(
@@ -55,7 +54,6 @@ def check_deployment(
     _check_pins(connection, ask, zone)
     disks = vm_disks(configuration, ask, offering, disk_offering, template)
     networks = choose_networks(connection, ask, owner, zone)
-    keep_networks(connection, [network.id for network in networks])
     security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
     affinity_groups = _check_affinity_groups(connection, ask, owner)
     _check_key_pairs(connection, ask, owner)

@@ -7,6 +7,7 @@ from bulkdeploy.domain.deployment import DeployAsk, NetworkFacts, ZoneFacts
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.topology import HypervisorType, NetworkType
 from bulkdeploy.store import deployment_facts as facts
+from bulkdeploy.store.network_changes import keep_networks
 
 ISOLATED = "Isolated"
 
@@ -20,6 +21,14 @@ def choose_networks(
         InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
         PermissionDenied: a network that the owner may not use.
     """
+    networks = _choose_networks(connection, ask, owner, zone)
+    keep_networks(connection, [network.id for network in networks])
+    return networks
+
+
+def _choose_networks(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+) -> tuple[NetworkFacts, ...]:
     if zone.network_type is NetworkType.BASIC:
         if ask.network_ids:
             raise InvalidCombination(

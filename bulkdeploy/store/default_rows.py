@@ -22,7 +22,7 @@ USER_READS = (
     *("getApiLimit", "getUserKeys", "listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
     *("listAsyncJobs", "listCapabilities", "listDiskOfferings", "listEventTypes", "listEvents"),
     *("listHypervisors", "listInstanceGroups", "listIpForwardingRules", "listIsos"),
-    *("listNetworkOfferings", "listNetworks", "listOsCategories", "listOsTypes"),
+    *("listNetworkOfferings", "listNetworks", "listNics", "listOsCategories", "listOsTypes"),
     *(
         "listPortForwardingRules",
         "listProjectAccounts",
