@@ -144,6 +144,10 @@ def _show_list(context: CommandContext, api: Api, answer: dict[str, Any], argume
             answer = _all_pages(context, api, answer, arguments)
         else:
             context.screen.say(f"{len(rows)} of {total} shown; --all reads every page")
+    known = {name.lower() for name, _, _ in api.fields} | {name.lower() for row in rows for name in row}
+    wrong = [name for name in arguments.filter if name.lower() not in known]
+    if rows and api.fields and wrong:
+        context.screen.say(f"{api.name} answers no {', '.join(wrong)}; {api.verb} {api.noun} -h lists its fields")
     context.screen.show(answer, arguments.filter)
 
 

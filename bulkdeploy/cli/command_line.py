@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import click
 
+from bulkdeploy.cli.concealment import is_secret
 from bulkdeploy.cli.failures import UsageError
 from bulkdeploy.cli.profiles import FORMATS
 
@@ -54,6 +55,11 @@ OPTIONS: tuple[click.Option, ...] = (
 )
 
 
+OPTION_WORDS = frozenset(word for option in OPTIONS for word in option.opts)
+NO_OPTION = "\0"
+"""Before a word that is none, though it begins like one; no argument of a process can hold it."""
+
+
 class _Parser(click.Command):
     """Turns arguments into parameters; it runs nothing."""
 
@@ -69,11 +75,22 @@ def parse(arguments: Sequence[str]) -> Options:
         UsageError: an option does not exist or its value is wrong.
     """
     try:
-        context = _Parser().make_context("bulkmonkey", list(arguments))
+        context = _Parser().make_context("bulkmonkey", _with_marked_keys(arguments))
     except click.ClickException as error:
         message = error.format_message().rstrip(".")
         raise UsageError(message[:1].lower() + message[1:], hint="Options: bulkmonkey -h") from error
-    return Options(**context.params)
+    words = (word.removeprefix(NO_OPTION) for word in context.params.pop("words"))
+    return Options(words=tuple(words), **context.params)
+
+
+def _with_marked_keys(arguments: Sequence[str]) -> list[str]:
+    """The arguments; a key after ``set apikey`` that begins with a dash, as some do, is marked as no option."""
+    marked = list(arguments)
+    for position, (command, name, value) in enumerate(zip(marked, marked[1:], marked[2:], strict=False), start=2):
+        is_key = command == "set" and is_secret(name) and value.startswith("-")
+        if is_key and value not in OPTION_WORDS:
+            marked[position] = f"{NO_OPTION}{value}"
+    return marked
 
 
 def takes_value(word: str) -> str | None:

@@ -36,7 +36,7 @@ def is_secret(name: str) -> bool:
 def secret_spans(text: str) -> list[tuple[int, int]]:
     """Where in a typed line secrets stand, as (start, end); references such as ``@file`` are none."""
     spans = (match.span("secret") for match in SECRET_TEXT.finditer(text))
-    return [(start, end) for start, end in spans if not text[start:end].startswith(("@", "-"))]
+    return [(start, end) for start, end in spans if not _refers(text[start:end])]
 
 
 def ask_secret(name: str) -> str:

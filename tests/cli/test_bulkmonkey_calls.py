@@ -52,6 +52,13 @@ def test_filter_picks_fields_in_their_order(monkey: Monkey) -> None:
     assert updated == {"zone": {"allocationstate": "Enabled"}}
 
 
+def test_a_field_that_does_not_exist_is_named(monkey: Monkey) -> None:
+    """A ``filter=`` with a field that the API does not answer is said on standard error."""
+    done = monkey("list", "zones", "filter=id,nmae,STATE")
+    assert done.status == 0
+    assert "listZones answers no nmae; list zones -h lists its fields" in done.err
+
+
 def test_every_format_holds_the_same_rows(monkey: Monkey) -> None:
     """json, yaml, csv, column, text and table say the same of the same answer."""
     rows = json.loads(monkey("list", "hosts").out)["host"]

@@ -61,6 +61,17 @@ def test_what_changes_something_is_never_repeated(monkey: Monkey, recorded: Reco
     assert len(recorded.asked("bulkDeployVirtualMachine")) == 1
 
 
+def test_a_server_that_does_not_answer_is_given_up(monkey: Monkey, recorded: RecordedServer) -> None:
+    """After ``requesttimeout`` a call ends with status 1; what changes something is not sent a second time."""
+    monkey("sync")
+    assert monkey("set", "requesttimeout", "0.2").status == 0
+    recorded.held["updateZone"] = threading.Event()
+    done = monkey("update", "zone", f"id={ZONE}")
+    assert done.status == 1
+    assert f"no answer from {recorded.url} within 0.2 seconds" in done.err
+    assert len(recorded.asked("updateZone")) == 1
+
+
 def test_an_interrupted_change_may_have_been_made(monkey: Monkey, recorded: RecordedServer) -> None:
     """Ctrl-C while a call that changes something is not answered says that it may be done, with status 130."""
     monkey("sync")

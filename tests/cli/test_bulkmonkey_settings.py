@@ -33,6 +33,14 @@ def test_a_key_without_a_value_is_asked_for(bare_monkey: Monkey, home: Path) -> 
     assert SECRET_KEY in config_path(home).read_text(encoding="utf-8")
 
 
+def test_a_key_may_begin_with_a_dash(bare_monkey: Monkey, home: Path) -> None:
+    """One key in 64 does: ``set apikey -abc`` is no option; an option after the name still is one."""
+    assert bare_monkey("-p", "localcloud", "set", "apikey", "-Uabc").status == 0
+    assert "apikey = -Uabc" in config_path(home).read_text(encoding="utf-8")
+    assert bare_monkey("set", "secretkey", "-p", "localcloud", text="-key\n").status == 0
+    assert "secretkey = -key" in config_path(home).read_text(encoding="utf-8")
+
+
 def test_settings_are_shown_without_secrets(monkey: Monkey) -> None:
     """``set`` alone and ``profile`` show what is set, and hide keys."""
     done = monkey("set", "-o", "csv")

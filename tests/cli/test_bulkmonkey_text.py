@@ -75,6 +75,8 @@ def test_pipes_in_quotes_are_text() -> None:
     [
         "set secretkey TOP",
         "set password 'TOP'",
+        "set apikey -TOP",
+        "list zones -k -TOP -o json",
         "list zones -s TOP",
         "list zones -sTOP",
         "list zones --secretkey=TOP",
