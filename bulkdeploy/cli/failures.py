@@ -34,10 +34,7 @@ class CommandFailed(Exception):
 
     def line(self) -> str:
         """The failure as one readable line."""
-        text = f"{self.label}{self.message}"
-        if self.hint:
-            text = f"{text.rstrip('.')}. {self.hint}"
-        return " ".join(text.split())
+        return _one_line(f"{self.label}{self.message}", self.hint)
 
     def facts(self) -> dict[str, Any]:
         """The failure as an object for programs."""
@@ -83,7 +80,7 @@ class ApiRefused(CommandFailed):
         """The failure as one readable line."""
         code = "" if self.cserrorcode is None else f", code {self.cserrorcode}"
         text = f"{self.label}{self.errortext.rstrip('.')} ({self.command}: HTTP {self.http_status}{code})"
-        return " ".join(f"{text}. {self.hint}".split() if self.hint else text.split())
+        return _one_line(text, self.hint)
 
     def facts(self) -> dict[str, Any]:
         """The failure as an object for programs."""
@@ -136,3 +133,9 @@ class Interrupted(CommandFailed):
 
     status = ExitStatus.INTERRUPTED
     label = ""
+
+
+def _one_line(text: str, hint: str) -> str:
+    if hint:
+        text = f"{text} {hint}" if text.endswith("?") else f"{text.rstrip('.')}. {hint}"
+    return " ".join(text.split())

@@ -144,7 +144,7 @@ def test_an_ambiguous_name_is_refused(monkey: Monkey, recorded: RecordedServer) 
         (("list", "zones", "page=one"), "page is a whole number, not 'one'"),
         (("bulkdeploy", "virtualmachine", *BULK, "virtualmachinecount=1", "dryrun=yes"), "dryrun is true or false"),
         (("list", "zone"), "Did you mean: list zones?"),
-        (("list",), "list what?"),
+        (("list",), "list what? list goes with: "),
         (("--nonsense", "list", "zones"), "no such option"),
         (("list", "zones", "-o", "xml"), "'xml' is not one of"),
         (("list", "zones", "-p", "nowhere"), "there is no profile 'nowhere'"),
