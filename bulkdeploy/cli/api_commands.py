@@ -116,8 +116,13 @@ def follow_batch(
     if len(jobs) < progress.total:
         screen.warn(f"{progress.total - len(jobs)} jobs could not be read from the server's list of jobs")
     deployment = watch.row if isinstance(watch, DeploymentWatch) else {}
+
+    def call_in_turn(command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        watch.budget.turn()
+        return context.call(command, parameters)
+
     clusters = deployment.get("clusters") or clusters_of_jobs(
-        jobs, hosts_by_id(context.catalogue, context.call, host_ids(jobs))
+        jobs, hosts_by_id(context.catalogue, call_in_turn, host_ids(jobs))
     )
     parts = summary_parts(progress, jobs, deployment, clusters, seconds)
     if screen.format == "table":

@@ -41,6 +41,8 @@ class Watch(Protocol):
 
     name: str
     """What ``bulkmonkey follow`` finds it by again; empty if it cannot."""
+    budget: Budget
+    """Lets its requests through, and those that belong to it."""
 
     def step(self) -> Progress:
         """Send one request, when it is time for it; what is known afterwards."""

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from itertools import pairwise
 
 import pytest
 
@@ -80,6 +81,16 @@ def test_a_batch_is_followed_to_its_end(monkey: Monkey, recorded: RecordedServer
     assert {job["jobstatus"] for job in jobs["asyncjobs"]} == {1}
     for text in ("30 of 30 jobs succeeded", "pod-a", "cluster-1", "skew", "Slowest"):
         assert text in done.err
+
+
+def test_the_server_is_never_asked_in_quick_succession(monkey: Monkey, recorded: RecordedServer) -> None:
+    """From the call to the summary, less than two requests a second: those for the summary's hosts count, too."""
+    recorded.jobs.rate = 10
+    monkey(*BULK, "virtualmachinecount=45")
+    commands = [one.command for one in recorded.seen]
+    following = recorded.seen[commands.index("bulkDeployVirtualMachine") + 1 :]
+    assert len(following) > 3
+    assert all(later.when - earlier.when > 0.5 for earlier, later in pairwise(following))
 
 
 def test_a_batch_with_failures_ends_with_status_3(monkey: Monkey, recorded: RecordedServer) -> None:
