@@ -31,11 +31,16 @@ class JobKind(StrEnum):
     STOP = "stop_virtual_machine"
     DESTROY = "destroy_virtual_machine"
     MIGRATE = "migrate_virtual_machine"
+    REBOOT = "reboot_virtual_machine"
+    EXPUNGE = "expunge_virtual_machine"
     PREPARE_HOST = "prepare_host_for_maintenance"
 
 
 HOST_KINDS = frozenset({JobKind.PREPARE_HOST})
 """Kinds of jobs whose instance is a host; that of all others is a VM."""
+
+SUCCESS_KINDS = frozenset({JobKind.EXPUNGE})
+"""Kinds whose result is a bare success; that of all others shows what they worked on."""
 
 VIRTUAL_MACHINE, HOST = "VirtualMachine", "Host"
 """``jobinstancetype``: what a job works on."""
@@ -47,11 +52,13 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.STOP: "org.apache.cloudstack.api.command.admin.vm.StopVMCmdByAdmin",
     JobKind.DESTROY: "org.apache.cloudstack.api.command.admin.vm.DestroyVMCmdByAdmin",
     JobKind.MIGRATE: "org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
+    JobKind.REBOOT: "org.apache.cloudstack.api.command.admin.vm.RebootVMCmdByAdmin",
+    JobKind.EXPUNGE: "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd",
     JobKind.PREPARE_HOST: "org.apache.cloudstack.api.command.admin.host.PrepareForHostMaintenanceCmd",
 }
 """``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
 
-EXPUNGE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd"
+EXPUNGE_COMMAND_CLASS = COMMAND_CLASS[JobKind.EXPUNGE]
 """``cmd`` of a job that the sweeper makes to expunge a VM."""
 
 

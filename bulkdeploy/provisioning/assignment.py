@@ -104,8 +104,8 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             memory_mib=vm.memory_mib,
             volumes=tuple(_volume(row) for row in rows.volumes if row.pool_uuid is not None),
             nics=tuple(_nic(row) for row in rows.nics),
-            user_data=vm.user_data if vm.user_data is not None else shared.user_data,
-            public_keys=shared.public_keys,
+            user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
+            public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
         ),
         pinned=shared.pinned,
     )

@@ -24,6 +24,7 @@ DESTROYED = Settlement(VmState.DESTROYED, GiveBack.COMPUTE)
 EXPUNGED = Settlement(VmState.EXPUNGING, GiveBack.EVERYTHING, removed=True)
 STILL_THERE = Settlement(VmState.EXPUNGING)
 EXPUNGE = "expunge"
+EXPUNGEABLE = frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR})
 
 
 class DestroyVirtualMachine:
@@ -64,3 +65,17 @@ class DestroyVirtualMachine:
         if failure.transient and OVERDUE not in work.job.progress:
             return pause(work, failure)
         return Failed(RESOURCE_UNAVAILABLE, f"VM {work.name} was not expunged: {failure}", STILL_THERE)
+
+
+class ExpungeVirtualMachine(DestroyVirtualMachine):
+    """Steps of ``JobKind.EXPUNGE``; params: ``expunge``, true. What was recovered meanwhile is left alone."""
+
+    begin = Begin("VM.EXPUNGE", "expunging Vm", frozenset(), VmState.EXPUNGING)
+
+    def at_once(self, work: Assignment) -> Outcome | None:
+        """See JobSteps."""
+        if work.state in EXPUNGEABLE:
+            return None
+        return Failed(
+            INTERNAL_ERROR, f"VM {work.name} cannot be expunged in state {work.state.value}", Settlement()
+        )

@@ -8,9 +8,10 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.deploy_virtual_machine import DeployVirtualMachine
-from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachine
+from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachine, ExpungeVirtualMachine
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.migrate_virtual_machine import MigrateVirtualMachine
+from bulkdeploy.provisioning.reboot_virtual_machine import RebootVirtualMachine
 from bulkdeploy.provisioning.start_virtual_machine import StartVirtualMachine
 from bulkdeploy.provisioning.steps import JobSteps
 from bulkdeploy.provisioning.stop_virtual_machine import StopVirtualMachine
@@ -31,5 +32,7 @@ def steps_of_all_kinds(
         JobKind.START: StartVirtualMachine(engine, planning, calls, lease_seconds),
         JobKind.STOP: StopVirtualMachine(calls),
         JobKind.DESTROY: DestroyVirtualMachine(calls),
+        JobKind.EXPUNGE: ExpungeVirtualMachine(calls),
+        JobKind.REBOOT: RebootVirtualMachine(engine, planning, calls, lease_seconds),
         JobKind.MIGRATE: MigrateVirtualMachine(engine, planning, calls, lease_seconds),
     }

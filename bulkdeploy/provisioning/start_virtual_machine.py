@@ -35,7 +35,11 @@ PINS = ("pod_id", "cluster_id", "host_id")
 
 
 class StartVirtualMachine:
-    """Steps of ``JobKind.START``. The job's params may pin it: ``pod_id``, ``cluster_id``, ``host_id``."""
+    """Steps of ``JobKind.START``.
+
+    The job's params may pin it: ``pod_id``, ``cluster_id``, ``host_id``; ``planner`` and ``consider_last_host``
+    say how it is placed.
+    """
 
     begin = Begin("VM.START", "starting Vm", frozenset({VmState.STOPPED, VmState.STARTING}), VmState.STARTING)
 
@@ -46,7 +50,7 @@ class StartVirtualMachine:
             planning,
             calls,
             lease_seconds,
-            find_place=_another_place,
+            find_place=another_place,
             failed=STOPPED,
             abandoned=STILL_CLAIMED,
             removes_volumes=False,
@@ -88,11 +92,19 @@ class StartVirtualMachine:
 
 
 def _place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
-    pins = {pin: work.job.params[pin] for pin in PINS if pin in work.job.params}
-    return place_stopped_vm(connection, work.job.vm_id, avoid_host_ids=avoid_host_ids, **pins)
+    params = work.job.params
+    pins = {pin: params[pin] for pin in PINS if pin in params}
+    return place_stopped_vm(
+        connection,
+        work.job.vm_id,
+        avoid_host_ids=avoid_host_ids,
+        planner=params.get("planner"),
+        last_host_first=bool(params.get("consider_last_host")),
+        **pins,
+    )
 
 
-def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
+def another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
     """Give the old host back and claim another; where there is none the old claim stays for the caller to end."""
     savepoint = connection.begin_nested()
     release_hosts(connection, [work.job.vm_id])

@@ -122,11 +122,14 @@ def place_stopped_vm(
     pod_id: int | None = None,
     cluster_id: int | None = None,
     host_id: int | None = None,
+    planner: str | None = None,
+    last_host_first: bool = False,
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> bool:
     """Claim a host for a VM that holds none, and write it into the VM's row; False: there is no room.
 
     Volumes that exist bind the VM to where their pools can be reached; the caller's pins narrow it.
+    ``planner`` is used instead of the VM's own; ``last_host_first``: others only where that has no room.
 
     Raises:
         TransactionConflict: repeat the whole transaction.
@@ -135,12 +138,19 @@ def place_stopped_vm(
     vm = read_vm_to_place(connection, vm_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
     if vm is None:
         return False
-    planned = plan_in_zone(connection, configuration, vm.need, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids)
-    if planned.plan.placed == 0:
-        return False
-    claim_plan(connection, planned, vm.need, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
-    write_placed(connection, vm, planned.plan)
-    return True
+    need = vm.need if planner is None else replace(vm.need, planner=planner)
+    needs = [need]
+    if last_host_first and need.host_id is None and vm.last_host_id is not None:
+        needs.insert(0, replace(need, host_id=vm.last_host_id))
+    for wanted in needs:
+        planned = plan_in_zone(
+            connection, configuration, wanted, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids
+        )
+        if planned.plan.placed:
+            claim_plan(connection, planned, wanted, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
+            write_placed(connection, vm, planned.plan)
+            return True
+    return False
 
 
 def write_placed(connection: Connection, vm: VmToPlace, placed: Plan) -> None:

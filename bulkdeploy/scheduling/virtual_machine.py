@@ -26,6 +26,7 @@ class VmToPlace:
     uuid: UUID
     need: PlacementNeed
     unplaced_volumes: tuple[UUID, ...]
+    last_host_id: int | None
 
 
 def read_vm_to_place(
@@ -61,7 +62,7 @@ def read_vm_to_place(
     bound = _bind(need, volumes, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
     if bound is None:
         return None
-    return VmToPlace(vm_id, row.uuid, bound, tuple(volume.uuid for volume in unplaced))
+    return VmToPlace(vm_id, row.uuid, bound, tuple(volume.uuid for volume in unplaced), row.last_host_id)
 
 
 def _planner(row: Row[Any]) -> str | None:

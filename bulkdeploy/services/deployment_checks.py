@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner
 from bulkdeploy.domain.deployment import (
-    AffinityFacts,
     DeployAsk,
     DeploySpec,
     DiskOfferingFacts,
@@ -23,6 +22,7 @@ from bulkdeploy.domain.errors import (
     PermissionDenied,
 )
 from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
+from bulkdeploy.services.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployment_names import check_host_names
 from bulkdeploy.services.deployment_networks import choose_networks, choose_security_groups
 from bulkdeploy.services.deployment_sizes import vm_disks, vm_sizes
@@ -46,7 +46,7 @@ def check_deployment(
     if state is not AccountState.ENABLED:
         raise OwnerDisabled(owner.account_name, state.value)
     zone = _check_zone(connection, caller, ask)
-    offering = _check_offering(connection, ask, owner, zone)
+    offering = check_offering(connection, ask, owner, zone)
     cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
     disk_offering = _check_disk_offering(connection, ask, owner, zone)
     template = _check_template(connection, ask, owner, zone)
@@ -55,8 +55,8 @@ def check_deployment(
     disks = vm_disks(configuration, ask, offering, disk_offering, template)
     networks = choose_networks(connection, ask, owner, zone)
     security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
-    affinity_groups = _check_affinity_groups(connection, ask, owner)
-    _check_key_pairs(connection, ask, owner)
+    affinity_groups = check_affinity_groups(connection, ask, owner)
+    check_key_pairs(connection, ask.keypairs, owner)
     user_data = None
     if ask.user_data is not None:
         user_data = check_user_data(
@@ -107,7 +107,12 @@ def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk) -> ZoneF
     return zone
 
 
-def _check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
+def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
+    """The service offering, where the owner may use it in the zone.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied.
+    """
     offering = facts.read_offering(connection, ask.service_offering_id)
     if offering is None or not offering.active:
         raise InvalidParameter(
@@ -237,40 +242,6 @@ def _check_pins(connection: Connection, ask: DeployAsk, zone: ZoneFacts) -> None
             raise InvalidParameter(
                 "hostid", ask.shown("hostid", ask.host_id), f"Unable to deploy the VM as {problem}"
             )
-
-
-def _check_affinity_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[AffinityFacts, ...]:
-    if ask.affinity_group_names is not None:
-        groups = facts.read_affinity_groups(connection, owner, names=ask.affinity_group_names)
-        missing = set(ask.affinity_group_names) - {group.name for group in groups}
-        if missing:
-            name = min(missing)
-            raise InvalidParameter("affinitygroupnames", name, f"Unable to find affinity group by name {name}")
-        return tuple(groups)
-    if ask.affinity_group_ids is None:
-        return ()
-    groups = facts.read_affinity_groups(connection, owner, ids=ask.affinity_group_ids)
-    gone = set(ask.affinity_group_ids) - {group.id for group in groups}
-    if gone:
-        shown = ask.shown("affinitygroupids", min(gone))
-        raise InvalidParameter("affinitygroupids", shown, "the affinity group was deleted")
-    for group in groups:
-        of_domain = group.account_id is None and owner.lineage.startswith(group.domain_lineage)
-        if group.account_id != owner.account_id and not of_domain:
-            raise PermissionDenied(
-                f"Affinity Group {group.name} does not belong to the VM's account {owner.account_name}"
-            )
-    return tuple(groups)
-
-
-def _check_key_pairs(connection: Connection, ask: DeployAsk, owner: Owner) -> None:
-    names = set(ask.keypairs)
-    if names and facts.count_key_pairs(connection, owner, sorted(names)) != len(names):
-        raise InvalidParameter(
-            "keypair",
-            ",".join(ask.keypairs),
-            f"Not all specified keypairs exist for account {owner.account_name}",
-        )
 
 
 def _check_user_data_service(ask: DeployAsk, template: TemplateFacts, network: str, *, served: bool) -> None:

@@ -56,12 +56,17 @@ def check_host_names(ask: DeployAsk) -> None:
         InvalidParameter: one of them cannot.
     """
     if ask.name is not None:
-        _require_host_name("name", ask.name, LONGEST_NAME)
+        require_host_name("name", ask.name, LONGEST_NAME)
     if ask.name_prefix is not None:
-        _require_host_name("nameprefix", ask.name_prefix, LONGEST_PREFIX)
+        require_host_name("nameprefix", ask.name_prefix, LONGEST_PREFIX)
 
 
-def _require_host_name(parameter: str, name: str, longest: int) -> None:
+def require_host_name(parameter: str, name: str, longest: int = LONGEST_NAME) -> None:
+    """Whether a text can be a host name.
+
+    Raises:
+        InvalidParameter: it cannot.
+    """
     if len(name) > longest or not HOST_NAME.fullmatch(name):
         raise InvalidParameter(
             parameter,

@@ -160,10 +160,15 @@ def choose_security_groups(
         return ()
     if not asked:
         return (facts.ensure_default_security_group(connection, owner),)
-    return _asked_groups(connection, ask, owner)
+    return asked_security_groups(connection, ask, owner)
 
 
-def _asked_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
+def asked_security_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
+    """The security groups asked for, by id or name, and the owner's default one.
+
+    Raises:
+        InvalidParameter, PermissionDenied.
+    """
     if ask.security_group_names is not None:
         found = facts.read_security_groups(connection, owner, names=ask.security_group_names)
         wanted, parameter = {name: name for name in ask.security_group_names}, "securitygroupnames"

@@ -50,6 +50,10 @@ STOP = Action(
     "stop",
     frozenset({VmState.RUNNING, VmState.STOPPED, VmState.STOPPING, VmState.UNKNOWN}),
 )
+REBOOT = Action(JobKind.REBOOT, "VM.REBOOT", "reboot", frozenset({VmState.RUNNING}))
+EXPUNGE = Action(
+    JobKind.EXPUNGE, "VM.EXPUNGE", "expunge", frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR})
+)
 DESTROY = Action(JobKind.DESTROY, "VM.DESTROY", "destroy", frozenset(VmState))
 
 
@@ -61,16 +65,25 @@ def start_virtual_machine(
     pod_id: int | None = None,
     cluster_id: int | None = None,
     host_id: int | None = None,
+    planner: str | None = None,
+    consider_last_host: bool = False,
 ) -> JobTicket:
     """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
+
+    ``planner`` places it instead of its offering's; with ``consider_last_host`` the host that it was on last
+    is tried before others.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
         InvalidParameter: it cannot be started in its state, or was expunged.
     """
     pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
-    narrowest = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
-    return submit(system, caller, vm, START, narrowest)
+    params: dict[str, Any] = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
+    if planner is not None:
+        params["planner"] = planner
+    if consider_last_host:
+        params["consider_last_host"] = True
+    return submit(system, caller, vm, START, params)
 
 
 def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, forced: bool) -> JobTicket:
@@ -81,7 +94,7 @@ def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, force
         InvalidParameter: it cannot be stopped in its state, or was expunged.
     """
     if forced:
-        _require_right(system, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
+        require_right(system, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
     return submit(system, caller, vm, STOP, {"forced": forced})
 
 
@@ -93,11 +106,34 @@ def destroy_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, ex
         InvalidParameter: it is protected, or was expunged.
     """
     if expunge:
-        _require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
+        require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
     return submit(system, caller, vm, DESTROY, {"expunge": expunge})
 
 
-def _require_right(system: System, caller: Caller, setting: str, what: str) -> None:
+def reboot_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, forced: bool) -> JobTicket:
+    """Stop and start a running VM; ``forced``: its power is cut.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
+        InvalidParameter: it does not run, or was expunged.
+    """
+    if forced:
+        require_right(system, caller, "allow.user.force.stop.vm", "reboot a virtual machine with force")
+    return submit(system, caller, vm, REBOOT, {"forced": forced})
+
+
+def expunge_virtual_machine(system: System, caller: Caller, vm: EntityRef) -> JobTicket:
+    """Remove a destroyed VM and its volumes now.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
+        InvalidParameter: it was not destroyed, or was expunged.
+    """
+    require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
+    return submit(system, caller, vm, EXPUNGE, {"expunge": True})
+
+
+def require_right(system: System, caller: Caller, setting: str, what: str) -> None:
     """Admins may; users where the operator lets them (reference section 8.16)."""
     if caller.role_type is not RoleType.USER:
         return

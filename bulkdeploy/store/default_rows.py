@@ -19,7 +19,8 @@ ADMIN_USERNAME = "admin"
 ALLOW, DENY = "allow", "deny"
 READING = tuple((rule, ALLOW) for rule in ("list*", "get*", "query*", "find*", "login", "logout"))
 USER_READS = (
-    *("getApiLimit", "getUserKeys", "listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
+    *("getApiLimit", "getUserKeys", "getVirtualMachineUserData"),
+    *("listAccounts", "listAffinityGroupTypes", "listAffinityGroups", "listApis"),
     *("listAsyncJobs", "listCapabilities", "listDiskOfferings", "listEventTypes", "listEvents"),
     *("listHypervisors", "listInstanceGroups", "listIpForwardingRules", "listIsos"),
     *("listNetworkOfferings", "listNetworks", "listNics", "listOsCategories", "listOsTypes"),

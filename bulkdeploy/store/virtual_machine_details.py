@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, literal, select
+from sqlalchemy import ColumnElement, Select, case, func, literal, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
@@ -98,11 +98,19 @@ def _minimum() -> Columns:
         vm.hypervisor,
         vm.display_vm.label("displayvm"),
         vm.delete_protection.label("deleteprotection"),
-        (service_offerings.c.dynamic_scaling & templates.c.dynamically_scalable).label("isdynamicallyscalable"),
-        service_offerings.c.offer_ha.label("haenable"),
-        deployments.c.config.op("->", return_type=JSONB())("keypairs").label("keypairs"),
+        func.coalesce(
+            vm.dynamic_scaling, service_offerings.c.dynamic_scaling & templates.c.dynamically_scalable
+        ).label("isdynamicallyscalable"),
+        func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
+        key_pairs_column().label("keypairs"),
         vm.details,
     )
+
+
+def key_pairs_column() -> ColumnElement[Any]:
+    """The names of the VM's own key pairs, else of its deployment's, as a JSON array."""
+    shared = deployments.c.config.op("->", return_type=JSONB())("keypairs")
+    return func.coalesce(func.to_jsonb(virtual_machines.c.key_pairs), shared, type_=JSONB())
 
 
 def user_data_column() -> ColumnElement[Any]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, exists, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Connection, exists, func, select
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.virtual_machines import GONE, VmState
@@ -37,6 +36,7 @@ from bulkdeploy.store.virtual_machine_details import (
     VM_IDS,
     Detail,
     details_query,
+    key_pairs_column,
     user_data_column,
 )
 from bulkdeploy.store.virtual_machine_lists import (
@@ -190,12 +190,11 @@ def _in_network(network: EntityRef) -> Condition:
 
 
 def _has_key_pair(name: str) -> Condition:
-    keys = deployments.c.config.op("->", return_type=JSONB())("keypairs")
+    keys = key_pairs_column()
     return exists(select(1).where(deployments.c.id == virtual_machines.c.deployment_id, keys.op("?")(name)))
 
 
 def _is_highly_available(value: bool) -> Condition:
-    offering = service_offerings.c
-    return exists(
-        select(1).where(offering.id == virtual_machines.c.service_offering_id, offering.offer_ha == value)
-    )
+    offering, vm = service_offerings.c, virtual_machines.c
+    enabled = func.coalesce(vm.ha_enabled, offering.offer_ha)
+    return exists(select(1).where(offering.id == vm.service_offering_id, enabled == value))

@@ -5,6 +5,7 @@ deployment; a VM row holds what differs, so that a batch of 50,000 stays small.
 """
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     Column,
@@ -81,6 +82,9 @@ virtual_machines = Table(
     Column("group_id", BigInteger, comment="instance group"),
     parent_id("deployment_id", index=True),
     Column("user_data", Text, comment="base64; NULL: the deployment's"),
+    Column("key_pairs", ARRAY(Text), comment="names; NULL: the deployment's"),
+    Column("ha_enabled", Boolean, comment="NULL: as the service offering says"),
+    Column("dynamic_scaling", Boolean, comment="NULL: as service offering and template say"),
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("display_vm", Boolean, nullable=False, server_default=text("true")),
     Column("delete_protection", Boolean, nullable=False, server_default=text("false")),

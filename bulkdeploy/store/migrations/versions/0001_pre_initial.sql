@@ -435,6 +435,9 @@ CREATE TABLE virtual_machines (
     group_id BIGINT,
     deployment_id BIGINT NOT NULL,
     user_data TEXT,
+    key_pairs TEXT[],
+    ha_enabled BOOLEAN,
+    dynamic_scaling BOOLEAN,
     details JSONB DEFAULT '{}' NOT NULL,
     display_vm BOOLEAN DEFAULT true NOT NULL,
     delete_protection BOOLEAN DEFAULT false NOT NULL,
@@ -464,6 +467,12 @@ COMMENT ON COLUMN virtual_machines.cpu_mhz IS 'speed of one core';
 COMMENT ON COLUMN virtual_machines.group_id IS 'instance group';
 
 COMMENT ON COLUMN virtual_machines.user_data IS 'base64; NULL: the deployment''s';
+
+COMMENT ON COLUMN virtual_machines.key_pairs IS 'names; NULL: the deployment''s';
+
+COMMENT ON COLUMN virtual_machines.ha_enabled IS 'NULL: as the service offering says';
+
+COMMENT ON COLUMN virtual_machines.dynamic_scaling IS 'NULL: as service offering and template say';
 
 COMMENT ON COLUMN virtual_machines.compute_released IS 'its user_vm, cpu and memory counts were given back';
 

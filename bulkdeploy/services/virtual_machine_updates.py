@@ -1,0 +1,293 @@
+"""What users change of their VMs: names, flags, details, groups, keys, user data; and getting one back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.deployment_groups import check_affinity_groups, check_key_pairs
+from bulkdeploy.services.deployment_names import require_host_name
+from bulkdeploy.services.deployment_networks import asked_security_groups
+from bulkdeploy.services.done_jobs import done_with_object
+from bulkdeploy.services.ownership import NamedOwner, require_access, resolve_owner
+from bulkdeploy.services.system import System
+from bulkdeploy.services.user_data import check_user_data
+from bulkdeploy.services.virtual_machine_changes import Change, about, change_vm, compute_of, shown
+from bulkdeploy.services.virtual_machine_sizes import SIZE_DETAILS
+from bulkdeploy.services.virtual_machines import require_right
+from bulkdeploy.store import virtual_machine_changes as rows
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.deployment_facts import names_in_use, read_networks
+from bulkdeploy.store.deployment_rows import ensure_instance_group
+from bulkdeploy.store.placed_vms import lock_affinity_groups
+
+STOPPED = frozenset({VmState.STOPPED})
+
+RECOVER = Change(EventType.VM_RECOVER, "recover", frozenset({VmState.DESTROYED}))
+UPDATE = Change(EventType.VM_UPDATE, "update")
+RESET_SSH_KEY = Change(EventType.VM_RESET_SSH_KEY, "reset the SSH key of", STOPPED)
+RESET_USER_DATA = Change(EventType.VM_RESET_USER_DATA, "reset the user data of", STOPPED)
+UPDATE_AFFINITY_GROUPS = Change(EventType.VM_AFFINITY_GROUP_UPDATE, "change the affinity groups of", STOPPED)
+
+COMMANDS = "org.apache.cloudstack.api.command.user"
+
+
+def recover_virtual_machine(system: System, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
+    """Make a destroyed VM Stopped again; it counts again. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not recover.
+        InvalidParameter: it is not destroyed, or was expunged.
+        ResourceLimitExceeded: it would pass a limit.
+    """
+    require_right(system, caller, "allow.user.expunge.recover.vm", "recover a virtual machine")
+
+    def counts(connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
+        del connection, owner
+        return compute_of(row) if row.compute_released else ResourceAmounts()
+
+    def work(connection: Connection, row: Row[Any], owner: Owner) -> Mapping[str, Any]:
+        del row, owner
+        rows.update_vm(connection, vm.id, {"state": VmState.STOPPED.value, "compute_released": False})
+        return shown(connection, vm)
+
+    return change_vm(system, caller, vm, RECOVER, work, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUserData:
+    """User data of a call: itself, or registered one by its id; ``method``: GET or POST."""
+
+    text: str | None
+    registered: EntityRef | None
+    method: str
+
+    def content(self, connection: Connection, caller: Caller) -> str | None:
+        """The user data as stored, base64; None where none is given.
+
+        Raises:
+            InvalidCombination: both are given.
+            InvalidParameter: it breaks a rule of user data, or the registered one was deleted.
+            PermissionDenied: the registered one is not the caller's to use.
+        """
+        if self.text is not None and self.registered is not None:
+            raise InvalidCombination(
+                ("userdata", "userdataid"), "userdata and userdataid can not be given together"
+            )
+        if self.text is not None:
+            most = read_configuration(connection).number("vm.userdata.max.length")
+            return check_user_data(self.text, method=self.method, most=most)
+        if self.registered is None:
+            return None
+        row = rows.registered_user_data(connection, self.registered.id)
+        if row.removed is not None:
+            raise InvalidParameter("userdataid", str(self.registered.uuid), "the user data was deleted")
+        require_access(connection, caller, row.account_id, f"user data {self.registered.uuid}")
+        return str(row.content)
+
+
+@dataclass(frozen=True, slots=True)
+class VmUpdate:
+    """What updateVirtualMachine may change; None: not given. ``flags`` are columns."""
+
+    name: str | None = None
+    display_name: str | None = None
+    group: str | None = None
+    flags: Mapping[str, bool] | None = None
+    details: Mapping[str, str] | None = None
+    forget_details: bool = False
+    user_data: GivenUserData | None = None
+    security_group_ids: tuple[EntityRef, ...] | None = None
+    security_group_names: tuple[str, ...] | None = None
+
+
+def update_virtual_machine(system: System, caller: Caller, vm: EntityRef, given: VmUpdate) -> Mapping[str, Any]:
+    """Change what is given; names and user data reach the guest when it is started next. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
+        InvalidParameter, InvalidCombination: a value that breaks a rule; then nothing is changed.
+    """
+
+    def work(connection: Connection, row: Row[Any], owner: Owner) -> Mapping[str, Any]:
+        values: dict[str, Any] = dict(given.flags or {})
+        if given.name is not None:
+            _check_name(connection, row, given.name)
+            values["name"] = given.name
+        if given.display_name is not None:
+            values["display_name"] = given.display_name
+        if given.group is not None:
+            values["group_id"] = ensure_instance_group(connection, owner, given.group or None)
+        details = _details(row, given)
+        if details is not None:
+            values["details"] = details
+        content = None if given.user_data is None else given.user_data.content(connection, caller)
+        if content is not None:
+            values["user_data"] = content
+        if given.security_group_ids is not None or given.security_group_names is not None:
+            _change_security_groups(connection, row, owner, given)
+        rows.update_vm(connection, vm.id, values)
+        return shown(connection, vm)
+
+    return change_vm(system, caller, vm, UPDATE, work)
+
+
+def _check_name(connection: Connection, row: Row[Any], name: str) -> None:
+    require_host_name("name", name)
+    if name.lower() == row.name.lower():
+        return
+    if names_in_use(connection, [name], rows.network_ids_of(connection, row.id)):
+        raise InvalidParameter("name", name, "another virtual machine in the network's domain has this host name")
+
+
+def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
+    """All details from now on: those given replace those there, but for the sizes; None: as they are."""
+    if given.details is None and not given.forget_details:
+        return None
+    if given.details is not None and given.forget_details:
+        raise InvalidCombination(
+            ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
+        )
+    sizes = {name: value for name, value in row.details.items() if name in SIZE_DETAILS}
+    for name, value in (given.details or {}).items():
+        if name in SIZE_DETAILS and sizes.get(name) != value:
+            rule = "sizes are changed with the service offering: changeServiceForVirtualMachine"
+            raise InvalidParameter(f"details[0].{name}", value, rule)
+    return {**sizes, **(given.details or {})}
+
+
+def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:
+    """Only for stopped VMs: the rules of running ones are in force where they run."""
+    parameter = "securitygroupids" if given.security_group_names is None else "securitygroupnames"
+    if row.has_job or row.state != VmState.STOPPED:
+        raise InvalidParameter("id", str(row.uuid), f"{parameter} can be changed only while it is Stopped")
+    networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
+    if not any(network.has_security_groups for network in networks):
+        raise InvalidParameter(parameter, None, "no network of the virtual machine has security groups")
+    ids = None if given.security_group_ids is None else {ref.id: str(ref.uuid) for ref in given.security_group_ids}
+    ask = _ask_for(
+        row,
+        security_group_ids=None if ids is None else tuple(ids),
+        security_group_names=given.security_group_names,
+        uuids={"securitygroupids": ids or {}},
+    )
+    rows.replace_security_groups(connection, row.id, asked_security_groups(connection, ask, owner))
+
+
+def reset_ssh_key(
+    system: System, caller: Caller, vm: EntityRef, names: Sequence[str], named: NamedOwner
+) -> JobTicket:
+    """Give a stopped VM other SSH key pairs of its owner; they are there after its next start.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it is not stopped, a key pair does not exist, or the owner named is another.
+    """
+
+    def work(connection: Connection, row: Row[Any], owner: Owner) -> JobTicket:
+        _require_same_owner(connection, caller, owner, named)
+        check_key_pairs(connection, names, owner)
+        rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
+        cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
+        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+
+    return change_vm(system, caller, vm, RESET_SSH_KEY, work)
+
+
+def reset_user_data(
+    system: System, caller: Caller, vm: EntityRef, given: GivenUserData, named: NamedOwner
+) -> Mapping[str, Any]:
+    """Give a stopped VM other user data; none given: none. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter, InvalidCombination: it is not stopped, or the user data breaks a rule.
+    """
+
+    def work(connection: Connection, row: Row[Any], owner: Owner) -> Mapping[str, Any]:
+        _require_same_owner(connection, caller, owner, named)
+        rows.update_vm(connection, row.id, {"user_data": given.content(connection, caller) or ""})
+        return shown(connection, vm)
+
+    return change_vm(system, caller, vm, RESET_USER_DATA, work)
+
+
+def update_affinity_groups(
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    groups: tuple[EntityRef, ...] | None,
+    names: tuple[str, ...] | None,
+) -> JobTicket:
+    """Let a stopped VM be in these affinity groups and no others; they count when it is placed next.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
+        InvalidParameter: it is not stopped, or a group does not exist.
+        InvalidCombination: neither ids nor names are given.
+    """
+    if groups is None and names is None:
+        raise InvalidCombination(
+            ("affinitygroupids", "affinitygroupnames"), "affinitygroupids or affinitygroupnames must be given"
+        )
+
+    def work(connection: Connection, row: Row[Any], owner: Owner) -> JobTicket:
+        ids = None if groups is None else {ref.id: str(ref.uuid) for ref in groups}
+        ask = _ask_for(
+            row,
+            affinity_group_ids=None if ids is None else tuple(ids),
+            affinity_group_names=names,
+            uuids={"affinitygroupids": ids or {}},
+        )
+        chosen = [group.id for group in check_affinity_groups(connection, ask, owner)]
+        lock_affinity_groups(connection, chosen)
+        rows.replace_affinity_groups(connection, row.id, chosen)
+        cmd = f"{COMMANDS}.affinitygroup.UpdateVMAffinityGroupCmd"
+        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+
+    return change_vm(system, caller, vm, UPDATE_AFFINITY_GROUPS, work)
+
+
+def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
+    """The VM's user data by wire names.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to see.
+        InvalidParameter: it was expunged.
+    """
+    row = rows.read_vm_row(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed is not None:
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "the virtual machine was expunged")
+    return {"virtualmachineid": vm.uuid, "userdata": rows.user_data_of(connection, vm.id) or None}
+
+
+def _require_same_owner(connection: Connection, caller: Caller, owner: Owner, named: NamedOwner) -> None:
+    """Where a call names an owner besides the VM, it is the VM's."""
+    if named == NamedOwner():
+        return
+    found = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
+    if found.account_id != owner.account_id:
+        raise PermissionDenied(f"The virtual machine does not belong to account {found.account_name}")
+
+
+def _ask_for(row: Row[Any], **more: Any) -> DeployAsk:
+    """What a call gives an existing VM, in the form that deploy rules are checked in."""
+    return DeployAsk(
+        bulk=False,
+        count=1,
+        zone_id=row.zone_id,
+        service_offering_id=row.service_offering_id,
+        template_id=row.template_id,
+        method="POST",
+        **more,
+    )

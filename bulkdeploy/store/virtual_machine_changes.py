@@ -1,0 +1,83 @@
+"""Rows of existing VMs, read and changed by calls that need no hypervisor. The callers hold the VM's row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, text, update
+
+from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+
+def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
+    """A VM's row and whether an unfinished job works on it, as ``guests.lock_vm``, without its lock."""
+    return connection.execute(
+        text(
+            "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id"
+            "   AND j.instance_type = 'VirtualMachine' AND j.status = 0) AS has_job"
+            " FROM virtual_machines v WHERE v.id = :vm"
+        ),
+        {"vm": vm_id},
+    ).one()
+
+
+def update_vm(connection: Connection, vm_id: int, values: Mapping[str, Any]) -> None:
+    """Change columns of one VM; when its state changes, that is its last update."""
+    if not values:
+        return
+    moment = {"updated": func.now()} if "state" in values else {}
+    connection.execute(update(virtual_machines).where(virtual_machines.c.id == vm_id).values({**values, **moment}))
+
+
+def replace_affinity_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
+    """Let the VM be in these affinity groups and no others."""
+    connection.execute(delete(vm_affinity_groups).where(vm_affinity_groups.c.vm_id == vm_id))
+    if group_ids:
+        rows = [{"vm_id": vm_id, "affinity_group_id": group_id} for group_id in group_ids]
+        connection.execute(insert(vm_affinity_groups), rows)
+
+
+def replace_security_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
+    """Let the VM be in these security groups and no others."""
+    connection.execute(delete(vm_security_groups).where(vm_security_groups.c.vm_id == vm_id))
+    if group_ids:
+        rows = [{"vm_id": vm_id, "security_group_id": group_id} for group_id in group_ids]
+        connection.execute(insert(vm_security_groups), rows)
+
+
+def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
+    """The networks that the VM has nics in, the default one first."""
+    return list(
+        connection.execute(
+            text("SELECT network_id FROM nics WHERE vm_id = :vm AND removed IS NULL ORDER BY device_id"),
+            {"vm": vm_id},
+        ).scalars()
+    )
+
+
+def user_data_of(connection: Connection, vm_id: int) -> str | None:
+    """The VM's user data, its own or its deployment's, base64."""
+    found: str | None = connection.execute(
+        text(
+            "SELECT coalesce(v.user_data, d.config ->> 'user_data') FROM virtual_machines v"
+            " JOIN deployments d ON d.id = v.deployment_id WHERE v.id = :vm"
+        ),
+        {"vm": vm_id},
+    ).scalar_one()
+    return found
+
+
+def registered_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
+    """Registered user data: its owner (account_id), content, and when it was removed."""
+    return connection.execute(
+        text("SELECT account_id, content, removed FROM user_data WHERE id = :id"), {"id": user_data_id}
+    ).one()
+
+
+def root_is_local(connection: Connection, offering_id: int) -> bool:
+    """Whether VMs of a service offering have their root disks on the host itself."""
+    storage_type = connection.execute(
+        text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
+    ).scalar_one()
+    return bool(storage_type == StorageType.LOCAL)

@@ -1,0 +1,272 @@
+"""Rebooting, recovering, expunging and changing VMs as clients call them."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from tests.lifecycle.clients import ACME, refused
+from tests.support.api_client import ApiClient
+from tests.support.fleet import Fleet
+
+HELLO = base64.b64encode(b"#cloud-config").decode()
+
+
+@pytest.fixture
+def acme(api_url: str, fleet: Fleet) -> ApiClient:
+    """A plain user's client."""
+    del fleet
+    return ApiClient(api_url, *ACME)
+
+
+@pytest.fixture
+def owned(fleet: Fleet) -> Fleet:
+    """A fleet with one running VM of account acme."""
+    fleet.deploy(1, account="acme", domain_id=fleet.id_of("domains", "acme"), user_data=HELLO)
+    fleet.run()
+    return fleet
+
+
+@pytest.fixture
+def stopped(owned: Fleet, acme: ApiClient) -> Fleet:
+    """The same, stopped."""
+    _done(owned, acme, "stopVirtualMachine")
+    return owned
+
+
+def _vm(fleet: Fleet) -> str:
+    return str(fleet.vms()[0].uuid)
+
+
+def _done(fleet: Fleet, client: ApiClient, command: str, **parameters: object) -> dict[str, Any]:
+    """Call, run the job, and what it polls then."""
+    job_id = client.call(command, id=_vm(fleet), **parameters)["jobid"]
+    fleet.run()
+    return client.call("queryAsyncJobResult", jobid=job_id)
+
+
+def _count(fleet: Fleet, resource: int) -> int:
+    sql = (
+        "SELECT amount FROM resource_counts WHERE owner_kind = 'account' AND resource_type = :kind"
+        " AND owner_id = (SELECT id FROM accounts WHERE name = 'acme')"
+    )
+    return int(fleet.zone.scalar(sql, kind=resource))
+
+
+def _limit(fleet: Fleet, resource: int, most: int) -> None:
+    fleet.zone.change(
+        "UPDATE resource_limits SET max = :most WHERE owner_kind = 'account' AND resource_type = :kind"
+        " AND owner_id = (SELECT id FROM accounts WHERE name = 'acme')",
+        most=most,
+        kind=resource,
+    )
+
+
+def test_a_reboot_starts_it_where_it_was(owned: Fleet, acme: ApiClient) -> None:
+    """The guest goes down and comes up on its host, with its claim."""
+    host = owned.vms()[0].host_id
+    job = _done(owned, acme, "rebootVirtualMachine")
+    assert (job["jobstatus"], job["jobresult"]["virtualmachine"]["state"]) == (1, "Running")
+    assert owned.vms()[0].host_id == host
+    assert refused(acme, "rebootVirtualMachine", id=_vm(owned), bootintosetup=True).status == 431
+    owned.assert_intact()
+
+
+@pytest.mark.parametrize(
+    ("step", "remaining", "status", "state"),
+    [(Step.STOP, 1, 2, "Running"), (Step.BOOT, 1, 1, "Running"), (Step.BOOT, None, 2, "Stopped")],
+)
+def test_a_reboot_that_fails(
+    owned: Fleet, acme: ApiClient, step: Step, remaining: int | None, status: int, state: str
+) -> None:
+    """Not stopped: it runs on. Not started: elsewhere, or it is Stopped without a host."""
+    owned.fault(step, FaultKind.PERMANENT, remaining=remaining)
+    job = _done(owned, acme, "rebootVirtualMachine")
+    assert (job["jobstatus"], owned.vms()[0].state) == (status, state)
+    owned.assert_intact()
+
+
+def test_a_destroyed_vm_is_recovered_and_counts_again(owned: Fleet, acme: ApiClient, client: ApiClient) -> None:
+    """Recovering makes it Stopped, within the limits; users only where they are let."""
+    _done(owned, acme, "destroyVirtualMachine")
+    assert _count(owned, 0) == 0
+    assert refused(acme, "recoverVirtualMachine", id=_vm(owned)).status == 531
+    _limit(owned, 0, 0)
+    assert refused(client, "recoverVirtualMachine", id=_vm(owned)).status == 535
+    assert owned.vms()[0].state == "Destroyed"
+    _limit(owned, 0, 10)
+    answer = client.call("recoverVirtualMachine", id=_vm(owned))
+    assert answer["virtualmachine"]["state"] == "Stopped"
+    assert (_count(owned, 0), _count(owned, 8)) == (1, 1)
+    failure = refused(client, "recoverVirtualMachine", id=_vm(owned))
+    assert (failure.status, "Stopped" in failure.errortext) == (431, True)
+    assert _done(owned, acme, "startVirtualMachine")["jobstatus"] == 1
+    owned.assert_intact()
+
+
+def test_a_destroyed_vm_is_expunged(owned: Fleet, acme: ApiClient, client: ApiClient) -> None:
+    """Only what was destroyed goes, by whom is let; the job's result is success and nothing is left."""
+    assert refused(client, "expungeVirtualMachine", id=_vm(owned)).status == 431
+    _done(owned, acme, "destroyVirtualMachine")
+    assert refused(acme, "expungeVirtualMachine", id=_vm(owned)).status == 531
+    job = _done(owned, client, "expungeVirtualMachine")
+    assert (job["jobstatus"], job["jobresult"]) == (1, {"success": True})
+    owned.assert_nothing_held()
+
+
+def test_what_was_recovered_is_not_expunged(owned: Fleet, client: ApiClient) -> None:
+    """An expunge that finds its VM recovered fails and leaves it alone."""
+    _done(owned, client, "destroyVirtualMachine")
+    job_id = client.call("expungeVirtualMachine", id=_vm(owned))["jobid"]
+    owned.zone.change("UPDATE virtual_machines SET state = 'Stopped'")
+    owned.run()
+    assert client.call("queryAsyncJobResult", jobid=job_id)["jobstatus"] == 2
+    assert (owned.vms()[0].state, len(owned.volumes())) == ("Stopped", 1)
+
+
+def test_every_parameter_of_an_update_is_seen(stopped: Fleet, acme: ApiClient) -> None:
+    """Names, flags, details, group, user data and security groups are what they were set to."""
+    other = base64.b64encode(b"other").decode()
+    stopped.zone.change("UPDATE network_offerings SET services = services || '[\"SecurityGroup\"]'")
+    vm = acme.call(
+        "updateVirtualMachine",
+        id=_vm(stopped),
+        name="renamed",
+        displayname="A new name",
+        group="friends",
+        haenable=True,
+        isdynamicallyscalable=False,
+        deleteprotection=True,
+        userdata=other,
+        securitygroupnames="web",
+        **{"details[0].keyboard": "de"},
+    )["virtualmachine"]
+    assert (vm["name"], vm["displayname"], vm["group"]) == ("renamed", "A new name", "friends")
+    assert (vm["haenable"], vm["isdynamicallyscalable"], vm["deleteprotection"]) == (True, False, True)
+    assert vm["details"] == {"keyboard": "de"}
+    assert {group["name"] for group in vm["securitygroup"]} == {"web", "default"}
+    assert acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped)) == {
+        "virtualmachineuserdata": {"virtualmachineid": _vm(stopped), "userdata": other}
+    }
+    assert acme.call("listVirtualMachines", haenable=True)["count"] == 1
+    cleaned = acme.call("updateVirtualMachine", id=_vm(stopped), cleanupdetails=True)["virtualmachine"]
+    assert cleaned["details"] == {}
+    assert refused(acme, "destroyVirtualMachine", id=_vm(stopped)).status == 431
+    stopped.assert_intact()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"name": "-bad-"},
+        {"userdata": "%%%"},
+        {"details[0].memory": "99"},
+        {"details[0].a": "b", "cleanupdetails": True},
+        {"extraconfig": "x"},
+        {"ostypeid": "00000000-0000-4000-8000-000000000000"},
+        {"securitygroupnames": "nobody"},
+    ],
+)
+def test_a_refused_update_changes_nothing(stopped: Fleet, acme: ApiClient, parameters: dict[str, object]) -> None:
+    """One bad parameter is 431 by its name, and what was good beside it is not written."""
+    before = stopped.vms()[0]
+    failure = refused(acme, "updateVirtualMachine", id=_vm(stopped), displayname="changed", **parameters)
+    assert failure.status == 431
+    assert next(iter(parameters)).partition("[")[0] in failure.errortext
+    assert stopped.vms()[0] == before
+
+
+def test_another_offering_changes_sizes_and_counts(stopped: Fleet, acme: ApiClient) -> None:
+    """A stopped VM gets the sizes of the offering, within the limits, and starts with them."""
+    custom = stopped.zone.id_of("service_offerings", "Custom")
+    sizes = {"details[0].cpuNumber": 4, "details[0].memory": 1024}
+    _limit(stopped, 8, 3)
+    failure = refused(acme, "changeServiceForVirtualMachine", id=_vm(stopped), serviceofferingid=custom, **sizes)
+    assert (failure.status, _count(stopped, 8)) == (535, 1)
+    _limit(stopped, 8, 100)
+    answer = acme.call("changeServiceForVirtualMachine", id=_vm(stopped), serviceofferingid=custom, **sizes)
+    vm = answer["virtualmachine"]
+    assert (vm["cpunumber"], vm["memory"], vm["serviceofferingid"]) == (4, 1024, custom)
+    assert (_count(stopped, 8), _count(stopped, 9)) == (4, 1024)
+    assert _done(stopped, acme, "startVirtualMachine")["jobstatus"] == 1
+    (guest,) = stopped.guests().values()
+    assert (guest.cpu_number, guest.memory_mib) == (4, 1024)
+    stopped.assert_intact()
+    small = stopped.zone.id_of("service_offerings", "Small")
+    failure = refused(acme, "changeServiceForVirtualMachine", id=_vm(stopped), serviceofferingid=small)
+    assert (failure.status, "Stopped" in failure.errortext) == (431, True)
+    _done(stopped, acme, "stopVirtualMachine")
+    acme.call("changeServiceForVirtualMachine", id=_vm(stopped), serviceofferingid=small)
+    assert (_count(stopped, 8), _count(stopped, 9)) == (1, 512)
+    stopped.assert_intact()
+
+
+def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
+    """Key pairs and user data of the owner, while it is stopped; others are refused."""
+    assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped), keypair="nobody").status == 431
+    assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped)).status == 431
+    job = _done(stopped, acme, "resetSSHKeyForVirtualMachine", keypair="laptop")
+    assert job["jobresult"]["virtualmachine"]["keypairs"] == "laptop"
+    assert acme.call("listVirtualMachines", keypair="laptop")["count"] == 1
+    acme.call("resetUserDataForVirtualMachine", id=_vm(stopped))
+    answer = acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped))
+    assert "userdata" not in answer["virtualmachineuserdata"]
+    _done(stopped, acme, "startVirtualMachine")
+    for command in ("resetUserDataForVirtualMachine", "resetSSHKeyForVirtualMachine"):
+        assert refused(acme, command, id=_vm(stopped), keypair="laptop").status == 431
+
+
+def test_affinity_groups_change_while_it_is_stopped(stopped: Fleet, acme: ApiClient) -> None:
+    """The envelope is CloudStack's odd one; the groups are those given; a running VM is refused."""
+    answer = acme.get("updateVMAffinityGroup", id=_vm(stopped), affinitygroupnames="apart")
+    assert set(answer.json) == {"updatevirtualmachineresponse"}
+    (vm,) = acme.call("listVirtualMachines")["virtualmachine"]
+    assert [group["name"] for group in vm["affinitygroup"]] == ["apart"]
+    assert refused(acme, "updateVMAffinityGroup", id=_vm(stopped)).status == 431
+    assert refused(acme, "updateVMAffinityGroup", id=_vm(stopped), affinitygroupnames="nobody").status == 431
+    assert _done(stopped, acme, "startVirtualMachine")["jobstatus"] == 1
+    assert refused(acme, "updateVMAffinityGroup", id=_vm(stopped), affinitygroupnames="together").status == 431
+    stopped.assert_intact()
+
+
+def test_a_start_can_go_back_to_the_last_host(stopped: Fleet, client: ApiClient) -> None:
+    """With considerlasthost it starts where it was, where that has room; a planner may be named."""
+    last = stopped.vms()[0].last_host_id
+    assert _done(stopped, client, "startVirtualMachine", considerlasthost=True)["jobstatus"] == 1
+    assert stopped.vms()[0].host_id == last
+    _done(stopped, client, "stopVirtualMachine")
+    stopped.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE id = :id", id=last)
+    parameters = {"considerlasthost": True, "deploymentplanner": "FirstFitPlanner"}
+    assert _done(stopped, client, "startVirtualMachine", **parameters)["jobstatus"] == 1
+    assert stopped.vms()[0].host_id != last
+    stopped.assert_intact()
+
+
+CHANGES: dict[str, dict[str, object]] = {
+    "rebootVirtualMachine": {},
+    "recoverVirtualMachine": {},
+    "expungeVirtualMachine": {},
+    "updateVirtualMachine": {"displayname": "mine"},
+    "changeServiceForVirtualMachine": {},
+    "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},
+    "resetUserDataForVirtualMachine": {"userdata": HELLO},
+    "updateVMAffinityGroup": {"affinitygroupnames": "apart"},
+    "getVirtualMachineUserData": {},
+}
+
+
+@pytest.mark.parametrize("command", CHANGES)
+def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) -> None:
+    """A VM of another account is 531 for each of them, and stays what it is."""
+    owned.zone.change(
+        "INSERT INTO configuration_values VALUES ('Global', 0, 'allow.user.expunge.recover.vm', 'true')"
+    )
+    owned.deploy(1)
+    other = owned.vms()[1]
+    more = dict(CHANGES[command])
+    if command == "changeServiceForVirtualMachine":
+        more["serviceofferingid"] = owned.zone.id_of("service_offerings", "Small")
+    named = "virtualmachineid" if command == "getVirtualMachineUserData" else "id"
+    assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 531
+    assert owned.vms()[1] == other
