@@ -1,13 +1,20 @@
-"""listNetworkOfferings."""
+"""Network offerings: listed, made, changed, deleted (reference section 8.9)."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import boolean, string, strings, uuid
-from bulkdeploy.declare.response_fields import flag, moment, objects, text
+from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid
+from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.domain.network_services import SERVICES
+from bulkdeploy.services import network_offerings as offering_service
 from bulkdeploy.store import network_offerings
 from bulkdeploy.store.listing import Page
 
@@ -24,7 +31,24 @@ NETWORK_OFFERING = Response(
         flag("isdefault", "whether it came with the installation"),
         flag("forvpc", "always false"),
         text("state", "Enabled or Disabled"),
-        objects("service", "what its networks offer to VMs", (text("name", "the service, such as Dhcp"),)),
+        flag("specifyipranges", "whether addresses are given when a network is made"),
+        flag("ispersistent", "whether its networks are there without VMs"),
+        flag("conservemode", "whether services may share a public address"),
+        flag("egressdefaultpolicy", "whether guests may reach the outside where no rule says otherwise"),
+        number("networkrate", "network rate, Mbit/s; absent: unlimited"),
+        objects(
+            "service",
+            "what its networks offer to VMs",
+            (
+                text("name", "the service, such as Dhcp"),
+                objects("provider", "who offers it", (text("name", "the provider, such as VirtualRouter"),)),
+                objects(
+                    "capability",
+                    "what is said of it",
+                    (text("name", "the capability"), text("value", "its value")),
+                ),
+            ),
+        ),
         moment("created", "when it was made"),
     ),
 )
@@ -35,7 +59,105 @@ def list_network_offerings(call: Call) -> Page:
     return network_offerings.list_network_offerings(call.connection, call.arguments, paging(call))
 
 
+def create_network_offering(call: Call) -> Mapping[str, Any]:
+    """Make a network offering."""
+    return offering_service.create_offering(call.system, call.caller, call.arguments)
+
+
+def update_network_offering(call: Call) -> Mapping[str, Any]:
+    """Change a network offering."""
+    return offering_service.update_offering(call.system, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_network_offering(call: Call) -> None:
+    """Delete a network offering."""
+    offering_service.delete_offering(call.system, call.caller, call.arguments["id"])
+
+
+AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
+FOR_EVERYBODY = "network offerings are for every domain and zone"
+
+CREATE = Command(
+    name="createNetworkOffering",
+    description="Makes a network offering, disabled unless enable says otherwise",
+    handler=create_network_offering,
+    shape=Shape.OBJECT,
+    response=NETWORK_OFFERING,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        string("name", "its name, unique among network offerings", required=True),
+        string("displaytext", "its description; default: its name", length=4096),
+        string("guestiptype", "the type of its networks", required=True, choices=("Isolated", "Shared", "L2")),
+        string("traffictype", "Guest", required=True, choices=("Guest",)),
+        strings("supportedservices", f"what its networks offer: {', '.join(SERVICES)}"),
+        mapping("serviceproviderlist", "who offers it: serviceproviderlist[0].service and [0].provider"),
+        mapping(
+            "servicecapabilitylist", "what is said of it: [0].service, [0].capabilitytype, [0].capabilityvalue"
+        ),
+        boolean("specifyvlan", "whether the VLAN is given when a network is made"),
+        boolean("specifyipranges", "whether addresses are given when a network is made; Shared: always"),
+        boolean("ispersistent", "whether its networks are there without VMs"),
+        boolean("conservemode", "whether services may share a public address; default true"),
+        boolean("egressdefaultpolicy", "whether guests may reach the outside where no rule says otherwise"),
+        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
+        boolean("enable", "whether it is enabled at once"),
+        AVAILABILITY,
+    ),
+    unsupported={
+        "forvpc": "there are no VPCs",
+        "fornsx": "there is no NSX",
+        "fortungsten": "there is no Tungsten Fabric",
+        "domainid": FOR_EVERYBODY,
+        "zoneid": FOR_EVERYBODY,
+        "tags": "physical networks are named when a network is made",
+        "serviceofferingid": "there are no system VMs",
+        "details": "network offerings have no details",
+        "maxconnections": "there are no load balancers",
+        "keepaliveenabled": "there are no load balancers",
+    },
+)
+
+UPDATE = Command(
+    name="updateNetworkOffering",
+    description="Changes a network offering; networks that have it stay as they are",
+    handler=update_network_offering,
+    shape=Shape.OBJECT,
+    response=NETWORK_OFFERING,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),
+        string("name", "its new name, unique among network offerings"),
+        string("displaytext", "its new description", length=4096),
+        string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+        integer("sortkey", "its place in lists, smallest first"),
+        AVAILABILITY,
+    ),
+    unsupported={
+        "domainid": FOR_EVERYBODY,
+        "zoneid": FOR_EVERYBODY,
+        "tags": "physical networks are named when a network is made",
+        "maxconnections": "there are no load balancers",
+        "keepaliveenabled": "there are no load balancers",
+    },
+)
+
+DELETE = Command(
+    name="deleteNetworkOffering",
+    description="Deletes a network offering that no network has",
+    handler=delete_network_offering,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(ResourceInUse,),
+    parameters=(uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),),
+)
+
 COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
     Command(
         name="listNetworkOfferings",
         description="Lists network offerings",

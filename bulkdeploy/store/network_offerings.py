@@ -1,10 +1,13 @@
-"""The list query of network offerings."""
+"""The list query of network offerings, and what hangs on one."""
 
-from sqlalchemy import Connection, select
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, select
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.networks import network_offerings
+from bulkdeploy.store.tables.networks import network_offerings, networks
 
 FILTERS: Filters = {
     "id": by_id(network_offerings.c.id),
@@ -19,6 +22,10 @@ FILTERS: Filters = {
     "specifyvlan": equal(network_offerings.c.specify_vlan),
     "supportedservices": has_all(network_offerings.c.services),
 }
+
+
+NETWORKS: Column[Any] = networks.c.network_offering_id
+"""Networks hang on their offering by this column."""
 
 
 def list_network_offerings(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
@@ -36,13 +43,32 @@ def list_network_offerings(connection: Connection, arguments: Arguments, paging:
             offering.is_default.label("isdefault"),
             offering.state,
             offering.services.label("service"),
+            offering.providers,
+            offering.capabilities,
+            offering.specify_ip_ranges.label("specifyipranges"),
+            offering.is_persistent.label("ispersistent"),
+            offering.conserve_mode.label("conservemode"),
+            offering.egress_default_policy.label("egressdefaultpolicy"),
+            offering.network_rate.label("networkrate"),
             offering.created,
         )
         .where(offering.removed.is_(None))
-        .order_by(offering.id)
+        .order_by(offering.sort_key, offering.id)
     )
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
     for row in rows:
-        row["service"] = [{"name": name} for name in row["service"]]
+        providers, capabilities = row.pop("providers"), row.pop("capabilities")
+        row["service"] = [_service(name, providers, capabilities) for name in row["service"]]
         row["forvpc"] = False
     return Page(rows, count)
+
+
+def _service(
+    name: str, providers: Mapping[str, list[str]], capabilities: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    found = capabilities.get(name, {})
+    return {
+        "name": name,
+        "provider": [{"name": provider} for provider in providers.get(name, ())] or None,
+        "capability": [{"name": each, "value": value} for each, value in found.items()] or None,
+    }

@@ -23,7 +23,7 @@ from bulkdeploy.store.filters import (
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_tags import ZONE, add_tags
 from bulkdeploy.store.tables.accounts import domains
-from bulkdeploy.store.tables.networks import networks, physical_networks
+from bulkdeploy.store.tables.networks import ip_ranges, networks, physical_networks
 from bulkdeploy.store.tables.topology import dedicated_resources, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import within
@@ -45,6 +45,7 @@ CONTENTS: Mapping[str, Column[Any]] = {
     "storage pools": storage_pools.c.zone_id,
     "networks": networks.c.zone_id,
     "physical networks": physical_networks.c.zone_id,
+    "public address ranges": ip_ranges.c.zone_id,
 }
 """What must be gone before a zone is; clusters and hosts are in pods."""
 

@@ -15,6 +15,7 @@ from tests.support.api_client import ApiFailure
 TABLES = (
     *("zones", "pods", "clusters", "hosts", "storage_pools", "dedicated_resources", "affinity_groups"),
     *("service_offerings", "disk_offerings", "network_offerings", "physical_networks", "networks", "ip_ranges"),
+    *("traffic_types", "network_service_providers"),
     *("host_capacity", "configuration_values", "async_jobs", "events"),
 )
 _numbers = count(1)

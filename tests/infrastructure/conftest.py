@@ -8,7 +8,6 @@ import pytest
 from bulkdeploy.api.app import create_app
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -27,20 +26,19 @@ __all__ = ["fleet_simulator_url"]
 def cloud(
     postgres_url: str,
     redis_url: str,
-    template_database: str,
+    small_zone_database: str,
     cipher: FernetCipher,
     fleet_simulator_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cloud]:
     """One for all tests: each works in zones of its own."""
     folder: Path = tmp_path_factory.mktemp("infrastructure")
-    with database_clone(postgres_url, template_database) as url:
+    with database_clone(postgres_url, small_zone_database) as url:
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=folder)
         driver = SimulatorDriver(fleet_simulator_url, pool_size=2)
         drivers = Drivers({"default": driver})
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, drivers)
-        load_inventory(engine, cipher, SMALL_ZONE)
         try:
             with serving(create_app(system, refuse_undeclared_fields=True)) as address:
                 yield Cloud(engine, address, cipher, driver)

@@ -118,6 +118,20 @@ INSERT INTO networks (name, display_text, zone_id, network_offering_id, physical
 INSERT INTO ip_ranges (network_id, pod_id, start_ip, end_ip, next_ip, gateway, netmask)
     SELECT n.id, p.id, '10.7.0.10', '10.7.0.19', '10.7.0.14', '10.7.0.1', '255.255.255.0'
     FROM networks n, pods p WHERE n.name = 'customers-wide' AND p.name = 'pod-a';
+UPDATE physical_networks SET network_speed = '10G', tags = '{fast}', vlan_range = '5', state = 'Disabled'
+    WHERE name = 'far-wires';
+INSERT INTO traffic_types (physical_network_id, traffic_type, labels)
+    SELECT id, t, '{"xennetworklabel": "x", "kvmnetworklabel": "k", "vmwarenetworklabel": "v",
+                    "hypervnetworklabel": "h", "ovm3networklabel": "o"}'
+    FROM physical_networks, unnest(ARRAY['Guest', 'Public']) t;
+INSERT INTO network_service_providers (physical_network_id, name, state, element_enabled)
+    SELECT id, p, CASE name WHEN 'guests' THEN 'Enabled' ELSE 'Disabled' END, name = 'guests'
+    FROM physical_networks, unnest(ARRAY['VirtualRouter', 'VpcVirtualRouter', 'InternalLbVm']) p;
+INSERT INTO ip_ranges (zone_id, physical_network_id, start_ip, end_ip, next_ip, gateway, netmask, vlan)
+    SELECT zone_id, id, '192.0.2.10', '192.0.2.19', '192.0.2.10', '192.0.2.1', '255.255.255.0', '50'
+    FROM physical_networks WHERE name = 'far-wires';
+UPDATE network_offerings SET network_rate = 200, providers = '{"Dhcp": ["VirtualRouter"]}',
+    capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}' WHERE name = 'Odd';
 INSERT INTO released_addresses SELECT id, '10.7.0.12' FROM ip_ranges WHERE start_ip = '10.7.0.10'
 """
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.declare.parameters import WireType
-from tests.lists import filter_cases, owned_filter_cases
+from tests.lists import filter_cases, network_filter_cases, owned_filter_cases
 from tests.lists.filter_cases import Case
 from tests.lists.test_shapes import COMMANDS, everything
 from tests.lists.world import World
@@ -43,6 +43,7 @@ def case_of(world: World, command: str, parameter: str) -> Case:
     parts = (
         filter_cases.infrastructure,
         filter_cases.catalogue,
+        network_filter_cases.ground,
         owned_filter_cases.owners,
         owned_filter_cases.groups,
         owned_filter_cases.machines,

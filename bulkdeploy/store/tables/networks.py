@@ -5,7 +5,19 @@ cursor (``next_ip``) that only moves up, and a list of addresses that were relea
 ``uq_nics_live_address`` is the last word: no address is ever given twice.
 """
 
-from sqlalchemy import Boolean, Column, Index, Integer, Sequence, Table, Text, UniqueConstraint, text
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    Sequence,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.dialects.postgresql import INET, JSONB
 
 from bulkdeploy.store.tables.schema import (
@@ -33,11 +45,20 @@ network_offerings = Table(
     Column("traffic_type", Text, nullable=False, server_default="Guest"),
     Column("specify_vlan", Boolean, nullable=False, server_default=text("false")),
     Column("services", JSONB, nullable=False, server_default=text("'[]'"), comment="names of services"),
+    Column("providers", JSONB, nullable=False, server_default=text("'{}'"), comment="names, by service"),
+    Column("capabilities", JSONB, nullable=False, server_default=text("'{}'"), comment="texts by name, by service"),
+    Column("specify_ip_ranges", Boolean, nullable=False, server_default=text("false")),
+    Column("is_persistent", Boolean, nullable=False, server_default=text("false")),
+    Column("conserve_mode", Boolean, nullable=False, server_default=text("true")),
+    Column("egress_default_policy", Boolean, nullable=False, server_default=text("false")),
+    Column("network_rate", Integer, comment="Mbit/s; NULL: unlimited"),
     Column("is_default", Boolean, nullable=False, server_default=text("false")),
     Column("availability", Text, nullable=False, server_default="Optional"),
     Column("state", Text, nullable=False, server_default="Enabled"),
+    Column("sort_key", Integer, nullable=False, server_default=text("0")),
     created(),
     removed(),
+    Index("uq_network_offerings_live_name", "name", unique=True, postgresql_where=text("removed IS NULL")),
 )
 
 physical_networks = Table(
@@ -50,7 +71,47 @@ physical_networks = Table(
     Column("state", Text, nullable=False, server_default="Enabled"),
     Column("isolation_methods", Text, nullable=False, server_default="VLAN"),
     Column("vlan_range", Text),
+    Column("network_speed", Text),
+    Column("broadcast_domain_range", Text, nullable=False, server_default="ZONE"),
+    Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     removed(),
+)
+
+traffic_types = Table(
+    "traffic_types",
+    metadata,
+    identity(),
+    public_uuid(),
+    reference("physical_network_id", "physical_networks.id"),
+    Column("traffic_type", Text, nullable=False, comment="Public, Guest, Management, Storage or Control"),
+    Column("labels", JSONB, nullable=False, server_default=text("'{}'"), comment="bridge, by wire parameter"),
+    removed(),
+    Index(
+        "uq_traffic_types_live",
+        "physical_network_id",
+        "traffic_type",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
+)
+
+network_service_providers = Table(
+    "network_service_providers",
+    metadata,
+    identity(),
+    public_uuid(),
+    reference("physical_network_id", "physical_networks.id"),
+    name_column(),
+    Column("state", Text, nullable=False, server_default="Disabled"),
+    Column("element_enabled", Boolean, nullable=False, server_default=text("false")),
+    removed(),
+    Index(
+        "uq_network_service_providers_live_name",
+        "physical_network_id",
+        "name",
+        unique=True,
+        postgresql_where=text("removed IS NULL"),
+    ),
 )
 
 networks = Table(
@@ -85,7 +146,9 @@ ip_ranges = Table(
     metadata,
     identity(),
     public_uuid(),
-    reference("network_id", "networks.id", index=True),
+    reference("network_id", "networks.id", nullable=True, index=True),
+    reference("zone_id", "zones.id", nullable=True, index=True),
+    reference("physical_network_id", "physical_networks.id", nullable=True),
     reference("pod_id", "pods.id", nullable=True),
     Column("start_ip", INET, nullable=False),
     Column("end_ip", INET, nullable=False),
@@ -94,7 +157,9 @@ ip_ranges = Table(
     Column("netmask", Text, nullable=False),
     Column("vlan", Text),
     removed(),
+    CheckConstraint("(network_id IS NULL) <> (zone_id IS NULL)", name="of_a_network_or_public"),
 )
+"""Addresses of a guest network, or a zone's public ones (``zone_id``), which no VM gets."""
 
 released_addresses = Table(
     "released_addresses",

@@ -1,0 +1,48 @@
+"""What networks can offer to VMs, and what offers it: names in CloudStack's words.
+
+bulkdeploy gives VMs addresses and keeps security groups' rules; it runs no routers. Providers other than
+these are boxes that nobody here can drive.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class TrafficType(StrEnum):
+    """What a physical network carries."""
+
+    PUBLIC = "Public"
+    GUEST = "Guest"
+    MANAGEMENT = "Management"
+    STORAGE = "Storage"
+    CONTROL = "Control"
+
+
+VIRTUAL_ROUTER = "VirtualRouter"
+VPC_VIRTUAL_ROUTER = "VpcVirtualRouter"
+INTERNAL_LOAD_BALANCER = "InternalLbVm"
+SECURITY_GROUPS = "SecurityGroupProvider"
+
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    VIRTUAL_ROUTER: (
+        *("Dhcp", "Dns", "Firewall", "Gateway", "Lb", "PortForwarding", "SourceNat", "StaticNat", "UserData"),
+        "Vpn",
+    ),
+    VPC_VIRTUAL_ROUTER: (
+        *("Dhcp", "Dns", "Gateway", "Lb", "NetworkACL", "PortForwarding", "SourceNat", "StaticNat", "UserData"),
+        "Vpn",
+    ),
+    INTERNAL_LOAD_BALANCER: ("Lb",),
+    SECURITY_GROUPS: ("SecurityGroup",),
+    "ConfigDrive": ("Dhcp", "Dns", "UserData"),
+}
+"""Services by the name of their provider."""
+
+ELEMENTS = frozenset({VIRTUAL_ROUTER, VPC_VIRTUAL_ROUTER, INTERNAL_LOAD_BALANCER})
+"""Providers that are configured before they are enabled."""
+
+SERVICES: Mapping[str, tuple[str, ...]] = {
+    service: tuple(name for name, offered in PROVIDERS.items() if service in offered)
+    for service in sorted({service for offered in PROVIDERS.values() for service in offered})
+}
+"""Providers by the name of their service."""

@@ -1,0 +1,154 @@
+"""Physical networks with their traffic types and service providers: the list queries, and what hangs on one."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, func, insert, select, update
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS, TrafficType
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
+from bulkdeploy.store.tables.networks import (
+    ip_ranges,
+    network_service_providers,
+    networks,
+    physical_networks,
+    traffic_types,
+)
+from bulkdeploy.store.tables.topology import zones
+
+PHYSICAL: Filters = {
+    "id": by_id(physical_networks.c.id),
+    "name": same_text(physical_networks.c.name),
+    "keyword": keyword(physical_networks.c.name),
+    "zoneid": by_id(physical_networks.c.zone_id),
+}
+TRAFFIC: Filters = {
+    "id": by_id(traffic_types.c.id),
+    "physicalnetworkid": by_id(traffic_types.c.physical_network_id),
+    "keyword": keyword(traffic_types.c.traffic_type),
+}
+PROVIDER: Filters = {
+    "id": by_id(network_service_providers.c.id),
+    "physicalnetworkid": by_id(network_service_providers.c.physical_network_id),
+    "name": same_text(network_service_providers.c.name),
+    "keyword": keyword(network_service_providers.c.name),
+    "state": same_text(network_service_providers.c.state),
+    "nspid": by_id(network_service_providers.c.id),
+    "enabled": equal(network_service_providers.c.element_enabled),
+}
+CONTENTS: Mapping[str, Column[Any]] = {
+    "networks": networks.c.physical_network_id,
+    "public address ranges": ip_ranges.c.physical_network_id,
+}
+"""What must be gone before a physical network is; traffic types and providers go with it."""
+
+PHYSICAL_NETWORKS_OF_A_ZONE: Column[Any] = physical_networks.c.zone_id
+
+
+def list_physical_networks(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of physical networks by id."""
+    one = physical_networks.c
+    query = (
+        select(
+            one.uuid.label("id"),
+            one.name,
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            one.state,
+            one.vlan_range.label("vlan"),
+            one.isolation_methods.label("isolationmethods"),
+            one.network_speed.label("networkspeed"),
+            one.broadcast_domain_range.label("broadcastdomainrange"),
+            one.tags,
+        )
+        .select_from(physical_networks.join(zones, zones.c.id == one.zone_id))
+        .where(one.removed.is_(None))
+        .order_by(one.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, PHYSICAL, arguments), paging)
+    for row in rows:
+        row["tags"] = ",".join(row["tags"]) or None
+    return Page(rows, count)
+
+
+def list_traffic_types(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of traffic types by id."""
+    one = traffic_types.c
+    query = (
+        select(
+            one.uuid.label("id"),
+            one.traffic_type.label("traffictype"),
+            physical_networks.c.uuid.label("physicalnetworkid"),
+            one.labels,
+        )
+        .select_from(traffic_types.join(physical_networks, physical_networks.c.id == one.physical_network_id))
+        .where(one.removed.is_(None), physical_networks.c.removed.is_(None))
+        .order_by(one.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, TRAFFIC, arguments), paging)
+    for row in rows:
+        row.update(row.pop("labels"))
+    return Page(rows, count)
+
+
+def list_providers(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of service providers by id."""
+    one = network_service_providers.c
+    query = (
+        select(one.uuid.label("id"), one.name, one.state, physical_networks.c.uuid.label("physicalnetworkid"))
+        .select_from(
+            network_service_providers.join(physical_networks, physical_networks.c.id == one.physical_network_id)
+        )
+        .where(one.removed.is_(None), physical_networks.c.removed.is_(None))
+        .order_by(one.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, PROVIDER, arguments), paging)
+    for row in rows:
+        row["servicelist"] = list(PROVIDERS[row["name"]])
+        row["canenableindividualservice"] = False
+    return Page(rows, count)
+
+
+def list_elements(connection: Connection, names: Iterable[str], arguments: Arguments, paging: Paging) -> Page:
+    """One page of what must be configured of the providers of these names; an element has its provider's id."""
+    one = network_service_providers.c
+    query = (
+        select(one.uuid.label("id"), one.uuid.label("nspid"), one.element_enabled.label("enabled"))
+        .where(one.removed.is_(None), one.name.in_(sorted(names)))
+        .order_by(one.id)
+    )
+    return fetch_page(connection, filtered(query, PROVIDER, arguments), paging)
+
+
+def add_default_providers(connection: Connection, network: EntityRef, *, with_security_groups: bool) -> None:
+    """The providers that every physical network starts with, disabled."""
+    names = [*sorted(ELEMENTS, reverse=True), "ConfigDrive"]
+    if with_security_groups:
+        names.append("SecurityGroupProvider")
+    rows = [{"physical_network_id": network.id, "name": name} for name in names]
+    connection.execute(insert(network_service_providers), rows)
+
+
+def remove_contents(connection: Connection, network: EntityRef) -> None:
+    """Mark the traffic types and providers of a physical network as deleted."""
+    for table in (traffic_types, network_service_providers):
+        of_network = (table.c.physical_network_id == network.id, table.c.removed.is_(None))
+        connection.execute(update(table).where(*of_network).values(removed=func.now()))
+
+
+def with_public_traffic(connection: Connection, zone_id: int) -> list[int]:
+    """The zone's physical networks that carry public traffic."""
+    query = (
+        select(physical_networks.c.id)
+        .join(traffic_types, traffic_types.c.physical_network_id == physical_networks.c.id)
+        .where(
+            physical_networks.c.zone_id == zone_id,
+            physical_networks.c.removed.is_(None),
+            traffic_types.c.removed.is_(None),
+            traffic_types.c.traffic_type == TrafficType.PUBLIC.value,
+        )
+        .order_by(physical_networks.c.id)
+    )
+    return list(connection.execute(query).scalars())
