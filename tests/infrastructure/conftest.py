@@ -13,7 +13,6 @@ from bulkdeploy.store.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.conftest import SMALL_ZONE
 from tests.infrastructure.cloud import Cloud
 from tests.support.api_server import serving
 from tests.support.fleet import fleet_simulator_url
