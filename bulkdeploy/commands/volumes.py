@@ -1,17 +1,21 @@
-"""listVolumes."""
+"""listVolumes, createVolume, attachVolume, detachVolume, deleteVolume, destroyVolume."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.declare.command import Command
+from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
+from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.parameters import Exclusive, mapping, string, uuid, uuids
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import ExactlyOne, Exclusive, Needs, boolean, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.services import volume_attachment
+from bulkdeploy.services import volumes as service
 from bulkdeploy.store import volumes
 from bulkdeploy.store.listing import Page
 
@@ -69,6 +73,45 @@ def list_volumes(call: Call) -> Page:
     return volumes.list_volumes(call.connection, visible(call), call.arguments, paging(call))
 
 
+def create_volume(call: Call) -> JobTicket:
+    """Make a data volume."""
+    arguments = call.arguments
+    return service.create_volume(
+        call.system,
+        call.caller,
+        named_owner(call),
+        call.text("name"),
+        arguments["zoneid"],
+        arguments["diskofferingid"],
+        arguments.get("size"),
+    )
+
+
+def attach_volume(call: Call) -> JobTicket:
+    """Give a data volume to a VM."""
+    arguments = call.arguments
+    return volume_attachment.attach_volume(
+        call.system, call.caller, arguments["id"], arguments["virtualmachineid"], arguments.get("deviceid")
+    )
+
+
+def detach_volume(call: Call) -> JobTicket:
+    """Take a data volume from its VM."""
+    return volume_attachment.detach_volume(
+        call.system, call.caller, call.ref("id"), call.ref("virtualmachineid"), call.arguments.get("deviceid")
+    )
+
+
+def delete_volume(call: Call) -> None:
+    """Delete a volume."""
+    service.delete_volume(call.system, call.caller, call.arguments["id"])
+
+
+def destroy_volume(call: Call) -> JobTicket:
+    """Delete a volume, as a job."""
+    return service.destroy_volume(call.system, call.caller, call.arguments["id"])
+
+
 COMMANDS = (
     Command(
         name="listVolumes",
@@ -97,5 +140,85 @@ COMMANDS = (
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
+    ),
+    Command(
+        name="createVolume",
+        description="Makes a data volume; it gets a place when a VM that runs gets it, or starts with it",
+        handler=create_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=(
+            string("name", "its name"),
+            uuid("zoneid", Entity.ZONE, "its zone", required=True),
+            uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering", required=True),
+            long("size", "its size in GiB, for disk offerings of custom size", minimum=1),
+            *FOR_OWNER,
+        ),
+        unsupported={
+            "snapshotid": "there are no snapshots",
+            "storageid": "the place is chosen when a VM gets the volume",
+            "virtualmachineid": "attachVolume gives a volume to a VM",
+            "miniops": NO_QUALITY_OF_SERVICE,
+            "maxiops": NO_QUALITY_OF_SERVICE,
+        },
+    ),
+    Command(
+        name="attachVolume",
+        description="Gives a data volume to a VM; a running guest gets it when it starts the next time",
+        handler=attach_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied, ResourceUnavailable),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume, one that no VM has", required=True),
+            uuid(
+                "virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM of its owner, Running or Stopped", required=True
+            ),
+            long("deviceid", "its number in the VM, from 1; the lowest free one where not given"),
+        ),
+    ),
+    Command(
+        name="detachVolume",
+        description="Takes a data volume from its VM: by its id, or by VM and device number",
+        handler=detach_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume; not with virtualmachineid"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM; with deviceid"),
+            long("deviceid", "the volume's number in the VM; with virtualmachineid"),
+        ),
+        rules=(
+            ExactlyOne(("id", "virtualmachineid")),
+            Needs("virtualmachineid", "deviceid"),
+            Needs("deviceid", "virtualmachineid"),
+        ),
+    ),
+    Command(
+        name="deleteVolume",
+        description="Deletes a volume that no VM has",
+        handler=delete_volume,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.VOLUME, "the volume", required=True),),
+    ),
+    Command(
+        name="destroyVolume",
+        description="Deletes a volume that no VM has, at once: there is nothing to recover it from",
+        handler=destroy_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume", required=True),
+            boolean("expunge", "delete it at once; it is, in any case"),
+        ),
     ),
 )

@@ -120,7 +120,7 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
             ask.shown("serviceofferingid", ask.service_offering_id),
             "the offering is not active",
         )
-    _check_available(offering, "serviceofferingid", owner, zone)
+    check_available(offering, "serviceofferingid", owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
             ("zoneid", "serviceofferingid"),
@@ -135,7 +135,7 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
     return offering
 
 
-def _check_available(
+def check_available(
     offering: OfferingFacts | DiskOfferingFacts, parameter: str, owner: Owner, zone: ZoneFacts
 ) -> None:
     """Offerings may be kept to domains (and those below) and to zones."""
@@ -158,7 +158,7 @@ def _check_disk_offering(
         raise InvalidParameter(
             "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), "the disk offering is not active"
         )
-    _check_available(offering, "diskofferingid", owner, zone)
+    check_available(offering, "diskofferingid", owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
             ("zoneid", "diskofferingid"),

@@ -64,7 +64,7 @@ def vm_disks(
         is_root = template.kind is TemplateKind.ISO
         from_offering = DiskSpec(
             volume_type=VolumeType.ROOT if is_root else VolumeType.DATADISK,
-            size_bytes=gib_to_bytes(_disk_gib(configuration, ask, disk_offering)),
+            size_bytes=gib_to_bytes(disk_gib(configuration, ask.disk_size_gib, disk_offering)),
             storage_type=disk_offering.storage_type,
             tags=disk_offering.storage_tags,
             disk_offering_id=disk_offering.id,
@@ -91,17 +91,22 @@ def vm_disks(
     return (root,) if from_offering is None else (root, from_offering)
 
 
-def _disk_gib(configuration: Configuration, ask: DeployAsk, offering: DiskOfferingFacts) -> int:
+def disk_gib(configuration: Configuration, asked_gib: int | None, offering: DiskOfferingFacts) -> int:
+    """The size of a disk of this offering, GiB; ``asked_gib``: the parameter ``size``.
+
+    Raises:
+        InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
+    """
     if not offering.customized:
-        if ask.disk_size_gib is not None:
+        if asked_gib is not None:
             raise InvalidCombination(
                 ("size", "diskofferingid"), f"disk offering {offering.name} has a fixed size: size can not be given"
             )
         return offering.disk_gib
     least = configuration.number("custom.diskoffering.size.min")
     most = configuration.number("custom.diskoffering.size.max")
-    if ask.disk_size_gib is None:
+    if asked_gib is None:
         raise InvalidParameter("size", None, "This disk offering requires a custom size specified")
-    if not least <= ask.disk_size_gib <= most:
-        raise InvalidParameter("size", ask.disk_size_gib, f"the size must be from {least} to {most} GiB")
-    return ask.disk_size_gib
+    if not least <= asked_gib <= most:
+        raise InvalidParameter("size", asked_gib, f"the size must be from {least} to {most} GiB")
+    return asked_gib

@@ -1,0 +1,180 @@
+"""Data volumes made, attached to VMs, detached and deleted (reference section 8.17).
+
+A volume claims room in a pool when it gets a place: at once where its VM runs, else when the VM starts. Rows
+only: a running guest gets the volume when it is started the next time.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.topology import StorageType, VolumeType
+from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.services.deployment_checks import check_available
+from bulkdeploy.services.deployment_sizes import disk_gib
+from bulkdeploy.services.done_jobs import done_with_object
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.store import deployment_facts as facts
+from bulkdeploy.store import volume_changes as store
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.ledger import release_pools_of
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.resource_counts import add_amounts, check_limits, subtract_amounts
+from bulkdeploy.store.volumes import list_volumes
+
+COMMANDS = "org.apache.cloudstack.api.command.user.volume"
+
+
+def create_volume(
+    system: System,
+    caller: Caller,
+    named: NamedOwner,
+    name: str | None,
+    zone: EntityRef,
+    offering: EntityRef,
+    size_gib: int | None,
+) -> JobTicket:
+    """Make a data volume without a place; the job's result is the volume.
+
+    Raises:
+        InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
+        PermissionDenied: the caller may not make things for this owner, or the owner not use the offering.
+        ResourceLimitExceeded: of volumes or primary storage, of the account or a domain above it.
+    """
+
+    def work(connection: Connection) -> JobTicket:
+        owner = lock_owner(connection, caller, named)
+        size_bytes = gib_to_bytes(_size_gib(connection, caller, owner, zone, offering, size_gib))
+        amounts = ResourceAmounts(volume=1, primary_storage_bytes=size_bytes)
+        check_limits(connection, owner, amounts)
+        add_amounts(connection, owner, amounts)
+        ref = store.insert_volume(
+            connection,
+            name=name or f"DATA-{owner.account_name}",
+            account_id=owner.account_id,
+            zone_id=zone.id,
+            size_bytes=size_bytes,
+            disk_offering_id=offering.id,
+        )
+        text = f"made volume {ref.name} of {size_bytes} bytes"
+        record_event(connection, caller, EventType.VOLUME_CREATE, text, about(ref), owner)
+        return ticket(connection, caller, ref, "CreateVolume", created=True)
+
+    return run_transaction(system.engine, work)
+
+
+def delete_volume(system: System, caller: Caller, ref: EntityRef) -> None:
+    """Delete a volume that no VM has, and give its room back.
+
+    Raises:
+        InvalidParameter: it was deleted, or a VM has it.
+        PermissionDenied: it is not the caller's to touch.
+    """
+
+    def work(connection: Connection) -> None:
+        _remove(connection, caller, ref, EventType.VOLUME_DELETE)
+
+    run_transaction(system.engine, work)
+
+
+def destroy_volume(system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """``delete_volume``, with a job whose result is the volume as it last was.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as ``delete_volume``.
+    """
+
+    def work(connection: Connection) -> JobTicket:
+        row = {**volume_row(connection, caller, ref), "state": store.EXPUNGED}
+        _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
+        return done_with_object(connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, about(ref))
+
+    return run_transaction(system.engine, work)
+
+
+def owned_volume(connection: Connection, caller: Caller, ref: EntityRef) -> tuple[Row[Any], Owner]:
+    """A live volume, which no other call changes before the transaction ends, and its owner.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row = store.take_volume(connection, ref.id)
+    if row is None:
+        raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
+    return row, require_access(connection, caller, row.account_id, f"volume {ref.uuid}")
+
+
+def ticket(
+    connection: Connection, caller: Caller, ref: EntityRef, command: str, *, created: bool = False
+) -> JobTicket:
+    """The ticket of a done job whose result is the volume."""
+    row = volume_row(connection, caller, ref)
+    cmd = f"{COMMANDS}.{command}Cmd"
+    return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=created)
+
+
+def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+    """The volume as listVolumes shows it.
+
+    Raises:
+        InvalidParameter: it was deleted, or is not the caller's to see.
+    """
+    page = list_volumes(connection, as_found_by_id(connection, caller), {"id": ref}, Paging(1))
+    if not page.rows:
+        owned_volume(connection, caller, ref)
+        raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
+    return page.rows[0]
+
+
+def about(ref: EntityRef) -> Instance:
+    """The volume as jobs and events name it."""
+    return Instance("Volume", ref.id, ref.uuid)
+
+
+def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: EventType) -> None:
+    row, owner = owned_volume(connection, caller, ref)
+    if row.vm_id is not None or row.volume_type == VolumeType.ROOT:
+        raise InvalidParameter("id", str(ref.uuid), "Please specify a volume that is not attached to any VM.")
+    release_pools_of(connection, [row.uuid])
+    if not store.change_volume(connection, row, store.GONE, vm_id=None):
+        raise TransactionConflict
+    subtract_amounts(connection, {row.account_id: ResourceAmounts(volume=1, primary_storage_bytes=row.size_bytes)})
+    record_event(connection, caller, event_type, f"deleted volume {row.name}", about(ref), owner)
+
+
+def _size_gib(
+    connection: Connection,
+    caller: Caller,
+    owner: Owner,
+    zone: EntityRef,
+    offering: EntityRef,
+    size_gib: int | None,
+) -> int:
+    """The volume's size, once zone and offering are known to fit each other and the owner."""
+    place = facts.read_zone(connection, zone.id)
+    if place is None:
+        raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
+    if not place.enabled and not caller.is_root_admin:
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {place.name}")
+    found = facts.read_disk_offering(connection, offering.id)
+    if found is None or not found.active:
+        raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
+    check_available(found, "diskofferingid", owner, place)
+    if found.storage_type is StorageType.LOCAL and not place.local_storage_enabled:
+        raise InvalidCombination(
+            ("zoneid", "diskofferingid"),
+            f"zone {place.name} does not use local storage and disk offering {found.name} does",
+        )
+    return disk_gib(read_configuration(connection), size_gib, found)

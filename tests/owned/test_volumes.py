@@ -1,0 +1,154 @@
+"""Data volumes as csbench makes and attaches them: room claimed once, counted, given back, within limits."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bulkdeploy.store.audit import check_invariants
+from tests.lists.world import ADMIN, NEIGHBOUR, USER, World
+from tests.owned.calls import change, refusal
+from tests.owned.vms import settled_vm
+from tests.support.api_client import ApiFailure
+
+GIB = 1024**3
+
+
+def asked(world: World, name: str, offering: str = "20 GiB", **more: object) -> dict[str, object]:
+    """Parameters of createVolume."""
+    return {
+        "name": name,
+        "zoneid": world.id_of("zones", "small"),
+        "diskofferingid": world.id_of("disk_offerings", offering),
+        **more,
+    }
+
+
+def assert_books_are_right(world: World) -> None:
+    """Claims, counts and rows agree: the audit finds nothing but what tests did to VMs behind the API's back."""
+    found = {finding.name: finding.breaches for finding in check_invariants(world.engine)}
+    assert {
+        name: found[name] for name in ("pool_usage", "volumes_have_claims", "account_counts", "domain_counts")
+    } == dict.fromkeys(("pool_usage", "volumes_have_claims", "account_counts", "domain_counts"), ())
+
+
+def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> None:
+    """The calls of csbench, with a running VM: Allocated, Ready in a pool its host reaches, nobody's, gone."""
+    world = owned_world
+    vm = settled_vm(world, "with-volumes")
+    made = change(world, "createVolume", USER, **asked(world, "data"))
+    assert (made["state"], made["type"], made["size"], made["account"]) == (
+        "Allocated",
+        "DATADISK",
+        20 * GIB,
+        "acme",
+    )
+    assert ("virtualmachineid" in made, "vmtype" in made) == (False, False)
+    attached = change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm)
+    assert (attached["virtualmachineid"], attached["deviceid"], attached["state"]) == (vm, 1, "Ready")
+    (seen,) = world.rows("listVolumes", ADMIN, id=made["id"])
+    (root,) = world.rows("listVolumes", ADMIN, virtualmachineid=vm, type="ROOT", listall="true")
+    assert seen["storageid"]
+    assert seen.get("clusterid") in (None, root.get("clusterid"))
+    assert_books_are_right(world)
+    for command, more in (("attachVolume", {"virtualmachineid": vm}), ("deleteVolume", {})):
+        assert refusal(world, command, USER, id=made["id"], **more).status == 431
+    detached = change(world, "detachVolume", USER, virtualmachineid=vm, deviceid=1)
+    assert (detached["id"], detached["state"], "virtualmachineid" in detached) == (made["id"], "Ready", False)
+    assert refusal(world, "detachVolume", USER, id=made["id"]).status == 431
+    again = change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm, deviceid=7)
+    assert again["deviceid"] == 7
+    change(world, "detachVolume", USER, id=made["id"])
+    assert refusal(world, "deleteVolume", NEIGHBOUR, id=made["id"]).status == 531
+    assert change(world, "deleteVolume", USER, id=made["id"]) == {"success": True}
+    assert refusal(world, "deleteVolume", USER, id=made["id"]).status == 431
+    assert world.rows("listVolumes", USER, id=made["id"]) == []
+    kinds = [row["type"] for row in world.rows("listEvents", USER, resourceid=made["id"])]
+    assert kinds[::-1][:3] == ["VOLUME.CREATE", "VOLUME.ATTACH", "VOLUME.DETACH"]
+    assert kinds[0] == "VOLUME.DELETE"
+    assert_books_are_right(world)
+
+
+def test_a_stopped_vm_gets_the_volume_when_it_starts(owned_world: World) -> None:
+    """Without a host there is no place to choose: the volume stays Allocated and claims nothing yet."""
+    world = owned_world
+    vm = settled_vm(world, "stopped-with-volume", state="Stopped")
+    world.change("UPDATE virtual_machines SET host_id = NULL WHERE name = 'stopped-with-volume'")
+    made = change(world, "createVolume", USER, **asked(world, "later", "Custom", size=3))
+    attached = change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm)
+    assert (attached["state"], attached["size"], attached["virtualmachineid"]) == ("Allocated", 3 * GIB, vm)
+    change(world, "detachVolume", USER, id=made["id"])
+    gone = change(world, "destroyVolume", USER, id=made["id"], expunge="true")
+    assert (gone["id"], gone["state"]) == (made["id"], "Expunged")
+    assert_books_are_right(world)
+
+
+def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
+    """Wrong sizes, offerings, owners, VMs and device numbers: refused, and nothing is kept."""
+    world = owned_world
+    vm, theirs = settled_vm(world, "picky"), change(world, "createVolume", NEIGHBOUR, **asked(world, "theirs"))
+    mine = change(world, "createVolume", USER, **asked(world, "mine"))
+    (root,) = world.rows("listVolumes", USER, virtualmachineid=vm)
+    cases = (
+        ("createVolume", asked(world, "bad", "Custom"), 431, "size"),
+        ("createVolume", asked(world, "bad", "Custom", size=100_000), 431, "GiB"),
+        ("createVolume", asked(world, "bad", size=5), 431, "fixed size"),
+        ("createVolume", asked(world, "bad", snapshotid=mine["id"]), 431, "snapshots"),
+        ("attachVolume", {"id": mine["id"], "virtualmachineid": vm, "deviceid": 0}, 431, "from 1"),
+        ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "no VM has"),
+        ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 531, "permission"),
+        ("detachVolume", {"id": root["id"]}, 431, "data volume"),
+        ("detachVolume", {"virtualmachineid": vm, "deviceid": 5}, 431, "no volume"),
+        ("detachVolume", {"virtualmachineid": vm}, 431, "deviceid"),
+        ("detachVolume", {}, 431, "virtualmachineid"),
+        ("deleteVolume", {"id": root["id"]}, 431, "attached"),
+        ("destroyVolume", {"id": theirs["id"]}, 531, "permission"),
+    )
+    for command, parameters, status, text in cases:
+        failure = refusal(world, command, USER, **parameters)
+        assert (failure.status, text in failure.errortext) == (status, True), failure.errortext
+    failure = refusal(world, "attachVolume", ADMIN, id=theirs["id"], virtualmachineid=vm)
+    assert (failure.status, "one account" in failure.errortext) == (431, True)
+    assert world.scalar("SELECT count(*) FROM volumes WHERE name = 'bad'") == 0
+    assert_books_are_right(world)
+
+
+@pytest.mark.parametrize(("kind", "most"), [(2, 3), (10, 60)])
+def test_limits_of_volumes_hold_under_races(owned_world: World, kind: int, most: int) -> None:
+    """Eight calls at once for an account that has room for three volumes of 20 GiB: three are made."""
+    world = owned_world
+    rival = {"account": "rival", "domainid": world.id_of("domains", "rivals")}
+    world.client().call("updateResourceLimit", resourcetype=kind, max=most, **rival)
+    client = world.client("rival")
+
+    def one(number: int) -> int:
+        try:
+            client.call("createVolume", **asked(world, f"race {kind} {number}"))
+        except ApiFailure as failure:
+            return failure.status
+        return 200
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(one, range(8))) == [200] * 3 + [535] * 5
+    for row in world.rows("listVolumes", "rival"):
+        change(world, "deleteVolume", "rival", id=row["id"])
+    world.client().call("updateResourceLimit", resourcetype=kind, max=-1, **rival)
+    assert_books_are_right(world)
+
+
+def test_two_vms_do_not_get_one_volume(owned_world: World) -> None:
+    """Six calls at once attach a volume once, and its room is claimed once."""
+    world = owned_world
+    vms = [settled_vm(world, f"rival-for-volume-{number}") for number in range(2)]
+    volume = change(world, "createVolume", USER, **asked(world, "wanted"))["id"]
+    client = world.client(USER)
+
+    def one(number: int) -> int:
+        try:
+            client.call("attachVolume", id=volume, virtualmachineid=vms[number % 2])
+        except ApiFailure as failure:
+            return failure.status
+        return 200
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(one, range(6))) == [200] + [431] * 5
+    assert_books_are_right(world)
