@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check format generate bench curves clean
+.PHONY: help setup run demo test check format generate bench curves chaos clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,6 +53,9 @@ bench: setup ## Measure planning, bulk calls and throughput
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
+
+chaos: setup ## Break a running system in every way for MINUTES=10 and check its promises; SEED= repeats one
+	@$(BIN)/python -m tests.chaos
 
 clean: ## Remove what make made, but not data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -280,6 +280,16 @@ class DatabaseUnreachable(BulkDeployError):
         super().__init__("The database cannot be reached at the moment; try again later")
 
 
+class OutcomeUnknown(BulkDeployError):
+    """The database went away while a call was being committed, and did not come back in time (530 / 4250)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database went away while the call was being committed: whether it was done is not known. "
+            "Look before you repeat it, or repeat it with the same requesttoken"
+        )
+
+
 class UnexpectedFailure(BulkDeployError):
     """Something that should not happen did; its details are in the server's log and nowhere else (530)."""
 

@@ -17,6 +17,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.commit_outcome import TransactionMark, mark_transaction, was_committed
 from bulkdeploy.store.kept_columns import OPTION, KeptColumns, kept_columns
 
 T = TypeVar("T")
@@ -114,10 +116,13 @@ def read_only(engine: Engine) -> Iterator[Connection]:
         connection.commit()
 
 
-def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None = None) -> T:
+def run_transaction(
+    engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None = None, *, certain: bool = False
+) -> T:
     """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
 
-    ``at`` is the commit's name among the crash points.
+    ``at`` is the commit's name among the crash points. ``certain``: somebody is told whether it was done, so a
+    connection that breaks during the commit is followed up (``store.commit_outcome``); one round trip more.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock or a serialization failure.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
@@ -125,10 +130,11 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPo
 
     Raises:
         ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
+        OutcomeUnknown: if ``certain``, and the database did not come back; any other error changed nothing then.
     """
     for attempt in range(MOST_ATTEMPTS):
         try:
-            return _run_once(engine, work, at)
+            return _run_once(engine, work, at, certain=certain)
         except TransactionConflict:
             kept_columns(engine).forget()
         except DBAPIError as error:
@@ -138,9 +144,16 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPo
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
 
 
-def _run_once(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None) -> T:
-    with engine.begin() as connection:
-        result = work(connection)
-        before(at)
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None, *, certain: bool) -> T:
+    mark: TransactionMark | None = None
+    try:
+        with engine.begin() as connection:
+            result = work(connection)
+            if certain:
+                mark = mark_transaction(connection)
+            before(at)
+    except DBAPIError as error:
+        if mark is None or not is_unreachable(error) or not was_committed(engine, mark):
+            raise
     after(at)
     return result

@@ -1,0 +1,232 @@
+"""Clients that ask for VMs, stop, start, move and destroy them, and write down every answer."""
+
+import http.client
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from threading import Event, Thread
+from uuid import UUID
+
+from tests.chaos.journal import BulkCall, Journal
+from tests.chaos.watcher import Watcher
+from tests.deploy.zone import Zone
+from tests.support.api_client import Answer, ApiClient
+
+SIZES = (1, 2, 5, 10, 10, 20, 20, 40, 40, 80, 150)
+MOST_LIVE_VMS = 2500
+MOST_UNFINISHED = 1200
+ATTEMPTS = 6
+UNEXPECTED = 530
+"""The status of errors that say nothing of the call: here, a database that cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Ids of what calls mention."""
+
+    parameters: Mapping[str, object]
+    clusters: Sequence[str]
+    hosts: Sequence[str]
+    commands: frozenset[str]
+
+    @classmethod
+    def read(cls, zone: Zone, client: ApiClient) -> "Names":
+        """From the loaded zone and from what the API offers."""
+        apis = client.call("listApis")["api"]
+        return cls(
+            parameters={
+                name: value for name, value in zone.bulk_parameters(1).items() if name != "virtualmachinecount"
+            },
+            clusters=[str(row.uuid) for row in zone.rows("SELECT uuid FROM clusters ORDER BY id")],
+            hosts=[str(row.uuid) for row in zone.rows("SELECT uuid FROM hosts ORDER BY id")],
+            commands=frozenset(api["name"] for api in apis),
+        )
+
+
+class Client(Thread):
+    """One client; what it does follows from its seed and from what it is answered."""
+
+    def __init__(
+        self,
+        name: str,
+        dice: Random,
+        clients: Sequence[ApiClient],
+        names: Names,
+        journal: Journal,
+        watcher: Watcher,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._dice, self._clients, self._names = dice, clients, names
+        self._journal, self._watcher = journal, watcher
+        self._ended = Event()
+        self._number = 0
+        self.failure: BaseException | None = None
+
+    def end(self) -> None:
+        """Let it begin nothing more."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Do one thing after the other."""
+        ways: list[tuple[Callable[[], None], int]] = [
+            (self._bulk, 22),
+            (self._single, 8),
+            (self._dry_run, 4),
+            (self._refused, 4),
+            (self._destroy_some, 18),
+            (self._change_vm, 20),
+            (self._cancel, 4),
+            (self._poll, 14),
+            (self._migrate, 5),
+            (self._maintain, 1),
+        ]
+        actions, weights = zip(*ways, strict=True)
+        try:
+            while not self._ended.is_set():
+                now = self._watcher.now
+                if now.live_vms > MOST_LIVE_VMS or now.unfinished > MOST_UNFINISHED:
+                    (self._destroy_some if now.unfinished < MOST_UNFINISHED else self._poll)()
+                else:
+                    self._dice.choices(actions, weights)[0]()
+                self._ended.wait(self._dice.uniform(0.02, 0.3))
+        except BaseException as error:  # told by whoever joins this thread
+            self.failure = error
+            raise
+
+    def _bulk(self) -> None:
+        more: dict[str, object] = {}
+        if self._dice.random() < 0.8:
+            more["requesttoken"] = str(UUID(int=self._dice.getrandbits(128)))
+        if self._dice.random() < 0.1:
+            more["clusterid"] = self._dice.choice(self._names.clusters)
+        count = self._dice.choice(SIZES)
+        if self._dice.random() < 0.1:
+            more["affinitygroupnames"], count = "apart", self._dice.randint(1, 6)
+        self._deploy("bulkDeployVirtualMachine", count, virtualmachinecount=count, **more)
+
+    def _dry_run(self) -> None:
+        count = self._dice.choice(SIZES)
+        self._deploy("bulkDeployVirtualMachine", count, virtualmachinecount=count, dryrun=True)
+
+    def _refused(self) -> None:
+        """More than there is room for."""
+        self._deploy("bulkDeployVirtualMachine", 50_000, virtualmachinecount=50_000)
+
+    def _single(self) -> None:
+        self._deploy("deployVirtualMachine", 1)
+
+    def _deploy(self, command: str, count: int, **more: object) -> None:
+        self._number += 1
+        prefix = f"{self.name}-{self._number}"
+        naming = {"name": prefix} if command == "deployVirtualMachine" else {"nameprefix": prefix}
+        call = BulkCall(command, prefix, count, {**self._names.parameters, **naming, **more})
+        with self._journal.lock:
+            self._journal.bulk_calls.append(call)
+        for _ in range(ATTEMPTS if call.may_be_repeated else 1):
+            make(self._dice.choice(self._clients), self._journal, call)
+            if not call.is_open:
+                break
+            self._ended.wait(self._dice.uniform(0.1, 1.5))
+
+    def _destroy_some(self) -> None:
+        for _ in range(self._dice.randint(1, 25)):
+            vm = self._journal.some_vm(self._dice, take=True)
+            if vm is None or self._ended.is_set():
+                return
+            self._ask("destroyVirtualMachine", vm, id=vm, expunge=self._dice.random() < 0.9)
+
+    def _change_vm(self) -> None:
+        """Stop or start, and sometimes the other right after."""
+        vm = self._journal.some_vm(self._dice)
+        if vm is None:
+            return
+        commands = ["stopVirtualMachine", "startVirtualMachine"]
+        if self._dice.random() < 0.5:
+            commands.reverse()
+        for command in commands[: self._dice.randint(1, 2)]:
+            self._ask(command, vm, id=vm)
+
+    def _migrate(self) -> None:
+        vm = self._journal.some_vm(self._dice)
+        if vm is not None and "migrateVirtualMachine" in self._names.commands:
+            self._ask("migrateVirtualMachine", vm, virtualmachineid=vm, hostid=self._dice.choice(self._names.hosts))
+
+    def _maintain(self) -> None:
+        command = self._dice.choice(["prepareHostForMaintenance", "cancelHostMaintenance", "cancelHostMaintenance"])
+        if command in self._names.commands:
+            host = self._dice.choice(self._names.hosts[:4])
+            self._ask(command, host, id=host)
+
+    def _cancel(self) -> None:
+        job = self._journal.some_job(self._dice)
+        answer = None if job is None else self._try("queryAsyncJobResult", jobid=job)
+        if answer is not None and answer.status == 200 and "deploymentid" in answer.body:
+            deployment = answer.body["deploymentid"]
+            self._ask("cancelBulkDeployment", deployment, id=deployment)
+
+    def _poll(self) -> None:
+        job = self._journal.some_job(self._dice)
+        answer = None if job is None else self._try("queryAsyncJobResult", jobid=job)
+        if job is not None and answer is not None and answer.status == 200:
+            saw(self._journal, job, answer)
+
+    def _ask(self, command: str, subject: str, **parameters: object) -> None:
+        """A call that makes a job for something; written down under its id."""
+        answer = self._try(command, **parameters)
+        with self._journal.lock:
+            asked = self._journal.asked[subject, command]
+            if answer is None:
+                asked.broken += 1
+            elif answer.status == 200:
+                asked.answered += 1
+                asked.jobs += [answer.body["jobid"]] if "jobid" in answer.body else []
+            else:
+                self._journal.refusals[reason(answer)] += 1
+
+    def _try(self, command: str, **parameters: object) -> Answer | None:
+        return attempt(self._dice.choice(self._clients), self._journal, command, **parameters)
+
+
+def attempt(client: ApiClient, journal: Journal, command: str, **parameters: object) -> Answer | None:
+    """One call; None: the connection broke before the answer was there."""
+    try:
+        answer = client.post(command, **parameters)
+        answer.body  # noqa: B018 - an answer cut in the middle is none
+    except (http.client.HTTPException, OSError, ValueError):
+        answer = None
+    with journal.lock:
+        journal.calls["broken" if answer is None else "answered" if answer.status == 200 else "refused"] += 1
+    return answer
+
+
+def make(client: ApiClient, journal: Journal, call: BulkCall) -> None:
+    """Make a deploy call, and write down what was answered."""
+    answer = attempt(client, journal, call.command, **call.parameters)
+    with journal.lock:
+        if answer is None or (answer.status == UNEXPECTED and call.broken):
+            call.broken += 1
+        elif answer.status != 200:
+            call.refusal = reason(answer)
+            journal.refusals[call.refusal] += 1
+        elif call.dry:
+            call.refusal = "dry run"
+        else:
+            jobs = answer.body.get("asyncjobs") or [
+                {"jobid": answer.body["jobid"], "jobinstanceid": answer.body["id"]}
+            ]
+            call.jobs = [job["jobid"] for job in jobs]
+            journal.vms += [job["jobinstanceid"] for job in jobs]
+
+
+def saw(journal: Journal, job: str, answer: Answer) -> None:
+    """Write down a job's end, if it has one."""
+    body = answer.body
+    if body["jobstatus"] != 0:
+        journal.saw_end(job, body["jobstatus"], json.dumps(body["jobresult"], sort_keys=True))
+
+
+def reason(answer: Answer) -> str:
+    """A refusal without what differs from call to call."""
+    text = str(answer.body.get("errortext", ""))
+    return f"{answer.status} " + " ".join(word for word in text.split()[:12] if not any(c.isdigit() for c in word))

@@ -1,0 +1,213 @@
+"""The system that chaos is brought to: real servers and programs, with a proxy before whatever has a socket."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import yaml
+from cryptography.fernet import Fernet
+from pydantic import SecretStr
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
+from bulkdeploy.drivers.simulator_database import connect
+from bulkdeploy.embedded.postgres import PORT, SUPERUSER, PostgresServer
+from bulkdeploy.embedded.processes import spawn
+from bulkdeploy.embedded.valkey import ValkeyServer, free_port
+from bulkdeploy.manage import database
+from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
+from bulkdeploy.manage.simulated_hosts import tell_simulator
+from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.store.engine import create_engine
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_cipher
+from bulkdeploy.wiring.worker import simulator_url
+from tests.chaos.proxy import Network, Proxy
+from tests.support.api_client import ApiClient
+from tests.support.fleet import SMALL_ZONE
+
+DATABASE = "chaos"
+APIS, WORKERS = 2, 3
+HOSTS_PER_CLUSTER = 10
+RESTART_AFTER_S = 0.3
+PATIENCE_S = 60.0
+AMPLE = {"user_vm": 10**6, "volume": 10**6, "cpu": 10**6, "memory": "999 TiB", "primary_storage": "9999 TiB"}
+
+
+@dataclass
+class Program:
+    """A program that is started again when it ends."""
+
+    name: str
+    arguments: Sequence[str]
+    settings: Settings
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    ended_at: float = 0.0
+    starts: int = 0
+
+    def keep_running(self) -> None:
+        """Start it if it does not run; from the main thread, and not at once after its end."""
+        now = time.monotonic()
+        if self.process is not None:
+            if self.process.poll() is None:
+                return
+            self.process, self.ended_at = None, now
+        if now < self.ended_at + RESTART_AFTER_S:
+            return
+        with self.log.open("ab") as output:
+            self.process = spawn(
+                command_line(tuple(self.arguments)),
+                death_signal=signal.SIGKILL,
+                output=output,
+                environment=environment(self.settings, dict(os.environ)),
+            )
+        self.starts += 1
+
+    def end(self) -> None:
+        """Kill it for good."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class System:
+    """Servers, proxies, programs, and ways past the proxies for those who watch."""
+
+    directory: Path
+    postgres: PostgresServer
+    valkey: ValkeyServer
+    network: Network
+    settings: Settings
+    direct: Settings
+    """The same, past the proxies."""
+
+    proxies: dict[str, Proxy]
+    programs: list[Program]
+    clients: list[ApiClient]
+    """The admin, at each API process by way of its proxy."""
+
+    engine: Engine = field(repr=False)
+    """Past the proxy, for those who watch."""
+
+    def keep_running(self) -> None:
+        """Start what has ended."""
+        for program in self.programs:
+            program.keep_running()
+
+    @property
+    def simulator_url(self) -> str:
+        """The simulated hypervisors' database, past the proxy."""
+        return simulator_url(self.direct)
+
+    def simulator(self) -> psycopg.Connection:
+        """The simulated hypervisors' controls, past the proxy."""
+        return connect(self.simulator_url)
+
+    def stop(self) -> None:
+        """Stop everything."""
+        self.engine.dispose()
+        for program in self.programs:
+            program.end()
+        for proxy in self.proxies.values():
+            proxy.close()
+        self.network.close()
+        self.valkey.stop()
+        self.postgres.stop()
+
+
+def start_system(directory: Path) -> System:
+    """Servers with a loaded zone; the programs are started by ``keep_running``."""
+    postgres = PostgresServer(directory / "postgres", directory / "postgres.log")
+    valkey = ValkeyServer(directory / "valkey.log")
+    postgres.launch()
+    valkey.start()
+    postgres.wait_until_ready()
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+    network = Network()
+    sockets = directory / "proxy"
+    sockets.mkdir(mode=0o700)
+    postgres_proxy = Proxy(network, sockets / f".s.PGSQL.{PORT}", postgres.socket_dir / f".s.PGSQL.{PORT}")
+    valkey_proxy = Proxy(network, free_port(), valkey.port)
+    direct = Settings(
+        database_url=postgres.url(DATABASE),
+        redis_url=valkey.url(),
+        data_dir=directory / "data",
+        secret_key=SecretStr(Fernet.generate_key().decode()),
+        admin_password=SecretStr("chaos"),
+        api_processes=1,
+        worker_threads=16,
+        lease_seconds=10,
+        sweep_interval_seconds=0.5,
+        driver_timeout_seconds=6,
+        log_level="WARNING",
+    )
+    database.prepare(direct)
+    engine = create_engine(postgres.url(DATABASE), pool_size=4, application_name="chaos watcher")
+    load_zone(direct, engine, directory)
+    settings = direct.model_copy(
+        update={
+            "database_url": f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(sockets), safe='')}",
+            "redis_url": valkey.url().replace(f":{valkey.port}/", f":{valkey_proxy.address}/"),
+        }
+    )
+    proxies = {"postgres": postgres_proxy, "valkey": valkey_proxy}
+    programs = [
+        Program(f"worker-{number}", WORKER, settings, directory / f"worker-{number}.log")
+        for number in range(WORKERS)
+    ]
+    programs.append(Program("sweeper", SWEEPER, settings, directory / "sweeper.log"))
+    with engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    secret = build_cipher(direct).decrypt(admin.secret_key_encrypted)
+    clients = []
+    for number in range(APIS):
+        port = free_port()
+        mine = settings.model_copy(update={"listen": f"127.0.0.1:{port}"})
+        programs.append(Program(f"api-{number}", API, mine, directory / f"api-{number}.log"))
+        proxy = proxies[f"api-{number}"] = Proxy(network, free_port(), port)
+        clients.append(ApiClient(f"http://127.0.0.1:{proxy.address}", admin.api_key, secret))
+    return System(directory, postgres, valkey, network, settings, direct, proxies, programs, clients, engine)
+
+
+def load_zone(settings: Settings, engine: Engine, directory: Path) -> None:
+    """The small zone with more hosts, known to the simulator, whose steps take their time."""
+    zone = yaml.safe_load(SMALL_ZONE.read_text())
+    for holder in [*zone["domains"], *zone["accounts"]]:
+        holder["limits"] = dict(AMPLE)
+    for pod in zone["pods"]:
+        for cluster in pod["clusters"]:
+            for hosts in cluster["hosts"]:
+                hosts["names"] = f"{cluster['name']}-{{1..{HOSTS_PER_CLUSTER}}}"
+    path = directory / "zone.yaml"
+    path.write_text(yaml.safe_dump(zone))
+    load_inventory(engine, build_cipher(settings), path)
+    tell_simulator(settings, engine)
+    with connect(simulator_url(settings)) as simulator:
+        set_latency(simulator, Latency(Step.BOOT, Distribution.EXPONENTIAL, 150))
+        set_latency(simulator, Latency(Step.STOP, Distribution.EXPONENTIAL, 60))
+        set_latency(simulator, Latency(Step.DELETE, Distribution.EXPONENTIAL, 40))
+
+
+def new_directory() -> Path:
+    """A directory for one run; other accounts may pass through it to the servers' data."""
+    directory = Path(tempfile.mkdtemp(prefix="bulkdeploy-chaos-"))
+    directory.chmod(0o755)
+    return directory
+
+
+def remove_directory(directory: Path) -> None:
+    """Forget a run's data and logs."""
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,157 @@
+"""One trial: a system, a load, an agent; then quiet, and the promises checked."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.chaos.agent import Agent
+from tests.chaos.journal import Journal
+from tests.chaos.load import Client, Names
+from tests.chaos.system import PATIENCE_S, System, start_system
+from tests.chaos.verification import check, failures, repeat_calls
+from tests.chaos.watcher import Stall, Watcher
+from tests.deploy.zone import Zone
+
+CLIENTS = 8
+QUIET_AFTER_S = 420
+"""Bound on the wait for quiet: jobs that could not clean up while hypervisors failed try again after pauses."""
+
+TICK_S = 0.05
+
+DEFECTS = (
+    "driver_defect",
+    "job_interrupted",
+    "batch_not_written",
+    "sweep_failed",
+    "unexpectedly",
+    "leases_not_renewed",
+    "Traceback",
+)
+"""What must not be in any log, whatever is done to the system."""
+
+
+@dataclass
+class Figures:
+    """What a trial found."""
+
+    seed: int
+    seconds: float
+    done: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
+    jobs: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    stall: Stall = field(default_factory=Stall)
+    quiet_after_s: float = 0.0
+    defects: Counter[str] = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+
+
+def run_trial(seed: int, seconds: float, directory: Path, tell: Callable[[str], object]) -> Figures:
+    """Bring chaos to a fresh system for so many seconds, and check what it promises."""
+    system = start_system(directory)
+    try:
+        return _Trial(seed, seconds, system, tell).run()
+    finally:
+        system.stop()
+
+
+class _Trial:
+    def __init__(self, seed: int, seconds: float, system: System, tell: Callable[[str], object]) -> None:
+        self._seconds, self._system, self._tell = seconds, system, tell
+        self._figures = Figures(seed, seconds)
+        self._journal = Journal()
+        self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
+        self._agent = Agent(system, Random(f"{seed} agent"), self._say)  # noqa: S311
+        self._watcher = Watcher(system.engine)
+        self._zone = Zone(system.engine)
+        self._began = time.monotonic()
+
+    def run(self) -> Figures:
+        """See ``run_trial``."""
+        self._wait_until_ready()
+        self._watcher.start()
+        self._began = time.monotonic()
+        clients = self._start_clients()
+        self._agent.begin()
+        while time.monotonic() < self._began + self._seconds:
+            self._agent.turn()
+            self._tick()
+        self._say("faults off")
+        self._end(clients)
+        self._wait_for_quiet()
+        self._check()
+        return self._figures
+
+    def _say(self, words: str) -> None:
+        self._tell(f"{time.monotonic() - self._began:7.1f} s  {words}")
+
+    def _tick(self) -> None:
+        self._system.keep_running()
+        time.sleep(TICK_S)
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        for client in self._system.clients:
+            while True:
+                self._tick()
+                try:
+                    if client.request("GET", "/health/ready").status == 200:
+                        break
+                except OSError:
+                    pass
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the system did not start; see {self._system.directory}")
+
+    def _start_clients(self) -> list[Client]:
+        names = Names.read(self._zone, self._system.clients[0])
+        clients = []
+        for number in range(CLIENTS):
+            dice = Random(f"{self._figures.seed} client {number}")  # noqa: S311
+            name = f"client{chr(ord('a') + number)}"
+            client = Client(name, dice, self._system.clients, names, self._journal, self._watcher)
+            client.start()
+            clients.append(client)
+        return clients
+
+    def _end(self, clients: list[Client]) -> None:
+        self._agent.stop()
+        for client in clients:
+            client.end()
+        while any(client.is_alive() for client in clients):
+            self._tick()
+        self._figures.breaches += [f"a client failed: {one.failure!r}" for one in clients if one.failure]
+
+    def _wait_for_quiet(self) -> None:
+        self._wait_until_ready()
+        self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
+        began = time.monotonic()
+        while (left := self._zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0")) > 0:
+            if time.monotonic() > began + QUIET_AFTER_S:
+                self._figures.breaches.append(f"{left} jobs did not end within {QUIET_AFTER_S} s")
+                break
+            for _ in range(10):
+                self._tick()
+        self._figures.quiet_after_s = time.monotonic() - began
+        self._say("quiet")
+        self._watcher.end()
+
+    def _check(self) -> None:
+        figures, journal = self._figures, self._journal
+        figures.breaches += check(self._system, journal, self._dice)
+        figures.done, figures.calls, figures.refusals = self._agent.done, journal.calls, journal.refusals
+        figures.asked = sum(call.count for call in journal.bulk_calls if call.jobs is not None)
+        figures.jobs = len(journal.all_jobs())
+        rows = self._zone.rows("SELECT status FROM async_jobs WHERE kind = 'deploy_virtual_machine'")
+        figures.states = Counter({0: "open", 1: "deployed", 2: "failed"}[row.status] for row in rows)
+        figures.failures = failures(self._zone)
+        figures.stall = self._watcher.longest
+        for log in sorted(self._system.directory.glob("*.log")):
+            text = log.read_text(errors="replace")
+            figures.defects.update({f"{word} in {log.name}": text.count(word) for word in DEFECTS if word in text})
+        figures.breaches += [f"{times} times {defect}" for defect, times in figures.defects.items()]

@@ -1,0 +1,88 @@
+"""A connection that breaks during COMMIT leaves nobody in doubt."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+
+from bulkdeploy import crash_points
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.embedded.postgres import PORT
+from bulkdeploy.store.engine import create_engine, run_transaction
+from tests.chaos.proxy import Network, Proxy
+
+BEFORE = f"{CrashPoint.DEPLOY_COMMIT}.before"
+
+
+@pytest.fixture
+def proxy(database_url: str, tmp_path: Path) -> Iterator[Proxy]:
+    """A proxy before the test's database."""
+    sockets = Path(str(make_url(database_url).query["host"]))
+    network = Network()
+    proxy = Proxy(network, tmp_path / f".s.PGSQL.{PORT}", sockets / f".s.PGSQL.{PORT}")
+    yield proxy
+    proxy.close()
+    network.close()
+
+
+@pytest.fixture
+def proxied(proxy: Proxy, database_url: str) -> Iterator[Engine]:
+    """An engine whose connections go through the proxy; a table to write to."""
+    assert isinstance(proxy.address, Path)
+    url = make_url(database_url).update_query_dict({"host": str(proxy.address.parent)})
+    engine = create_engine(url.render_as_string(hide_password=False))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE written (number integer)"))
+    yield engine
+    crash_points.arm(None)
+    engine.dispose()
+
+
+def write(connection: Connection) -> str:
+    """A row; what it was that ran."""
+    connection.execute(text("INSERT INTO written VALUES (1)"))
+    return "done"
+
+
+def rows(database_url: str) -> int:
+    """How many were written, past the proxy."""
+    with psycopg.connect(database_url) as connection:
+        found = connection.execute("SELECT count(*) FROM written").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def test_a_commit_whose_answer_was_lost_is_found_out(proxy: Proxy, proxied: Engine, database_url: str) -> None:
+    """The server committed and nobody heard: the caller is told that it is done."""
+
+    def break_after_commit() -> None:
+        while rows(database_url) == 0:
+            time.sleep(0.01)
+        proxy.swallow_answers(swallow=False)
+        proxy.cut()
+
+    breaker = Thread(target=break_after_commit)
+
+    def fault(place: str) -> None:
+        if place == BEFORE:
+            proxy.swallow_answers(swallow=True)
+            breaker.start()
+
+    crash_points.arm(fault)
+    assert run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT, certain=True) == "done"
+    breaker.join()
+    assert rows(database_url) == 1
+
+
+def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, database_url: str) -> None:
+    """The connection broke before the server heard of the commit: the caller is told, and nothing was changed."""
+    crash_points.arm(lambda place: proxy.cut() if place == BEFORE else None)
+    with pytest.raises(OperationalError):
+        run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT, certain=True)
+    assert rows(database_url) == 0
