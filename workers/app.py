@@ -7,6 +7,8 @@ no thread waits for a lease or a result.
 SIGTERM: consumes no more, finishes what it has, ends. SIGKILL: its leases run out and others take over.
 """
 
+import logging
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,19 @@ import click
 import structlog
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from redis.exceptions import RedisError
 
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.settings import Settings, load_settings
-from bulkdeploy.wiring.worker import build_worker
+from bulkdeploy.wiring.worker import build_worker_when_ready
 from workers.tasks import add_tasks
 
 log = structlog.get_logger(__name__)
+
+RETRY_S = 1.0
 
 
 @click.command()
@@ -38,7 +43,7 @@ def main(config: Path | None) -> None:
 
 def run(settings: Settings) -> None:
     """Consume and run jobs until a signal says to end; returns when all jobs in hand are finished."""
-    worker = build_worker(settings)
+    worker = build_worker_when_ready(settings)
     options = RunnerOptions(
         threads=settings.worker_threads,
         lease_seconds=settings.lease_seconds,
@@ -63,17 +68,32 @@ def consume(app: Celery) -> None:
         """Celery asks who configures logging; connected, nobody else does."""
 
     signals.setup_logging.connect(keep_logging)
+    logging.getLogger("celery.worker").addFilter(_without_traceback)
     # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
     warnings.simplefilter("ignore", SecurityWarning)
-    app.Worker(
-        pool="solo",
-        concurrency=1,
-        queues=list(ALL_QUEUES),
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        quiet=True,
-    ).start()
+    while True:
+        consumer = app.Worker(
+            pool="solo",
+            concurrency=1,
+            queues=list(ALL_QUEUES),
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+        )
+        consumer.start()
+        if not consumer.exitcode:
+            return
+        # Celery waits for a courier that is away, and ends quietly where its memory is full.
+        log.warning("consuming_failed", next_try_s=RETRY_S)
+        time.sleep(RETRY_S)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Of a courier's refusal its words are enough."""
+    if record.exc_info and isinstance(record.exc_info[1], RedisError):
+        record.exc_info = None
+    return True
 
 
 if __name__ == "__main__":

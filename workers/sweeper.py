@@ -17,7 +17,7 @@ from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.settings import Settings, load_settings
-from bulkdeploy.wiring.worker import build_worker
+from bulkdeploy.wiring.worker import build_worker_when_ready
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ def main(config: Path | None) -> None:
 
 def run(settings: Settings, ended: Event) -> None:
     """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
-    worker = build_worker(settings)
+    worker = build_worker_when_ready(settings)
     steps = steps_of_all_kinds(
         worker.engine,
         worker.drivers,

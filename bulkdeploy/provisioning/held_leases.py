@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.provisioning.outcome import LeaseLost
+from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.jobs import LeasedJob, renew_leases
 
@@ -95,5 +96,8 @@ class HeldLeases:
         while not self._ended.wait(self._lease_seconds / RENEWALS_PER_LEASE / 4):
             try:
                 self.renew_old()
-            except Exception:  # the next round tries again, and a lease that runs out is lost safely
-                log.exception("leases_not_renewed", leases=len(self))
+            except Exception as error:  # the next round tries again, and a lease that runs out is lost safely
+                if is_unreachable(error):
+                    log.warning("database_away", leases=len(self), why=str(error).splitlines()[0])
+                else:
+                    log.exception("leases_not_renewed", leases=len(self))

@@ -32,6 +32,7 @@ from bulkdeploy.provisioning.settling import Finished, Settler
 from bulkdeploy.provisioning.steps import JobSteps, pause
 from bulkdeploy.provisioning.taking import LeaseTaker, Taken
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.store.availability import is_unreachable
 
 log = structlog.get_logger(__name__)
 
@@ -156,13 +157,8 @@ class JobRunner:
         except LeaseLost as lost:
             log.warning("lease_lost", job=str(work.job.uuid), vm=str(work.guest.uuid), why=str(lost))
             return None
-        except Exception:
-            log.exception(
-                "job_interrupted",
-                job=str(work.job.uuid),
-                vm=str(work.guest.uuid),
-                deployment=work.deployment_id,
-            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job is tried again
+            _tell_interrupted(work, error)
             return pause(work, None)
 
     def _end(self, finished: Finished) -> None:
@@ -177,3 +173,11 @@ class JobRunner:
 def worker_name() -> str:
     """This process's name in leases: unique over machines and restarts."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def _tell_interrupted(work: Assignment, error: Exception) -> None:
+    names = {"job": str(work.job.uuid), "vm": str(work.guest.uuid), "deployment": work.deployment_id}
+    if is_unreachable(error):
+        log.warning("database_away", why=str(error).splitlines()[0], **names)
+    else:
+        log.error("job_interrupted", exc_info=error, **names)

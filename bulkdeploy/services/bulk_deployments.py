@@ -61,6 +61,8 @@ def cancel_bulk_deployment(system: System, caller: Caller, deployment: EntityRef
 def _cancel(connection: Connection, *, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:
     account_id = store.deployment_owner(connection, deployment.id)
     require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
+    if not store.is_bulk(connection, deployment.id):
+        raise InvalidParameter("id", str(deployment.uuid), "it is a single deployment: destroy its virtual machine")
     if not store.request_cancel(connection, deployment.id):
         raise InvalidParameter("id", str(deployment.uuid), "all its jobs are finished, or it was cancelled before")
     return list_bulk_deployments(connection, Visibility(), {"id": deployment}, Paging(limit=1)).rows[0]

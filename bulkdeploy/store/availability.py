@@ -1,5 +1,6 @@
 """Whether the database is there, and which errors say that it is not."""
 
+import psycopg
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionInTime
@@ -12,6 +13,8 @@ def is_unreachable(error: BaseException) -> bool:
     """Whether an error means that the database can not be reached, rather than that it refused a statement."""
     if isinstance(error, NoConnectionInTime):
         return True
+    if isinstance(error, psycopg.OperationalError):  # of a driver's own database, past SQLAlchemy
+        return error.sqlstate is None or error.sqlstate.startswith(REFUSING)
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:

@@ -57,6 +57,12 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
     return bytes(row.request_fingerprint), deployed
 
 
+def is_bulk(connection: Connection, deployment_id: int) -> bool:
+    """Whether the deployment was made by a bulk call."""
+    query = select(deployments.c.bulk).where(deployments.c.id == deployment_id)
+    return bool(connection.execute(query).scalar_one())
+
+
 def request_cancel(connection: Connection, deployment_id: int) -> bool:
     """Ask that jobs of this deployment which have not begun do not begin; False: nothing was left to stop."""
     changed = connection.execute(

@@ -109,11 +109,16 @@ def read_only(engine: Engine) -> Iterator[Connection]:
     """A connection for reading: each statement sees what is committed, and none can change anything.
 
     Committed at the end, for a rollback makes psycopg forget its prepared statements, and planning them anew
-    costs more than running them.
+    costs more than running them. A connection that breaks then has done what it was for: what was read is true,
+    and what was written meanwhile on others is not undone.
     """
     with engine.connect() as connection:
         yield connection.execution_options(postgresql_readonly=True)
-        connection.commit()
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            if not is_unreachable(error):
+                raise
 
 
 def run_transaction(

@@ -1,14 +1,21 @@
 """The composition root of the worker half: what workers and the sweeper work with."""
 
+import time
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_crash_points, build_engine, build_job_queue
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +47,15 @@ def build_worker(settings: Settings) -> Worker:
         drivers=build_configured_drivers(settings),
         job_queue=build_job_queue(settings),
     )
+
+
+def build_worker_when_ready(settings: Settings) -> Worker:
+    """``build_worker``, however long the database is away."""
+    while True:
+        try:
+            return build_worker(settings)
+        except Exception as error:
+            if not is_unreachable(error):
+                raise
+            log.warning("database_away", why=str(error).splitlines()[0], next_try_s=RETRY_S)
+        time.sleep(RETRY_S)

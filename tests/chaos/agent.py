@@ -53,6 +53,7 @@ class Agent:
     def stop(self) -> None:
         """Undo whatever still holds."""
         self._undo(until=float("inf"))
+        self.system.postgres.wait_until_ready()
         with self.system.simulator() as connection:
             clear_faults(connection)
 
@@ -175,12 +176,19 @@ class Agent:
 
     def _restart_postgres(self) -> None:
         process = self.system.postgres.process
-        if process is None:
+        if process is None or process.poll() is not None:
             return
         process.send_signal(signal.SIGQUIT)  # immediate: no checkpoint, recovery from the log
         process.wait()
         self._did("restart PostgreSQL", "without a shutdown")
-        self.system.postgres.start()
+        self._start_postgres()
+
+    def _start_postgres(self) -> None:
+        """Launch it, again and again while what is left of the old one still ends."""
+        process = self.system.postgres.process
+        if process is None or process.poll() is not None:
+            self.system.postgres.launch()
+            self._after(0.5, self._start_postgres)
 
     def _break_hypervisors(self) -> None:
         rule = self._rule()

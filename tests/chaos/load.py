@@ -134,7 +134,10 @@ class Client(Thread):
             vm = self._journal.some_vm(self._dice, take=True)
             if vm is None or self._ended.is_set():
                 return
-            self._ask("destroyVirtualMachine", vm, id=vm, expunge=self._dice.random() < 0.9)
+            if not self._ask("destroyVirtualMachine", vm, id=vm, expunge=self._dice.random() < 0.9):
+                with self._journal.lock:
+                    self._journal.vms.append(vm)
+                return
 
     def _change_vm(self) -> None:
         """Stop or start, and sometimes the other right after."""
@@ -171,8 +174,8 @@ class Client(Thread):
         if job is not None and answer is not None and answer.status == 200:
             saw(self._journal, job, answer)
 
-    def _ask(self, command: str, subject: str, **parameters: object) -> None:
-        """A call that makes a job for something; written down under its id."""
+    def _ask(self, command: str, subject: str, **parameters: object) -> bool:
+        """A call that makes a job for something; written down under its id. Whether it was answered."""
         answer = self._try(command, **parameters)
         with self._journal.lock:
             asked = self._journal.asked[subject, command]
@@ -183,9 +186,13 @@ class Client(Thread):
                 asked.jobs += [answer.body["jobid"]] if "jobid" in answer.body else []
             else:
                 self._journal.refusals[reason(answer)] += 1
+        return answer is not None and answer.status == 200
 
     def _try(self, command: str, **parameters: object) -> Answer | None:
-        return attempt(self._dice.choice(self._clients), self._journal, command, **parameters)
+        answer = attempt(self._dice.choice(self._clients), self._journal, command, **parameters)
+        if answer is None or answer.status == UNEXPECTED:
+            self._ended.wait(self._dice.uniform(0.1, 1.0))
+        return answer
 
 
 def attempt(client: ApiClient, journal: Journal, command: str, **parameters: object) -> Answer | None:

@@ -18,7 +18,12 @@ def report(figures: Figures) -> Iterator[str]:
     yield f"VMs asked for and answered: {figures.asked}, jobs answered: {figures.jobs}"
     yield from _table("deployments", figures.states)
     yield from _table("failed deployments", figures.failures)
-    yield f"longest stall: {figures.stall.length_s:.1f} s, from {figures.stall.began_s:.0f} s on"
+    yield f"longest stall: {figures.stall.length_s:.1f} s, from {figures.stall.began_s:.0f} s on; then:"
+    look = figures.stall.look
+    yield (
+        f"    {look.queued} jobs queued, {look.running} leased, {look.waiting} waiting to try again;"
+        f" {look.outbox} messages not sent, {look.messages} in Valkey, {look.consumers} workers waiting for one"
+    )
     yield f"quiet {figures.quiet_after_s:.0f} s after the faults"
     for breach in figures.breaches[:MOST_BREACHES]:
         yield f"BREACH  {breach}"

@@ -28,14 +28,14 @@ from bulkdeploy.manage.simulated_hosts import tell_simulator
 from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.store.bootstrap import admin_row
 from bulkdeploy.store.engine import create_engine
+from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher
-from bulkdeploy.wiring.worker import simulator_url
 from tests.chaos.proxy import Network, Proxy
 from tests.support.api_client import ApiClient
-from tests.support.fleet import SMALL_ZONE
 
 DATABASE = "chaos"
+SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 APIS, WORKERS = 2, 3
 HOSTS_PER_CLUSTER = 10
 RESTART_AFTER_S = 0.3

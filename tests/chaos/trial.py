@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from redis import Redis
+
 from tests.chaos.agent import Agent
 from tests.chaos.journal import Journal
 from tests.chaos.load import Client, Names
@@ -26,7 +28,7 @@ DEFECTS = (
     "job_interrupted",
     "batch_not_written",
     "sweep_failed",
-    "unexpectedly",
+    "failed unexpectedly",
     "leases_not_renewed",
     "Traceback",
 )
@@ -68,7 +70,7 @@ class _Trial:
         self._journal = Journal()
         self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
         self._agent = Agent(system, Random(f"{seed} agent"), self._say)  # noqa: S311
-        self._watcher = Watcher(system.engine)
+        self._watcher = Watcher(system.engine, Redis.from_url(system.valkey.url(), socket_timeout=5))
         self._zone = Zone(system.engine)
         self._began = time.monotonic()
 

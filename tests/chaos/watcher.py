@@ -2,17 +2,24 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event, Thread
 
+from redis import Redis
+from redis.exceptions import RedisError
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
+
+from bulkdeploy.queue.job_queue import ALL_QUEUES
 
 EVERY_S = 0.25
 
 _LOOK = text(
     "SELECT count(*) FILTER (WHERE status <> 0) AS finished, count(*) FILTER (WHERE status = 0) AS unfinished,"
     " count(*) FILTER (WHERE status = 0 AND phase = 'queued') AS queued,"
+    " count(*) FILTER (WHERE status = 0 AND phase = 'running') AS running,"
+    " count(*) FILTER (WHERE status = 0 AND phase = 'waiting') AS waiting,"
+    " (SELECT count(*) FROM outbox) AS outbox,"
     " (SELECT count(*) FROM virtual_machines WHERE removed IS NULL AND state <> 'Error') AS live_vms"
     " FROM async_jobs"
 )
@@ -26,21 +33,30 @@ class Look:
     unfinished: int = 0
     queued: int = 0
     live_vms: int = 0
+    running: int = 0
+    waiting: int = 0
+    outbox: int = 0
+    messages: int = -1
+    consumers: int = -1
+    """In Valkey; -1: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A time in which no job ended although some were queued: when it began, and how long it was, in seconds."""
+    """A time in which no job ended although some were queued: when it began and how long it was, in seconds."""
 
     began_s: float = 0.0
     length_s: float = 0.0
+    look: Look = field(default_factory=Look)
+    """Towards its end."""
 
 
 class Watcher(Thread):
     """Looks again and again; while the database is away it waits."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, redis: Redis) -> None:
         super().__init__(name="watcher", daemon=True)
+        self._redis = redis
         self._engine = engine
         self._ended = Event()
         self._began = time.monotonic()
@@ -64,9 +80,18 @@ class Watcher(Thread):
                 last_end = now
             self.now = look
             if now - last_end > self.longest.length_s:
-                self.longest = Stall(last_end - self._began, now - last_end)
+                self.longest = Stall(last_end - self._began, now - last_end, look)
 
     def _look(self) -> Look | None:
         with suppress(DBAPIError), self._engine.connect() as connection:
-            return Look(**connection.execute(_LOOK).one()._asdict())
+            return Look(**connection.execute(_LOOK).one()._asdict(), **self._look_at_queue())
         return None
+
+    def _look_at_queue(self) -> dict[str, int]:
+        with suppress(RedisError):
+            clients = self._redis.client_list()
+            return {
+                "messages": sum(self._redis.llen(queue) for queue in ALL_QUEUES),
+                "consumers": sum(client["cmd"] == "brpop" for client in clients),
+            }
+        return {}

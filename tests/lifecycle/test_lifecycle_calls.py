@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from bulkdeploy import crash_points
 from bulkdeploy.api.app import create_app
+from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
@@ -163,3 +167,28 @@ def test_only_root_admins_pin_a_start(owned: Fleet, acme: ApiClient, client: Api
     client.call("startVirtualMachine", id=_vm(owned), hostid=host)
     owned.run()
     assert owned.vms()[0].host_id == owned.id_of("hosts", "b-2-3")
+
+
+def test_a_call_that_made_its_job_is_answered_though_the_database_goes_away(owned: Fleet, acme: ApiClient) -> None:
+    """When only the outbox could not be cleared any more, the call has done its work and says so."""
+
+    def fault(place: str) -> None:
+        if place == f"{CrashPoint.CALL_CLEAR}.before":
+            raise OperationalError("DELETE", {}, psycopg.OperationalError("gone"), connection_invalidated=True)
+
+    crash_points.arm(fault)
+    try:
+        answer = acme.call("stopVirtualMachine", id=_vm(owned))
+    finally:
+        crash_points.arm(None)
+    assert owned.zone.scalar("SELECT count(*) FROM outbox") == 1
+    assert _finish(owned, acme, answer)["jobstatus"] == 1
+
+
+def test_a_single_deployment_is_not_cancelled(owned: Fleet, client: ApiClient) -> None:
+    """CancelBulkDeployment refuses what no bulk call made, in words."""
+    owned.deploy(1, bulk=False)
+    deployment = owned.zone.scalar("SELECT uuid FROM deployments WHERE NOT bulk")
+    error = refused(client, "cancelBulkDeployment", id=deployment)
+    assert error.errorcode == 431
+    assert "single deployment" in error.errortext

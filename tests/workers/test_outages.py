@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from redis import Redis
+from sqlalchemy.engine import URL, make_url
 
+from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import ValkeyServer
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
+from tests.chaos.proxy import Network, Proxy
 from tests.support.fleet import Fleet
 from tests.support.programs import program
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, under_way, wait_for
@@ -64,3 +67,49 @@ def test_the_database_may_go_away_for_a_while(fleet: Fleet, start: Start) -> Non
         time.sleep(0.3)
     wait_for(lambda: all_done(fleet))
     assert_all_run(fleet, 60)
+
+
+def test_a_worker_starts_while_redis_is_full(
+    fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
+) -> None:
+    """A courier without memory refuses what a worker says at its start; once it has room the worker consumes."""
+    settings = quick.model_copy(update={"redis_url": own_redis.url()})
+    redis = Redis.from_url(own_redis.url())
+    redis.config_set("maxmemory", 1)
+    log = tmp_path / "log"
+    with program(settings, log, *WORKER):
+        wait_for(lambda: "consuming_failed" in log.read_text())
+        redis.config_set("maxmemory", 0)
+        fleet.system = replace(fleet.system, job_queue=CeleryJobQueue(own_redis.url()))
+        fleet.deploy(10)
+        wait_for(lambda: all_done(fleet))
+    assert "Traceback" not in log.read_text()
+    assert_all_run(fleet, 10)
+
+
+def test_a_worker_waits_for_its_database(
+    fleet: Fleet, quick: Settings, server_folder: Path, tmp_path: Path
+) -> None:
+    """Started before the database can be reached, it says so and begins when it can."""
+    url = make_url(quick.require_database_url())
+    settings = quick.model_copy(update={"database_url": proxied(url, server_folder)})
+    settings = settings.model_copy(
+        update={"simulator_database_url": proxied(make_url(f"{quick.simulator_database_url}"), server_folder)}
+    )
+    log = tmp_path / "log"
+    fleet.deploy(5)
+    network = Network()
+    with program(settings, log, *WORKER), program(quick, log, *SWEEPER):
+        wait_for(lambda: "database_away" in log.read_text())
+        socket = f".s.PGSQL.{PORT}"
+        proxy = Proxy(network, server_folder / socket, Path(str(url.query["host"])) / socket)
+        wait_for(lambda: all_done(fleet))
+    proxy.close()
+    network.close()
+    assert "Traceback" not in log.read_text()
+    assert_all_run(fleet, 5)
+
+
+def proxied(url: URL, folder: Path) -> str:
+    """The same database behind a socket in ``folder``."""
+    return url.update_query_dict({"host": str(folder)}).render_as_string(hide_password=False)

@@ -1,4 +1,4 @@
-"""A connection that breaks during COMMIT leaves nobody in doubt."""
+"""Connections that break at the worst moment leave nobody in doubt, and undo nothing."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.embedded.postgres import PORT
-from bulkdeploy.store.engine import create_engine, run_transaction
+from bulkdeploy.store.engine import create_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
 
 BEFORE = f"{CrashPoint.DEPLOY_COMMIT}.before"
@@ -86,3 +86,11 @@ def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, 
     with pytest.raises(OperationalError):
         run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT, certain=True)
     assert rows(database_url) == 0
+
+
+def test_a_connection_that_breaks_after_reading_is_no_error(proxy: Proxy, proxied: Engine) -> None:
+    """What was read is true; a call that has made its job meanwhile is not answered with an error."""
+    with read_only(proxied) as connection:
+        found = connection.execute(text("SELECT count(*) FROM written")).scalar_one()
+        proxy.cut()
+    assert found == 0
