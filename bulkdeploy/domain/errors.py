@@ -281,13 +281,7 @@ class DatabaseUnreachable(BulkDeployError):
 
 
 class OutcomeUnknown(BulkDeployError):
-    """The database went away while a call was being committed, and did not come back in time (530 / 4250)."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The database went away while the call was being committed: whether it was done is not known. "
-            "Look before you repeat it, or repeat it with the same requesttoken"
-        )
+    """The database went away while a call was being committed, and did not come back in time (530 / 9999)."""
 
 
 class UnexpectedFailure(BulkDeployError):

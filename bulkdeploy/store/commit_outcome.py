@@ -44,7 +44,10 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
                 return bool(status == "committed")
             connection.execute(_END, {"number": mark.number, "pid": mark.backend_pid})
         time.sleep(POLL_S)
-    raise OutcomeUnknown
+    raise OutcomeUnknown(
+        "The database went away while the call was being committed: whether it was done is not known. "
+        "Look before you repeat it, or repeat it with the same requesttoken"
+    )
 
 
 _MARK = text("SELECT CAST(pg_current_xact_id() AS text), pg_backend_pid()")
