@@ -36,6 +36,7 @@ class CrashPoint(StrEnum):
     PLACE_COMMIT = "place.commit"
     REPLACE_COMMIT = "replace.commit"
     MIGRATE_COMMIT = "migrate.commit"
+    SCALE_COMMIT = "scale.commit"
     SETTLE_COMMIT = "settle.commit"
     GIVE_BACK_COMMIT = "give_back.commit"
     WAKE_PUBLISH = "wake.publish"
@@ -44,6 +45,7 @@ class CrashPoint(StrEnum):
     DRIVER_STOP = "driver.stop"
     DRIVER_DELETE = "driver.delete"
     DRIVER_MIGRATE = "driver.migrate"
+    DRIVER_SCALE = "driver.scale"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

@@ -89,6 +89,17 @@ def change_service(call: Call) -> Mapping[str, Any]:
     )
 
 
+def scale_virtual_machine(call: Call) -> JobTicket:
+    """Give a stopped or running VM another service offering; the job's result is success."""
+    return virtual_machine_sizes.scale_virtual_machine(
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        call.arguments["serviceofferingid"],
+        details_of(call.arguments.get("details", ())),
+    )
+
+
 def reset_ssh_key(call: Call) -> JobTicket:
     """Give a stopped VM other key pairs.
 
@@ -189,6 +200,20 @@ COMMANDS: tuple[Command, ...] = (
             mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
         ),
         unsupported={**NO_DISK_CHANGES, "automigrate": "volumes stay in their pools"},
+    ),
+    Command(
+        name="scaleVirtualMachine",
+        description="Gives a virtual machine another service offering; a running one only grows, on its host",
+        handler=scale_virtual_machine,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=(
+            VM,
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
+            mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
+        ),
+        unsupported={**NO_DISK_CHANGES, "automigrate": "a VM whose host has no room is migrated by its own call"},
     ),
     Command(
         name="resetSSHKeyForVirtualMachine",

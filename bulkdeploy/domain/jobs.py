@@ -32,6 +32,7 @@ class JobKind(StrEnum):
     DESTROY = "destroy_virtual_machine"
     MIGRATE = "migrate_virtual_machine"
     REBOOT = "reboot_virtual_machine"
+    SCALE = "scale_virtual_machine"
     EXPUNGE = "expunge_virtual_machine"
     PREPARE_HOST = "prepare_host_for_maintenance"
 
@@ -39,7 +40,7 @@ class JobKind(StrEnum):
 HOST_KINDS = frozenset({JobKind.PREPARE_HOST})
 """Kinds of jobs whose instance is a host; that of all others is a VM."""
 
-SUCCESS_KINDS = frozenset({JobKind.EXPUNGE})
+SUCCESS_KINDS = frozenset({JobKind.EXPUNGE, JobKind.SCALE})
 """Kinds whose result is a bare success; that of all others shows what they worked on."""
 
 VIRTUAL_MACHINE, HOST = "VirtualMachine", "Host"
@@ -53,6 +54,7 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.DESTROY: "org.apache.cloudstack.api.command.admin.vm.DestroyVMCmdByAdmin",
     JobKind.MIGRATE: "org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
     JobKind.REBOOT: "org.apache.cloudstack.api.command.admin.vm.RebootVMCmdByAdmin",
+    JobKind.SCALE: "org.apache.cloudstack.api.command.admin.vm.ScaleVMCmdByAdmin",
     JobKind.EXPUNGE: "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd",
     JobKind.PREPARE_HOST: "org.apache.cloudstack.api.command.admin.host.PrepareForHostMaintenanceCmd",
 }

@@ -117,7 +117,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``...
+            ``migrate``, ``scale``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -196,6 +196,13 @@ class HypervisorDriver(Protocol):
 
         Raises:
             DriverError: it can not be seen.
+        """
+
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Give a guest that runs on ``host`` the CPU and memory of ``guest``, while it runs; having them is fine.
+
+        Raises:
+            DriverError: it has these or its old sizes; or it does not run there (transient False).
         """
 
     def list_guests(self) -> Iterator[Guest]:

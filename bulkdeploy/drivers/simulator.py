@@ -173,6 +173,14 @@ class SimulatorDriver:
         del timeout_s
         return read_pool_url(url)
 
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. A host without room refuses (transient)."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_scaled(%s, %s, %s, %s, %s, %s, %s, %s)",
+            [host.uuid, guest.uuid, guest.cpu_number, guest.cpu_mhz, guest.memory_mib],
+            _Call("scale", host, fence, timeout_s),
+        )
+
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""
         for row in self._pages(

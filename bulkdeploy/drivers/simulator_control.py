@@ -21,6 +21,7 @@ class Step(StrEnum):
     STOP = "stop"
     DELETE = "delete"
     MIGRATE = "migrate"
+    SCALE = "scale"
     ANY = "any"
 
 

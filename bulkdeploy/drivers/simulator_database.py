@@ -22,7 +22,7 @@ CODE_FILES = (
     "simulator_faults.sql",
     "simulator_parts.sql",
     "simulator_calls.sql",
-    "simulator_migration.sql",
+    "simulator_running.sql",
 )
 """In the order in which they must be run."""
 

@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 );
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'any'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 );
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from bulkdeploy.crash_points import CrashPoint, after, before
-from bulkdeploy.drivers.driver import DriverError, HostAddress, HypervisorDriver, StaleFence
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, StaleFence
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.outcome import LeaseLost
@@ -84,6 +84,21 @@ class DriverCalls:
             lambda driver: driver.ensure_migrated(
                 source, destination, work.guest, fence=work.fence, timeout_s=self._timeout_s
             ),
+        )
+
+    def scale(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
+        """Give the guest, which runs on the VM's host, these sizes.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        host = work.host
+        if host is None:
+            return DriverError("scale", "no host", f"VM {work.name} holds no host", transient=False)
+        return self._call(
+            work,
+            "scale",
+            lambda driver: driver.ensure_scaled(host, guest, fence=work.fence, timeout_s=self._timeout_s),
         )
 
     def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:

@@ -11,6 +11,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 INTERNAL_ERROR = 530
 INSUFFICIENT_CAPACITY = 533
 RESOURCE_UNAVAILABLE = 534
+LIMIT_EXCEEDED = 535
 """``errorcode`` inside a failed job's result (reference section 5.6)."""
 
 

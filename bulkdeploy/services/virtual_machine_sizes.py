@@ -1,27 +1,45 @@
 """Another service offering for a VM: its sizes and what is counted of them change together."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeployAsk, OfferingFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.services.deployment_checks import check_offering
 from bulkdeploy.services.deployment_sizes import vm_sizes
+from bulkdeploy.services.done_jobs import done_with_success
+from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machine_changes import Change, change_vm, shown
+from bulkdeploy.services.virtual_machine_changes import Change, about, change_vm, shown
+from bulkdeploy.services.virtual_machines import Action, submit
 from bulkdeploy.store.deployment_facts import read_zone
-from bulkdeploy.store.virtual_machine_changes import root_is_local, update_vm
+from bulkdeploy.store.engine import read_only
+from bulkdeploy.store.virtual_machine_changes import (
+    host_has_tags,
+    is_scalable,
+    read_vm_row,
+    root_is_local,
+    update_vm,
+)
 
 SIZE_DETAILS = ("cpuNumber", "cpuSpeed", "memory")
 
 UPGRADE = Change(EventType.VM_UPGRADE, "change the service offering of", frozenset({VmState.STOPPED}))
+
+
+SCALE_STOPPED = Change(EventType.VM_UPGRADE, "scale", frozenset({VmState.STOPPED}))
+SCALE = Action(JobKind.SCALE, "VM.UPGRADE", "scale", frozenset({VmState.RUNNING}))
+SCALE_COMMAND_CLASS = "org.apache.cloudstack.api.command.user.vm.ScaleVMCmd"
 
 
 class NewSizes:
@@ -105,3 +123,45 @@ def change_service(
         return shown(connection, vm)
 
     return change_vm(system, caller, vm, UPGRADE, work, new.counts)
+
+
+def scale_virtual_machine(
+    system: System, caller: Caller, vm: EntityRef, offering: EntityRef, details: Mapping[str, str]
+) -> JobTicket:
+    """Give a VM another service offering: a stopped one at once, a running one by a job, and only larger sizes.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
+        InvalidParameter, InvalidCombination: its state, or the offering, does not go with it.
+        ResourceLimitExceeded: the new sizes would pass a limit.
+    """
+    new = NewSizes(offering, details)
+    with read_only(system.engine) as connection:
+        seen = read_vm_row(connection, vm.id)
+    if seen.state == VmState.STOPPED and not seen.has_job:
+
+        def work(connection: Connection, row: Row[Any], owner: Owner) -> JobTicket:
+            update_vm(connection, vm.id, new.columns(connection, row, owner))
+            return done_with_success(connection, caller, SCALE_COMMAND_CLASS, about(vm))
+
+        return change_vm(system, caller, vm, SCALE_STOPPED, work, new.counts)
+    with read_only(system.engine) as connection:
+        row = read_vm_row(connection, vm.id)
+        owner = require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+        columns = new.columns(connection, row, owner)
+    return submit(system, caller, vm, SCALE, columns, partial(_check_growth, columns=columns))
+
+
+def _check_growth(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:
+    """A running guest only grows, and only where it was made for it."""
+    if not is_scalable(connection, row.id):
+        raise InvalidParameter(
+            "id", str(row.uuid), "the virtual machine is not dynamically scalable; stop it first"
+        )
+    if row.host_id is not None and not host_has_tags(connection, row.host_id, columns["service_offering_id"]):
+        rule = "its host does not carry the offering's host tags; stop the virtual machine first"
+        raise InvalidParameter("serviceofferingid", columns["service_offering_id"], rule)
+    for name in ("cpu_number", "cpu_mhz", "memory_mib"):
+        if columns[name] < getattr(row, name):
+            rule = f"a running virtual machine is only scaled up: {name} would shrink from {getattr(row, name)}"
+            raise InvalidParameter("serviceofferingid", columns[name], rule)

@@ -97,6 +97,31 @@ def claim_hosts(
     )
 
 
+_RESIZE_CLAIM = text(
+    "WITH changed AS (UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + :cpu - x.cpu_mhz,"
+    "   memory_mib_used = memory_mib_used + :memory - x.memory_mib FROM host_claims x"
+    "   WHERE x.consumer = :who AND c.host_id = x.host_id"
+    "   AND (:cpu <= x.cpu_mhz OR cpu_mhz_used + :cpu - x.cpu_mhz <= cpu_mhz_limit)"
+    "   AND (:memory <= x.memory_mib OR memory_mib_used + :memory - x.memory_mib <= memory_mib_limit)"
+    "   RETURNING c.host_id)"
+    " UPDATE host_claims x SET cpu_mhz = :cpu, memory_mib = :memory FROM changed WHERE x.consumer = :who"
+)
+
+
+def resize_claim(connection: Connection, consumer: UUID, *, cpu_mhz: int, memory_mib: int) -> bool:
+    """Let a consumer claim so much of the host that it holds; False: there is no room for more."""
+    who = {"who": consumer}
+    connection.execute(
+        text(
+            "SELECT FROM host_capacity WHERE host_id = (SELECT host_id FROM host_claims WHERE consumer = :who)"
+            " FOR UPDATE"
+        ),
+        who,
+    )
+    changed = connection.execute(_RESIZE_CLAIM, {**who, "cpu": cpu_mhz, "memory": memory_mib})
+    return changed.rowcount == 1
+
+
 def claim_pools(
     connection: Connection,
     limits: Mapping[int, int],

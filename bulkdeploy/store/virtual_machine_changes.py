@@ -81,3 +81,30 @@ def root_is_local(connection: Connection, offering_id: int) -> bool:
         text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
     ).scalar_one()
     return bool(storage_type == StorageType.LOCAL)
+
+
+def is_scalable(connection: Connection, vm_id: int) -> bool:
+    """Whether the VM may be scaled while it runs: as it says itself, else its offering and template."""
+    return bool(
+        connection.execute(
+            text(
+                "SELECT coalesce(v.dynamic_scaling, o.dynamic_scaling AND t.dynamically_scalable)"
+                " FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
+                " JOIN templates t ON t.id = v.template_id WHERE v.id = :vm"
+            ),
+            {"vm": vm_id},
+        ).scalar_one()
+    )
+
+
+def host_has_tags(connection: Connection, host_id: int, offering_id: int) -> bool:
+    """Whether a host carries all host tags of a service offering."""
+    return bool(
+        connection.execute(
+            text(
+                "SELECT o.host_tags <@ h.tags FROM service_offerings o, hosts h"
+                " WHERE o.id = :offering AND h.id = :host"
+            ),
+            {"offering": offering_id, "host": host_id},
+        ).scalar_one()
+    )

@@ -6,7 +6,7 @@ A driver whose hypervisor checks fences subclasses ``FencingContract`` too.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -257,6 +257,8 @@ class FencingContract:
             late.remove(None, guest)
         with pytest.raises(StaleFence):
             late.migrate(rig.hosts[0], rig.hosts[1], guest)
+        with pytest.raises(StaleFence):
+            late.scale(rig.hosts[0], replace(guest, cpu_number=2))
         assert guests_of(rig.driver) == before
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:

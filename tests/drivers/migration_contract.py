@@ -1,7 +1,8 @@
-"""What any driver must keep when guests move; mixed into the subclass of ``DriverContract``."""
+"""What any driver must keep when running guests move or grow; mixed into the subclass of ``DriverContract``."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,35 @@ class MigrationContract:
             caller.migrate(rig.hosts[0], rig.hosts[1], guest)
         assert refused.value.transient
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[0].uuid
+
+    def test_a_scaled_guest_has_its_sizes_and_room(self, rig: Rig, caller: Caller) -> None:
+        """It runs on with the new sizes, asked once or often; a failed call leaves the old; back it gives room."""
+        guest = new_guest()
+        larger = replace(guest, cpu_number=2, memory_mib=512)
+        caller.run(rig.hosts[0], guest)
+        rig.fail_next("scale")
+        with pytest.raises(DriverError) as failed:
+            caller.scale(rig.hosts[0], larger)
+        assert (failed.value.step, guests_of(rig.driver)[guest.uuid].cpu_number) == ("scale", 1)
+        for _ in range(2):
+            caller.scale(rig.hosts[0], larger)
+        there = guests_of(rig.driver)[guest.uuid]
+        assert (there.power, there.cpu_number, there.memory_mib) == (PowerState.RUNNING, 2, 512)
+        caller.scale(rig.hosts[0], guest)
+        for _ in range(rig.room - 1):
+            caller.run(rig.hosts[0], new_guest())
+        with pytest.raises(DriverError):
+            caller.run(rig.hosts[0], new_guest())
+
+    def test_what_does_not_run_is_not_scaled(self, rig: Rig, caller: Caller) -> None:
+        """A guest that is not there, or on another host, is an error that stays."""
+        guest = new_guest()
+        for where in (0, 1):
+            with pytest.raises(DriverError) as refused:
+                caller.scale(rig.hosts[0], guest)
+            assert not refused.value.transient
+            if where == 0:
+                caller.run(rig.hosts[1], guest)
 
     def test_guests_that_change_places_at_once(self, rig: Rig, caller: Caller) -> None:
         """Threads that move guests both ways between two hosts end, and both hosts add up."""

@@ -202,6 +202,81 @@ def test_another_offering_changes_sizes_and_counts(stopped: Fleet, acme: ApiClie
     stopped.assert_intact()
 
 
+LARGER = {"details[0].cpuNumber": 4, "details[0].memory": 1024}
+
+
+def _scale(fleet: Fleet, client: ApiClient, **more: object) -> dict[str, Any]:
+    custom = fleet.zone.id_of("service_offerings", "Custom")
+    return _done(fleet, client, "scaleVirtualMachine", serviceofferingid=custom, **{**LARGER, **more})
+
+
+def test_a_running_vm_grows_where_it_is(owned: Fleet, acme: ApiClient) -> None:
+    """Guest, row, claim and counts have the new sizes; asked twice it is the same; it does not shrink."""
+    host = owned.vms()[0].host_id
+    for _ in range(2):
+        job = _scale(owned, acme)
+        assert (job["jobstatus"], job["jobresult"]) == (1, {"success": True})
+    (guest,) = owned.guests().values()
+    vm = owned.vms()[0]
+    assert (guest.cpu_number, guest.memory_mib) == (vm.cpu_number, vm.memory_mib) == (4, 1024)
+    assert (vm.host_id, vm.state, _count(owned, 8)) == (host, "Running", 4)
+    small = owned.zone.id_of("service_offerings", "Small")
+    failure = refused(acme, "scaleVirtualMachine", id=_vm(owned), serviceofferingid=small)
+    assert (failure.status, "scaled up" in failure.errortext) == (431, True)
+    owned.assert_intact()
+
+
+@pytest.mark.parametrize("why", ["no room", "limit", "hypervisor"])
+def test_a_vm_that_cannot_grow_is_as_before(owned: Fleet, acme: ApiClient, why: str) -> None:
+    """Its host is full, a limit is in the way, or the hypervisor fails: nothing of it is left."""
+    if why == "no room":
+        owned.zone.change("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 1")
+    elif why == "limit":
+        _limit(owned, 8, 3)
+    else:
+        owned.fault(Step.SCALE, remaining=1)
+    before = owned.vms()[0]
+    job = _scale(owned, acme)
+    assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (
+        2,
+        {"no room": 533, "limit": 535, "hypervisor": 534}[why],
+    )
+    after = owned.vms()[0]
+    assert (after.cpu_number, after.memory_mib, after.service_offering_id, after.state) == (
+        before.cpu_number,
+        before.memory_mib,
+        before.service_offering_id,
+        "Running",
+    )
+    assert _count(owned, 8) == 1
+    owned.assert_intact()
+
+
+def test_growth_of_unknown_end_waits(owned: Fleet, acme: ApiClient) -> None:
+    """While neither growing nor going back is answered, all of it stays claimed; then it goes back."""
+    owned.fault(Step.SCALE)
+    owned.fault(Step.ANY)
+    assert _scale(owned, acme)["jobstatus"] == 0
+    assert (owned.vms()[0].cpu_number, _count(owned, 8)) == (4, 4)
+    owned.clear_faults()
+    owned.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+    owned.run()
+    assert (owned.jobs()[-1].status, owned.vms()[0].cpu_number, _count(owned, 8)) == (2, 1, 1)
+    owned.assert_intact()
+
+
+def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None:
+    """Its job is done with the call; flags may forbid scaling while it runs."""
+    assert _scale(stopped, acme)["jobresult"] == {"success": True}
+    assert (stopped.vms()[0].cpu_number, _count(stopped, 8)) == (4, 4)
+    acme.call("updateVirtualMachine", id=_vm(stopped), isdynamicallyscalable=False)
+    _done(stopped, acme, "startVirtualMachine")
+    custom = stopped.zone.id_of("service_offerings", "Custom")
+    failure = refused(acme, "scaleVirtualMachine", id=_vm(stopped), serviceofferingid=custom, **LARGER)
+    assert (failure.status, "dynamically scalable" in failure.errortext) == (431, True)
+    stopped.assert_intact()
+
+
 def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
     """Key pairs and user data of the owner, while it is stopped; others are refused."""
     assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped), keypair="nobody").status == 431
@@ -249,6 +324,7 @@ CHANGES: dict[str, dict[str, object]] = {
     "expungeVirtualMachine": {},
     "updateVirtualMachine": {"displayname": "mine"},
     "changeServiceForVirtualMachine": {},
+    "scaleVirtualMachine": {},
     "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},
     "resetUserDataForVirtualMachine": {"userdata": HELLO},
     "updateVMAffinityGroup": {"affinitygroupnames": "apart"},
@@ -265,7 +341,7 @@ def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) ->
     owned.deploy(1)
     other = owned.vms()[1]
     more = dict(CHANGES[command])
-    if command == "changeServiceForVirtualMachine":
+    if command in ("changeServiceForVirtualMachine", "scaleVirtualMachine"):
         more["serviceofferingid"] = owned.zone.id_of("service_offerings", "Small")
     named = "virtualmachineid" if command == "getVirtualMachineUserData" else "id"
     assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 531

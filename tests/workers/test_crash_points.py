@@ -185,7 +185,7 @@ def cancel(walk: Walk, token: str) -> None:
 
 
 def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
-    """A worker that dies in a deploy, a retry elsewhere, a stop, a start, a move or a destroy loses nothing."""
+    """A worker that dies in a deploy, a retry, a stop, a start, a move, growth or a destroy loses nothing."""
     start_reborn(start, "worker", "sweeper")
     previous = str(uuid4())
     walk.bulk(previous)
@@ -197,7 +197,7 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
         walk.arm(place)
         walk.bulk(token)
-        first, second, third, *_, last = walk.vm_ids(previous)
+        first, second, third, fourth, *_, last = walk.vm_ids(previous)
         for command, vm in [
             ("stopVirtualMachine", first),
             ("startVirtualMachine", first),
@@ -205,6 +205,9 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             ("destroyVirtualMachine", second),
         ]:
             walk.client.call(command, id=vm)
+        larger = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
+        custom = walk.fleet.zone.id_of("service_offerings", "Custom")
+        walk.client.call("scaleVirtualMachine", id=fourth, serviceofferingid=custom, **larger)
         walk.client.call("migrateVirtualMachine", virtualmachineid=third, autoselect=True)
         walk.client.call("destroyVirtualMachine", id=last, expunge=True)
         walk.expect_death(place)

@@ -1,0 +1,112 @@
+-- The calls that change a running guest: its host or its sizes, in one transaction each. It is never on two
+-- hosts or on none.
+
+CREATE FUNCTION simulator_code.ensure_migrated(
+    p_source uuid, p_host uuid, p_guest uuid,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(NULL, p_guest, p_fence, 'migrate');
+    v_guest simulator.guests;
+    v_host_name text;
+    v_steps text[] := '{}';
+    v_problem text;
+BEGIN
+    SELECT name INTO v_host_name FROM simulator.hosts WHERE uuid = p_host;
+    v_fate.host_name := v_host_name;
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
+    IF v_host_name IS NULL THEN
+        RETURN simulator_code.refusal('migrate', format('no host with uuid %s is known here', p_host), true, NULL);
+    ELSIF v_guest.power <> 'Running' OR v_guest.host_uuid NOT IN (p_source, p_host) THEN
+        RETURN simulator_code.refusal('migrate', format('guest %s does not run on the host to move it from: it is %s%s',
+            p_guest, v_guest.power, coalesce(' on host ' || v_guest.host_uuid::text, '')), false, v_host_name);
+    ELSIF v_guest.host_uuid <> p_host THEN
+        v_steps := '{migrate}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_host_name, v_steps, 'migrate', false, p_timeout_ms, p_draw);
+    IF v_guest.host_uuid <> p_host AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        v_problem := simulator_code.change_host(v_guest, p_host);
+        IF v_problem IS NOT NULL AND v_fate.verdict = 'done' THEN
+            v_fate := ('failed', 'migrate', v_problem, true, v_fate.wait_ms, v_host_name);
+        END IF;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'migrate', p_timeout_ms, p_draw);
+END $$;
+
+-- Moves a running guest and the room it takes; NULL, or why the host has none.
+CREATE FUNCTION simulator_code.change_host(p_guest simulator.guests, p_host uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_cpu_mhz CONSTANT bigint := p_guest.cpu_number::bigint * p_guest.cpu_mhz;
+    v_problem text;
+BEGIN
+    PERFORM FROM simulator.hosts WHERE uuid IN (p_guest.host_uuid, p_host) ORDER BY uuid FOR UPDATE;
+    v_problem := simulator_code.take_room(p_host, v_cpu_mhz, p_guest.memory_mib);
+    IF v_problem IS NULL THEN
+        UPDATE simulator.hosts SET guests_used = guests_used - 1, cpu_mhz_used = cpu_mhz_used - v_cpu_mhz,
+            memory_mib_used = memory_mib_used - p_guest.memory_mib
+        WHERE uuid = p_guest.host_uuid;
+        UPDATE simulator.guests SET host_uuid = p_host, changed = now() WHERE uuid = p_guest.uuid;
+    END IF;
+    RETURN v_problem;
+END $$;
+
+CREATE FUNCTION simulator_code.ensure_scaled(
+    p_host uuid, p_guest uuid, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'scale');
+    v_guest simulator.guests;
+    v_steps text[] := '{}';
+    v_problem text;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
+    IF v_guest.power <> 'Running' THEN
+        RETURN simulator_code.refusal(
+            'scale', format('guest %s does not run: it is %s', p_guest, v_guest.power), false, v_fate.host_name
+        );
+    ELSIF (v_guest.cpu_number, v_guest.cpu_mhz, v_guest.memory_mib) <> (p_cpu_number, p_cpu_mhz, p_memory_mib) THEN
+        v_steps := '{scale}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'scale', false, p_timeout_ms, p_draw);
+    IF v_steps <> '{}' AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        v_problem := simulator_code.change_sizes(v_guest, p_cpu_number, p_cpu_mhz, p_memory_mib);
+        IF v_problem IS NOT NULL AND v_fate.verdict = 'done' THEN
+            v_fate := ('failed', 'scale', v_problem, true, v_fate.wait_ms, v_fate.host_name);
+        END IF;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'scale', p_timeout_ms, p_draw);
+END $$;
+
+-- Changes the sizes of a running guest and the room it takes; NULL, or why its host has none.
+CREATE FUNCTION simulator_code.change_sizes(
+    p_guest simulator.guests, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint
+) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_cpu_mhz CONSTANT bigint := p_cpu_number * p_cpu_mhz - p_guest.cpu_number::bigint * p_guest.cpu_mhz;
+    v_memory_mib CONSTANT bigint := p_memory_mib - p_guest.memory_mib;
+BEGIN
+    UPDATE simulator.hosts SET cpu_mhz_used = cpu_mhz_used + v_cpu_mhz,
+        memory_mib_used = memory_mib_used + v_memory_mib
+    WHERE uuid = p_guest.host_uuid AND (v_cpu_mhz <= 0 OR cpu_mhz_used + v_cpu_mhz <= cpu_mhz_limit)
+        AND (v_memory_mib <= 0 OR memory_mib_used + v_memory_mib <= memory_mib_limit);
+    IF NOT FOUND THEN
+        RETURN format('no room: needs %s MHz and %s MiB more', v_cpu_mhz, v_memory_mib);
+    END IF;
+    UPDATE simulator.guests SET cpu_number = p_cpu_number, cpu_mhz = p_cpu_mhz, memory_mib = p_memory_mib,
+        changed = now()
+    WHERE uuid = p_guest.uuid;
+    RETURN NULL;
+END $$;
