@@ -41,7 +41,7 @@ def query_async_job_result(call: Call) -> Mapping[str, Any]:
     found = async_jobs.find_job(call.connection, job_id)
     if found is None:
         raise UnknownEntity(call.command.name, "jobid", job_id)
-    return _permitted(call, *found)
+    return _permitted(call, *found, what=f"job {job_id}")
 
 
 def _newest_job(call: Call) -> Mapping[str, Any]:
@@ -49,12 +49,13 @@ def _newest_job(call: Call) -> Mapping[str, Any]:
     found = None if job_id is None else async_jobs.find_job(call.connection, str(job_id))
     if found is None:
         raise InvalidParameter("resourceid", str(call.ref_uuid("resourceid")), "no job is known that works on it")
-    return _permitted(call, *found)
+    return _permitted(call, *found, what=f"virtual machine {call.ref_uuid('resourceid')}")
 
 
-def _permitted(call: Call, account_id: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _permitted(call: Call, account_id: int, row: Mapping[str, Any], *, what: str) -> Mapping[str, Any]:
+    """The job, where it is the caller's; ``what`` says what was named: a refusal tells nothing more."""
     if account_id != call.caller.owner.account_id:
-        require_access(call.connection, call.caller, account_id, f"job {row['jobid']}")
+        require_access(call.connection, call.caller, account_id, what)
     return row
 
 
