@@ -8,13 +8,14 @@ judged by them, whatever cookies come with it.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
 from bulkdeploy.api import sessions
 from bulkdeploy.api.wire import WireRequest
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.call_guards import LONGEST_EXPIRY_MINUTES, CallGuards
 from bulkdeploy.domain.errors import CredentialsRefused, SessionRefused
 from bulkdeploy.signature import verify
 from bulkdeploy.store.callers import caller_by_api_key
@@ -26,13 +27,13 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls, and whether calls are counted at the moment.
+    """Who calls, and what is asked of the account's calls at the moment.
 
     ``due_token``: the token of the caller's session if that is to be prolonged.
     """
 
     caller: Caller
-    throttled: bool
+    guards: CallGuards
     due_token: str | None = None
 
 
@@ -46,30 +47,36 @@ def by_signature(
     request: WireRequest,
     decrypt: Callable[[bytes], str],
     require_permission: Callable[[Caller], None],
+    *,
+    changes_state: bool,
 ) -> Identity:
     """The user whose secret key signed the request.
 
+    Where timestamps are enforced, one that changes something must expire soon.
+
     Raises:
-        CredentialsRefused: key, signature or expiry is not good, or user or account not enabled.
+        CredentialsRefused: key, signature, expiry or source is not good, or user or account not enabled.
         CommandNotAvailable: from ``require_permission``, which is asked before the signature is compared.
     """
     api_key, signature = request.in_any_case("apikey"), request.in_any_case("signature")
     if not api_key or not signature or not PLAUSIBLE_KEY.fullmatch(api_key) or _is_expired(request):
         raise CredentialsRefused
     holder = caller_by_api_key(connection, api_key)
-    if holder is None or not holder.enabled:
+    if holder is None or not holder.enabled or not holder.guards.admits(request.address):
+        raise CredentialsRefused
+    if changes_state and holder.guards.post_with_timestamp and not _expires_soon(request):
         raise CredentialsRefused
     require_permission(holder.caller)
     if not verify(request.parameters, decrypt(holder.secret_key_encrypted), signature):
         raise CredentialsRefused
-    return Identity(holder.caller, holder.throttled)
+    return Identity(holder.caller, holder.guards)
 
 
 def by_session(connection: Connection, request: WireRequest) -> Identity:
     """The user of the session that the request's cookies and session key show.
 
     Raises:
-        CredentialsRefused: there is no such session.
+        CredentialsRefused: there is no such session, or it may not be used from there.
         SessionRefused: the session key is missing or wrong, or user or account no longer enabled; the
             session should end.
     """
@@ -79,17 +86,31 @@ def by_session(connection: Connection, request: WireRequest) -> Identity:
         raise CredentialsRefused
     if not session.enabled or not sessions.has_session_key(request, session):
         raise SessionRefused
-    return Identity(session.caller, session.throttled, token if session.due else None)
+    if not session.guards.admits(request.address):
+        raise CredentialsRefused
+    return Identity(session.caller, session.guards, token if session.due else None)
 
 
 def _is_expired(request: WireRequest) -> bool:
     """Only version 3 signatures expire; for others ``expires`` is a parameter like any other."""
     if request.in_any_case("signatureversion") != "3":
         return False
+    moment = _expiry(request)
+    return moment is None or moment <= datetime.now(UTC)
+
+
+def _expires_soon(request: WireRequest) -> bool:
+    if request.in_any_case("signatureversion") != "3":
+        return False
+    moment = _expiry(request)
+    return moment is not None and moment <= datetime.now(UTC) + timedelta(minutes=LONGEST_EXPIRY_MINUTES)
+
+
+def _expiry(request: WireRequest) -> datetime | None:
     expires = request.in_any_case("expires") or ""
     if not EXPIRES.fullmatch(expires):
-        return True
+        return None
     try:
-        return datetime.fromisoformat(expires) <= datetime.now(UTC)
+        return datetime.fromisoformat(expires)
     except ValueError:
-        return True
+        return None

@@ -26,6 +26,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.errors import (
     BulkDeployError,
+    ChangeByGet,
     CommandNotAvailable,
     CredentialsRefused,
     DatabaseUnreachable,
@@ -138,7 +139,9 @@ class Dispatcher:
             if prepared is None:
                 raise NoCommand if request.command is None else unknown_command(caller, request.command)
             require_permission(caller, prepared.command)
-            if identity.throttled and not caller.is_root_admin:
+            if identity.guards.post_with_timestamp and prepared.command.changes_state and request.method != "POST":
+                raise ChangeByGet(prepared.command.name)
+            if identity.guards.throttled and not caller.is_root_admin:
                 count_call(self._system, connection, caller.owner.account_id)
             arguments = prepared.binder.bind(request.parameters, caller.role_type, partial(resolve_all, connection))
             call = Call(prepared.command, caller, arguments, self._system, connection, request.method)
@@ -150,7 +153,8 @@ class Dispatcher:
         request, prepared = progress.request, progress.prepared
         if is_signed(request) and prepared is not None:
             permission = partial(require_permission, command=prepared.command)
-            return by_signature(connection, request, self._decrypt, permission)
+            changes_state = prepared.command.changes_state
+            return by_signature(connection, request, self._decrypt, permission, changes_state=changes_state)
         try:
             identity = by_session(connection, request)
         except SessionRefused:
@@ -171,7 +175,9 @@ class Dispatcher:
             raise LoginByGet
         with self._system.reading.connect() as connection:
             arguments = prepared.binder.bind(request.parameters, None, partial(resolve_all, connection))
-            call = OpenCall(command, arguments, self._system, connection, sessions.token_of(request))
+            call = OpenCall(
+                command, arguments, self._system, connection, sessions.token_of(request), request.address
+            )
             result = command.handler(call)
         content, cookies = _opened(result)
         return answer(

@@ -38,6 +38,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.SessionRefused: Numbers(401, None),
     errors.LoginFailed: Numbers(531, 4290),
     errors.LoginByGet: Numbers(405),
+    errors.ChangeByGet: Numbers(405),
     errors.CommandNotAvailable: Numbers(432),
     errors.UnknownCommand: Numbers(432),
     errors.NoCommand: Numbers(400),

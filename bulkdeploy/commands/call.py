@@ -63,6 +63,7 @@ class OpenCall:
 
     Attributes:
         session_token: the JSESSIONID cookie that came with the call, if any; not verified.
+        address: where the call came from.
     """
 
     command: Command
@@ -70,3 +71,4 @@ class OpenCall:
     system: System
     connection: Connection
     session_token: str | None = None
+    address: str = ""

@@ -44,6 +44,7 @@ def login(call: OpenCall) -> SessionBegun:
         domain_path=call.arguments.get("domain", ""),
         domain_id=None if domain is None else domain.id,
         replaced_token=call.session_token,
+        address=call.address,
     )
     session = log_in(call.system, call.connection, request)
     return SessionBegun(_answer(session), session.token, session.session_key)

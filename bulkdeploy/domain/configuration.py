@@ -7,6 +7,7 @@ them. A setting that nothing reads does not belong here.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_network
 
 LONGEST_VALUE = 4096
 WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
@@ -50,6 +51,7 @@ class Setting:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     names_vms: bool = False
+    lists_cidrs: bool = False
 
     def broken_rule(self, value: str) -> str | None:
         """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
@@ -57,6 +59,9 @@ class Setting:
             return None if value in self.choices else f"must be one of {', '.join(self.choices)}"
         if self.type is ValueType.BOOLEAN:
             return None if value in ("true", "false") else "must be true or false"
+        if self.lists_cidrs:
+            rule = "must be networks such as 10.0.0.0/8 or 2001:db8::/32, separated by commas"
+            return None if value and all(_is_network(part) for part in value.split(",")) else rule
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule
@@ -70,6 +75,14 @@ class Setting:
         ):
             return f"must be a {'whole number' if self.type is ValueType.NUMBER else 'number'}{bounds}"
         return None
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text.strip(), strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING
@@ -237,6 +250,23 @@ SETTINGS: tuple[Setting, ...] = (
         N,
         "Failed logins in a row after which a user is disabled; 0: never",
         minimum=0,
+    ),
+    Setting(
+        "enforce.post.requests.and.timestamps",
+        "false",
+        B,
+        "Calls that change something come by POST and, if signed, expire (version 3) within 15 minutes",
+        "Secure",
+    ),
+    Setting("api.source.cidr.checks.enabled", "true", B, "Heed api.allowed.source.cidr.list", "Secure"),
+    Setting(
+        "api.allowed.source.cidr.list",
+        "0.0.0.0/0,::/0",
+        S,
+        "Networks that calls may come from, separated by commas; behind a proxy every call comes from the proxy",
+        "Secure",
+        Scope.ACCOUNT,
+        lists_cidrs=True,
     ),
     Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),
     Setting("api.throttling.interval", "1", N, "Seconds of a throttling interval", minimum=1),

@@ -31,6 +31,7 @@ class LoginRequest:
     domain_path: str = ""
     domain_id: int | None = None
     replaced_token: str | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ def log_in(system: System, connection: Connection, request: LoginRequest) -> New
             f"Failed to authenticate user {request.username} in domain {domain_id}; "
             "please provide valid credentials"
         )
+    if not user.guards.admits(request.address):
+        raise LoginFailed(f"User {request.username} may not log in from {request.address}")
     session = NewSession(user, secrets.token_urlsafe(TOKEN_BYTES), secrets.token_urlsafe(TOKEN_BYTES))
     if not (user.enabled and _begin(system, session, request.replaced_token)):
         raise LoginFailed(

@@ -7,28 +7,40 @@ whether the user is enabled: ``api.authenticate`` and ``services.sessions`` deci
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, ScalarSelect, Select, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    ScalarSelect,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
 
 from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.call_guards import NAMES, CallGuards
+from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.permissions import RoleRule
-from bulkdeploy.store.configuration import global_value
 from bulkdeploy.store.default_rows import ALLOW
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
-
-THROTTLING = "api.throttling.enabled"
+from bulkdeploy.store.tables.jobs import configuration_values
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
     """The user of an API key; ``enabled`` is true when both user and account are.
 
-    ``throttled``: calls are counted at the moment (``api.throttling.enabled``).
+    ``guards``: what is asked of the account's calls at the moment.
     """
 
     caller: Caller
     enabled: bool
-    throttled: bool
+    guards: CallGuards
     secret_key_encrypted: bytes
 
 
@@ -38,6 +50,7 @@ class LoginUser:
 
     caller: Caller
     enabled: bool
+    guards: CallGuards
     password_hash: str | None
     firstname: str
     lastname: str
@@ -46,6 +59,14 @@ class LoginUser:
 
 def callers(*columns: ColumnElement[Any]) -> Select[Any]:
     """All users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
+    value = configuration_values.c
+    mine = and_(value.scope == Scope.ACCOUNT.value, value.scope_id == accounts.c.id)
+    guards = (
+        select(func.jsonb_object_agg(value.scope + literal(" ") + value.name, value.value, type_=JSONB))
+        .where(value.name.in_(NAMES), or_(mine, value.scope == Scope.GLOBAL.value))
+        .correlate(accounts)
+        .scalar_subquery()
+    )
     return (
         select(
             users.c.id.label("user_id"),
@@ -64,7 +85,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             roles.c.role_type,
             _rules().label("rules"),
             # Asked for here and not in a statement of its own: every call needs to know.
-            (func.lower(global_value(THROTTLING)) == "true").label("throttled"),
+            guards.label("guards"),
             *columns,
         )
         .join(accounts, accounts.c.id == users.c.account_id)
@@ -106,6 +127,11 @@ def caller_of(row: RowMapping) -> Caller:
     )
 
 
+def guards_of(row: RowMapping) -> CallGuards:
+    """What is asked of the calls of a row of ``callers``."""
+    return CallGuards.of(row["guards"] or {})
+
+
 def is_enabled(row: RowMapping) -> bool:
     """Whether user and account in a row of ``callers`` are both enabled."""
     return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
@@ -130,7 +156,7 @@ def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
     row = connection.execute(BY_API_KEY, {"api_key": api_key}).mappings().first()
     if row is None:
         return None
-    return KeyHolder(caller_of(row), is_enabled(row), row["throttled"], row["secret_key_encrypted"])
+    return KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:
@@ -139,7 +165,13 @@ def user_by_name(connection: Connection, username: str, domain_id: int) -> Login
     if row is None:
         return None
     return LoginUser(
-        caller_of(row), is_enabled(row), row["password_hash"], row["firstname"], row["lastname"], row["timezone"]
+        caller_of(row),
+        is_enabled(row),
+        guards_of(row),
+        row["password_hash"],
+        row["firstname"],
+        row["lastname"],
+        row["timezone"],
     )
 
 

@@ -11,7 +11,8 @@ from datetime import timedelta
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, update
 
 from bulkdeploy.domain.accounts import AccountState, Caller
-from bulkdeploy.store.callers import caller_of, callers, is_enabled
+from bulkdeploy.domain.call_guards import CallGuards
+from bulkdeploy.store.callers import caller_of, callers, guards_of, is_enabled
 from bulkdeploy.store.tables.accounts import sessions, users
 
 IDLE_SECONDS = 1800
@@ -23,11 +24,11 @@ TOUCH_AFTER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that has not ended; ``due``: it should be prolonged, ``throttled``: as for a ``KeyHolder``."""
+    """A session that has not ended; ``due``: it should be prolonged, ``guards``: as for a ``KeyHolder``."""
 
     caller: Caller
     enabled: bool
-    throttled: bool
+    guards: CallGuards
     session_key_hash: bytes
     due: bool
 
@@ -52,9 +53,7 @@ def session_by_token(connection: Connection, token: str) -> OpenSession | None:
     row = connection.execute(BY_TOKEN, {"token_hash": digest(token)}).mappings().first()
     if row is None:
         return None
-    return OpenSession(
-        caller_of(row), is_enabled(row), row["throttled"], bytes(row["session_key_hash"]), row["due"]
-    )
+    return OpenSession(caller_of(row), is_enabled(row), guards_of(row), bytes(row["session_key_hash"]), row["due"])
 
 
 def insert_session(connection: Connection, user_id: int, token: str, session_key: str) -> None:

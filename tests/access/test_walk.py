@@ -65,6 +65,12 @@ def walker(world: World, redis_url: str, tmp_path_factory: pytest.TempPathFactor
     return Walker(world, Dispatcher(system, find_commands(), refuse_undeclared_fields=True))
 
 
+def test_reading_is_told_by_the_name() -> None:
+    """Commands that are not called as readers are must say that they change something: guards go by it."""
+    reading = ("list", "get", "query", "find")
+    assert [name for name, one in COMMANDS.items() if one.changes_state == name.startswith(reading)] == []
+
+
 @pytest.mark.parametrize("by", [None, DISABLED])
 def test_without_good_credentials_everything_is_closed(walker: Walker, by: str | None) -> None:
     """Nobody in particular, and a disabled user with good keys, get 401 from every command."""
