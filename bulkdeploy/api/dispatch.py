@@ -24,9 +24,9 @@ from bulkdeploy.commands.session import SessionBegun, SessionEnded
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.call_guards import ChangeByGet
 from bulkdeploy.domain.errors import (
     BulkDeployError,
-    ChangeByGet,
     CommandNotAvailable,
     CredentialsRefused,
     DatabaseUnreachable,

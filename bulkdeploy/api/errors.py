@@ -10,6 +10,7 @@ from typing import Any
 
 from bulkdeploy.domain import errors
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.call_guards import ChangeByGet
 
 RAISED_BY_THE_API = 9999
 HIDDEN_STATUSES = frozenset({530, 533, 534})
@@ -38,7 +39,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.SessionRefused: Numbers(401, None),
     errors.LoginFailed: Numbers(531, 4290),
     errors.LoginByGet: Numbers(405),
-    errors.ChangeByGet: Numbers(405),
+    ChangeByGet: Numbers(405),
     errors.CommandNotAvailable: Numbers(432),
     errors.UnknownCommand: Numbers(432),
     errors.NoCommand: Numbers(400),

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
+from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.domain.source_networks import is_within
 
 THROTTLING = "api.throttling.enabled"
 POST_WITH_TIMESTAMP = "enforce.post.requests.and.timestamps"
@@ -44,12 +45,11 @@ class CallGuards:
 
     def admits(self, address: str) -> bool:
         """Whether a call from this IP address may be answered; one from an address that cannot be read may not."""
-        if self.sources is None:
-            return True
-        try:
-            source = ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        mapped = getattr(source, "ipv4_mapped", None)
-        networks = (ip_network(part.strip(), strict=False) for part in self.sources.split(",") if part.strip())
-        return any((mapped or source) in network for network in networks)
+        return self.sources is None or is_within(address, self.sources)
+
+
+class ChangeByGet(BulkDeployError):
+    """Where ``enforce.post.requests.and.timestamps`` is true, nothing is changed by GET (405)."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"{command} changes something: please use HTTP POST")

@@ -7,7 +7,8 @@ them. A setting that nothing reads does not belong here.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_network
+
+from bulkdeploy.domain.source_networks import are_networks
 
 LONGEST_VALUE = 4096
 WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
@@ -61,7 +62,7 @@ class Setting:
             return None if value in ("true", "false") else "must be true or false"
         if self.lists_cidrs:
             rule = "must be networks such as 10.0.0.0/8 or 2001:db8::/32, separated by commas"
-            return None if value and all(_is_network(part) for part in value.split(",")) else rule
+            return None if are_networks(value) else rule
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule
@@ -75,14 +76,6 @@ class Setting:
         ):
             return f"must be a {'whole number' if self.type is ValueType.NUMBER else 'number'}{bounds}"
         return None
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ip_network(text.strip(), strict=False)
-    except ValueError:
-        return False
-    return True
 
 
 B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING

@@ -116,13 +116,6 @@ class LoginByGet(BulkDeployError):
         super().__init__("Please use HTTP POST to authenticate using this API")
 
 
-class ChangeByGet(BulkDeployError):
-    """Where ``enforce.post.requests.and.timestamps`` is true, nothing is changed by GET (405)."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__(f"{command} changes something: please use HTTP POST")
-
-
 class CommandNotAvailable(BulkDeployError):
     """The API does not exist, or not for this caller (432 under ``errorresponse``)."""
 
