@@ -61,8 +61,7 @@ class Setting:
         if self.type is ValueType.BOOLEAN:
             return None if value in ("true", "false") else "must be true or false"
         if self.lists_cidrs:
-            rule = "must be networks such as 10.0.0.0/8 or 2001:db8::/32, separated by commas"
-            return None if are_networks(value) else rule
+            return None if are_networks(value) else "must be networks such as 10.0.0.0/8, separated by commas"
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule
