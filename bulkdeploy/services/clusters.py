@@ -15,6 +15,7 @@ from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store import clusters
 from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
@@ -93,6 +94,7 @@ def delete_cluster(system: System, caller: Caller, cluster: EntityRef) -> None:
         hold(connection, cluster)
         if left := what_hangs_on(connection, clusters.CONTENTS, cluster.id):
             raise InvalidParameter("id", str(cluster.uuid), f"cluster {cluster.name} still has {', '.join(left)}")
+        release_place(connection, cluster)
         remove_row(connection, cluster)
         text = f"deleted cluster {cluster.name}"
         record_event(connection, caller, EventType.CLUSTER_DELETE, text, subject(KIND, cluster))

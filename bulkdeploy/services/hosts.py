@@ -25,6 +25,7 @@ from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subj
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked, checked_tags
 from bulkdeploy.store import host_rows, hosts
+from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.engine import read_only, run_transaction
 from bulkdeploy.store.events import record_event
@@ -128,6 +129,7 @@ def delete_host(system: System, caller: Caller, host: EntityRef, *, forced: bool
         if not forced and row["resource_state"] != HostResourceState.MAINTENANCE:
             rule = f"host {host.name} is in resource state {row['resource_state']}, not Maintenance; see forced"
             raise InvalidParameter("id", str(host.uuid), rule)
+        release_place(connection, host)  # before the claims: affinity groups come first in the order of locks
         vms, volumes = host_rows.lock_claims(connection, host.id)
         if vms or volumes:
             raise ResourceInUse(

@@ -15,6 +15,7 @@ from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subj
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
 from bulkdeploy.store import pods
+from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
@@ -80,6 +81,7 @@ def delete_pod(system: System, caller: Caller, pod: EntityRef) -> None:
         hold(connection, pod)
         if left := what_hangs_on(connection, pods.CONTENTS, pod.id):
             raise InvalidParameter("id", str(pod.uuid), f"pod {pod.name} still has {', '.join(left)}")
+        release_place(connection, pod)
         remove_row(connection, pod)
         record_event(connection, caller, EventType.POD_DELETE, f"deleted pod {pod.name}", subject(KIND, pod))
 

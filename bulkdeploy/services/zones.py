@@ -15,6 +15,7 @@ from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subj
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store import zones
+from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
@@ -97,6 +98,7 @@ def delete_zone(system: System, caller: Caller, zone: EntityRef) -> None:
         hold(connection, zone)
         if left := what_hangs_on(connection, zones.CONTENTS, zone.id):
             raise InvalidParameter("id", str(zone.uuid), f"zone {zone.name} still has {', '.join(left)}")
+        release_place(connection, zone)
         remove_row(connection, zone)
         record_event(connection, caller, EventType.ZONE_DELETE, f"deleted zone {zone.name}", subject(KIND, zone))
 

@@ -43,7 +43,8 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
     None where it was deleted.
     """
     table = SOURCES[ref.entity].table
-    query = select(table).where(table.c.id == ref.id).with_for_update(read=shared)
+    # Not stronger than needed: rows that refer to this one by a foreign key may be written meanwhile.
+    query = select(table).where(table.c.id == ref.id).with_for_update(read=shared, key_share=not shared)
     if "removed" in table.c:
         query = query.where(table.c.removed.is_(None))
     row = connection.execute(query).mappings().first()

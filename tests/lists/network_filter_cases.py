@@ -47,6 +47,27 @@ def ground(world: World) -> dict[str, Cases]:
     }
 
 
+def dedications(world: World) -> dict[str, Cases]:
+    """Places that are dedicated: one to the account rival, another to the domain customers."""
+    group = world.id_of("affinity_groups", "DedicatedGrp-rival")
+    places = {"zone": "for-rivals", "pod": "far", "cluster": "far-1", "host": "far-host"}
+    return {
+        f"listDedicated{word.capitalize()}s": {
+            f"{word}id": equal(f"{word}id", world.id_of(f"{word}s", name)),
+            "domainid": equal("domainid", world.id_of("domains", "rivals")),
+            "account": of_name(name, "rival", f"{word}name"),
+            "affinitygroupid": equal("affinitygroupid", group),
+            "keyword": word_of(word),
+        }
+        for word, name in places.items()
+    }
+
+
+def word_of(place: str) -> Case:
+    """A part of a place's name that only one of the two has."""
+    return word({"zone": "rival", "pod": "-2", "cluster": "-1", "host": "-2"}[place], f"{place}name")
+
+
 def elements(world: World, name: str) -> Cases:
     """Those of two providers of this name, on two physical networks; one is enabled."""
     of_name_ids = set(

@@ -54,6 +54,24 @@ INSERT INTO host_capacity (host_id, cpu_mhz_limit, memory_mib_limit, vms_limit)
     SELECT id, 10000, 2048, 10 FROM hosts WHERE name LIKE 'far-host%';
 UPDATE hosts SET annotation = 'loud', annotated = now() WHERE name = 'a-1-1';
 UPDATE hosts SET hypervisor_version = '9.2', tags = '{gpu,ssd}', details = '{"rack": "7"}' WHERE name = 'a-1-1';
+INSERT INTO pods (zone_id, name) SELECT id, 'far-2' FROM zones WHERE name = 'for-rivals';
+INSERT INTO clusters (zone_id, pod_id, name, hypervisor) SELECT zone_id, id, 'far-2', 'VMware' FROM pods
+    WHERE name = 'far-2';
+INSERT INTO affinity_groups (name, affinity_type, domain_id, account_id)
+    SELECT 'DedicatedGrp-rival', 'ExplicitDedication', domain_id, id FROM accounts WHERE name = 'rival';
+INSERT INTO dedicated_resources (zone_id, pod_id, cluster_id, host_id, domain_id, account_id, affinity_group_id)
+    SELECT x.zone_id, x.pod_id, x.cluster_id, x.host_id, g.domain_id, g.account_id, g.id FROM affinity_groups g,
+        (SELECT id AS zone_id, NULL::bigint AS pod_id, NULL::bigint AS cluster_id, NULL::bigint AS host_id
+             FROM zones WHERE name = 'for-rivals'
+         UNION ALL SELECT NULL, id, NULL, NULL FROM pods WHERE name = 'far'
+         UNION ALL SELECT NULL, NULL, id, NULL FROM clusters WHERE name = 'far-1'
+         UNION ALL SELECT NULL, NULL, NULL, id FROM hosts WHERE name = 'far-host') x
+    WHERE g.name = 'DedicatedGrp-rival';
+INSERT INTO dedicated_resources (pod_id, cluster_id, host_id, domain_id)
+    SELECT x.pod_id, x.cluster_id, x.host_id, d.id FROM domains d,
+        (SELECT id AS pod_id, NULL::bigint AS cluster_id, NULL::bigint AS host_id FROM pods WHERE name = 'far-2'
+         UNION ALL SELECT NULL, id, NULL FROM clusters WHERE name = 'far-2'
+         UNION ALL SELECT NULL, NULL, id FROM hosts WHERE name = 'far-host-2') x WHERE d.name = 'customers';
 INSERT INTO storage_pools (zone_id, pod_id, cluster_id, host_id, name, scope, pool_type, hypervisor, state,
                            capacity_bytes)
     SELECT zone_id, pod_id, cluster_id, id, 'local-disk', 'HOST', 'Filesystem', 'KVM', 'Maintenance', 1000000000

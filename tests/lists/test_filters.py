@@ -44,6 +44,7 @@ def case_of(world: World, command: str, parameter: str) -> Case:
         filter_cases.infrastructure,
         filter_cases.catalogue,
         network_filter_cases.ground,
+        network_filter_cases.dedications,
         owned_filter_cases.owners,
         owned_filter_cases.groups,
         owned_filter_cases.machines,
