@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, text, update
 
+from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -107,4 +108,33 @@ def host_has_tags(connection: Connection, host_id: int, offering_id: int) -> boo
             ),
             {"offering": offering_id, "host": host_id},
         ).scalar_one()
+    )
+
+
+def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
+    """What the VM's volumes count."""
+    row = connection.execute(
+        text(
+            "SELECT count(*) AS volumes, coalesce(sum(size_bytes), 0) AS size FROM volumes"
+            " WHERE vm_id = :vm AND removed IS NULL"
+        ),
+        {"vm": vm_id},
+    ).one()
+    return ResourceAmounts(volume=row.volumes, primary_storage_bytes=int(row.size))
+
+
+def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None:
+    """Let the VM, its volumes and their tags be the account's; what only its owner's VMs can have it loses."""
+    both = {"vm": vm_id, "account": account_id}
+    connection.execute(
+        text("UPDATE virtual_machines SET account_id = :account, group_id = NULL, key_pairs = '{}' WHERE id = :vm"),
+        both,
+    )
+    connection.execute(text("UPDATE volumes SET account_id = :account WHERE vm_id = :vm AND removed IS NULL"), both)
+    connection.execute(
+        text(
+            "UPDATE resource_tags SET account_id = :account WHERE (resource_type = 'UserVm' AND resource_id = :vm)"
+            " OR (resource_type = 'Volume' AND resource_id IN (SELECT id FROM volumes WHERE vm_id = :vm))"
+        ),
+        both,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
-from tests.lifecycle.clients import ACME, refused
+from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 
@@ -315,6 +315,46 @@ def test_a_start_can_go_back_to_the_last_host(stopped: Fleet, client: ApiClient)
     parameters = {"considerlasthost": True, "deploymentplanner": "FirstFitPlanner"}
     assert _done(stopped, client, "startVirtualMachine", **parameters)["jobstatus"] == 1
     assert stopped.vms()[0].host_id != last
+    stopped.assert_intact()
+
+
+def test_a_stopped_vm_goes_to_another_account(stopped: Fleet, client: ApiClient, api_url: str) -> None:
+    """VM, volumes and counts are the new owner's, within its limits; what was the old owner's alone is lost."""
+    to = {"account": "customers-admin", "domainid": stopped.zone.id_of("domains", "customers")}
+    client.call("updateVirtualMachine", id=_vm(stopped), group="friends")
+    client.call("updateVMAffinityGroup", id=_vm(stopped), affinitygroupnames="apart")
+    client.call("updateResourceLimit", resourcetype=0, max=0, **to)
+    assert refused(client, "assignVirtualMachine", virtualmachineid=_vm(stopped), **to).status == 535
+    client.call("updateResourceLimit", resourcetype=0, max=5, **to)
+    vm = client.call("assignVirtualMachine", virtualmachineid=_vm(stopped), **to)["virtualmachine"]
+    assert (vm["account"], vm["affinitygroup"], "group" in vm) == ("customers-admin", [], False)
+    assert (_count(stopped, 0), _count(stopped, 2), _count(stopped, 10)) == (0, 0, 0)
+    stopped.assert_intact()
+    theirs = ApiClient(api_url, *CUSTOMERS_ADMIN)
+    assert theirs.call("listVolumes")["count"] == 1
+    assert _done(stopped, theirs, "startVirtualMachine")["jobstatus"] == 1
+    failure = refused(theirs, "assignVirtualMachine", virtualmachineid=_vm(stopped), **to)
+    assert (failure.status, "Stopped" in failure.errortext) == (431, True)
+    stopped.assert_intact()
+
+
+def test_a_vm_goes_only_to_whom_may_have_it(stopped: Fleet, api_url: str, client: ApiClient) -> None:
+    """Its own account, nobody, and owners without a right to its network or template are refused."""
+    acme = {"account": "acme", "domainid": stopped.zone.id_of("domains", "acme")}
+    other = {"account": "customers-admin", "domainid": stopped.zone.id_of("domains", "customers")}
+    vm = {"virtualmachineid": _vm(stopped)}
+    assert refused(client, "assignVirtualMachine", **vm, **acme).status == 431
+    assert refused(client, "assignVirtualMachine", **vm).status == 431
+    assert refused(client, "assignVirtualMachine", **vm, **other, networkids=_vm(stopped)).status == 431
+    assert refused(ApiClient(api_url, *ACME), "assignVirtualMachine", **vm, **other).status == 432
+    stopped.zone.change("UPDATE templates SET is_public = false")
+    assert refused(client, "assignVirtualMachine", **vm, **other).status == 531
+    stopped.zone.change("UPDATE templates SET is_public = true")
+    stopped.zone.change(
+        "UPDATE networks SET acl_type = 'Account', account_id = (SELECT id FROM accounts WHERE name = 'acme')"
+    )
+    assert refused(client, "assignVirtualMachine", **vm, **other).status == 531
+    assert _count(stopped, 0) == 1
     stopped.assert_intact()
 
 
