@@ -44,7 +44,7 @@ def main(config: Path | None) -> None:
 
 def run(settings: Settings, ended: Event) -> None:
     """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
-    worker = build_worker_when_ready(settings)
+    worker = build_worker_when_ready(settings, keep_plans=False)
     steps = steps_of_all_kinds(
         worker.engine,
         worker.drivers,

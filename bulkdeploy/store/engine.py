@@ -27,18 +27,23 @@ SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 MOST_ATTEMPTS = 20
 USED = "bulkdeploy_used"
+PREPARE_AFTER = 3
+"""Uses of a statement in a session until its plan is kept."""
 
 
 class TransactionConflict(Exception):
     """Raised inside a transaction that must be repeated from the start: another one was faster."""
 
 
-def create_engine(url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy") -> Engine:
+def create_engine(
+    url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", keep_plans: bool = True
+) -> Engine:
     """An engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
 
-    Connections that the server dropped are noticed before use.
+    Connections that the server dropped are noticed before use. Without ``keep_plans`` each statement is planned
+    for the tables as they are now: for what is run seldom and looks at all that is unfinished.
     """
-    return _engine(url, pool_size, application_name)
+    return _engine(url, pool_size, application_name, prepare_after=PREPARE_AFTER if keep_plans else None)
 
 
 def create_reading_engine(url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy") -> Engine:
@@ -58,7 +63,12 @@ def _forbid_writing(connection: psycopg.Connection[Any], record: object) -> None
 
 
 def _engine(
-    url: str, pool_size: int, application_name: str, *, isolation_level: IsolationLevel = "READ COMMITTED"
+    url: str,
+    pool_size: int,
+    application_name: str,
+    *,
+    isolation_level: IsolationLevel = "READ COMMITTED",
+    prepare_after: int | None = PREPARE_AFTER,
 ) -> Engine:
     engine = sqlalchemy.create_engine(
         sqlalchemy.make_url(url).set(drivername="postgresql+psycopg"),
@@ -67,7 +77,7 @@ def _engine(
         max_overflow=0,
         pool_timeout=30,
         pool_use_lifo=True,
-        connect_args={"application_name": application_name, "prepare_threshold": 3},
+        connect_args={"application_name": application_name, "prepare_threshold": prepare_after},
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
         execution_options={OPTION: KeptColumns()},

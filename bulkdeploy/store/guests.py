@@ -119,7 +119,7 @@ def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 _PENDING = text(
     "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
-    "   AND j.status = 0) AS has_job"
+    "   AND j.status + 0 = 0) AS has_job"
     " FROM virtual_machines v WHERE v.id = :vm FOR UPDATE OF v"
 )
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from bulkdeploy.store.jobs import FIRST
+
 LOST_AFTER_S = 5
 """A queued job this old whose queue is empty was lost: workers take a lease milliseconds after a message."""
 
@@ -30,10 +32,6 @@ _QUEUE = (
     " THEN (CAST(:lanes AS text[]))[1 + again.deployment_id % cardinality(CAST(:lanes AS text[]))]"
     " ELSE :interactive END"
 )
-_FIRST = (
-    "NOT EXISTS (SELECT FROM async_jobs e WHERE e.instance_id = j.instance_id"
-    " AND e.instance_type = j.instance_type AND e.id < j.id AND e.status = 0)"
-)
 _TO_OUTBOX = (
     " INSERT INTO outbox (job_id, queue, kind, created)"
     " SELECT again.id, $queue, again.kind, now() - interval '1 hour'"
@@ -43,7 +41,7 @@ _TO_OUTBOX = (
 
 
 def _sql(statement: str) -> TextClause:
-    return text(statement.replace("$to_outbox", _TO_OUTBOX).replace("$queue", _QUEUE).replace("$first", _FIRST))
+    return text(statement.replace("$to_outbox", _TO_OUTBOX).replace("$queue", _QUEUE).replace("$first", FIRST))
 
 
 def _names(lanes: Lanes) -> dict[str, Any]:
@@ -67,14 +65,12 @@ def requeue_dropped(connection: Connection, lanes: Lanes, most: int) -> int:
 
 
 _LOST = _sql(
-    "WITH suspects AS (SELECT again.id, $queue AS queue, coalesce(again.retry_at, again.created) AS since"
-    "   FROM async_jobs again LEFT JOIN deployments d ON d.id = again.deployment_id"
+    "WITH due AS (SELECT again.id FROM async_jobs again LEFT JOIN deployments d ON d.id = again.deployment_id"
     "   WHERE again.status = 0 AND again.phase = 'queued'"
-    "   AND NOT EXISTS (SELECT FROM outbox o WHERE o.job_id = again.id)),"
-    " due AS (SELECT id FROM async_jobs WHERE id IN (SELECT id FROM suspects"
-    "     WHERE since < now() - make_interval(secs => CASE WHEN queue = ANY(CAST(:empty AS text[]))"
-    "       THEN :lost ELSE :overtaken END))"
-    "   AND status = 0 AND phase = 'queued' ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED),"
+    "   AND NOT EXISTS (SELECT FROM outbox o WHERE o.job_id = again.id)"
+    "   AND coalesce(again.retry_at, again.created) < now() - make_interval(secs =>"
+    "     CASE WHEN $queue = ANY(CAST(:empty AS text[])) THEN :lost ELSE :overtaken END)"
+    "   ORDER BY again.id LIMIT :most FOR UPDATE OF again SKIP LOCKED),"
     " again AS (UPDATE async_jobs j SET retry_at = now() FROM due WHERE j.id = due.id"
     "   RETURNING j.id, j.kind, j.deployment_id)"
     "$to_outbox"
@@ -152,7 +148,7 @@ _TO_EXPUNGE = text(
     " AND ((v.state = 'Destroyed' AND v.updated < now() - make_interval(secs => :delay))"
     "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again))"
     "   OR v.account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL))"
-    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 0"
+    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status + 0 = 0"
     "   AND j.instance_type = 'VirtualMachine')"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 2"
     "   AND j.instance_type = 'VirtualMachine' AND j.completed >= now() - make_interval(secs => :again))"

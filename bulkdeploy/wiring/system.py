@@ -28,12 +28,19 @@ def first_admin_password(settings: Settings) -> str:
     return secret_files.admin_password(settings.data_dir)
 
 
-def build_engine(settings: Settings, *, application_name: str = "bulkdeploy", least_pool_size: int = 1) -> Engine:
+def build_engine(
+    settings: Settings,
+    *,
+    application_name: str = "bulkdeploy",
+    least_pool_size: int = 1,
+    keep_plans: bool = True,
+) -> Engine:
     """Connections to the configured database."""
     return create_engine(
         settings.require_database_url(),
         pool_size=max(settings.database_pool_size, least_pool_size),
         application_name=application_name,
+        keep_plans=keep_plans,
     )
 
 

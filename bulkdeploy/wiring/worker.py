@@ -33,8 +33,10 @@ class Worker:
         self.engine.dispose()
 
 
-def build_worker(settings: Settings) -> Worker:
+def build_worker(settings: Settings, *, keep_plans: bool = True) -> Worker:
     """Everything the worker half works with. Makes the simulator's database where a driver needs it.
+
+    ``keep_plans``: see ``store.engine.create_engine``.
 
     Raises:
         SettingMissing: no database or no courier is configured.
@@ -43,17 +45,17 @@ def build_worker(settings: Settings) -> Worker:
     arm_crash_points(settings)
     return Worker(
         settings=settings,
-        engine=build_engine(settings, application_name="bulkdeploy worker"),
+        engine=build_engine(settings, application_name="bulkdeploy worker", keep_plans=keep_plans),
         drivers=build_configured_drivers(settings),
         job_queue=build_job_queue(settings),
     )
 
 
-def build_worker_when_ready(settings: Settings) -> Worker:
+def build_worker_when_ready(settings: Settings, *, keep_plans: bool = True) -> Worker:
     """``build_worker``, however long the database is away."""
     while True:
         try:
-            return build_worker(settings)
+            return build_worker(settings, keep_plans=keep_plans)
         except Exception as error:
             if not is_unreachable(error):
                 raise
