@@ -3,6 +3,7 @@
 from flask import Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 
+from bulkdeploy.api.description import add_description
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.health import add_health
 from bulkdeploy.api.sessions import COOKIE_PATH
@@ -24,7 +25,8 @@ def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Fla
     """
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
-    dispatcher = Dispatcher(system, find_commands(), refuse_undeclared_fields=refuse_undeclared_fields)
+    commands = find_commands()
+    dispatcher = Dispatcher(system, commands, refuse_undeclared_fields=refuse_undeclared_fields)
 
     def call(rest: str = "") -> Response:
         del rest
@@ -46,6 +48,7 @@ def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Fla
             return response
         return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=UTF-8")
 
+    add_description(app, commands)
     for rule in ("/client/api", "/client/api/", "/client/api/<path:rest>"):
         app.add_url_rule(rule, rule, call, methods=METHODS, strict_slashes=True, provide_automatic_options=False)
     app.register_error_handler(HTTPException, failed)
