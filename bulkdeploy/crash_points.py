@@ -24,6 +24,7 @@ class CrashPoint(StrEnum):
 
     # API processes
     DEPLOY_COMMIT = "deploy.commit"
+    CALL_COMMIT = "call.commit"
     SUBMIT_COMMIT = "submit.commit"
     CANCEL_COMMIT = "cancel.commit"
     CALL_PUBLISH = "call.publish"
@@ -55,6 +56,7 @@ class CrashPoint(StrEnum):
     SWEEP_OVERDUE = "sweep.overdue"
     SWEEP_NEVER_BEGUN = "sweep.never_begun"
     SWEEP_EXPUNGE = "sweep.expunge"
+    SWEEP_REMOVALS = "sweep.removals"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 
@@ -62,15 +64,15 @@ class CrashPoint(StrEnum):
 _armed: Fault | None = None
 
 
-def before(point: CrashPoint | None) -> None:
-    """``point`` comes next; None is no place."""
-    if _armed is not None and point is not None:
+def before(point: CrashPoint) -> None:
+    """``point`` comes next."""
+    if _armed is not None:
         _armed(f"{point}.before")
 
 
-def after(point: CrashPoint | None) -> None:
+def after(point: CrashPoint) -> None:
     """``point`` is just over."""
-    if _armed is not None and point is not None:
+    if _armed is not None:
         _armed(f"{point}.after")
 
 

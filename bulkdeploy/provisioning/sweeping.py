@@ -91,7 +91,7 @@ class Sweeper:
     def end_removals(self) -> None:
         """End the jobs of calls that removed accounts, once their VMs are gone."""
         minutes = self._setting("job.cancel.threshold.minutes")
-        ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes))
+        ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes), CrashPoint.SWEEP_REMOVALS)
         self._tell("removals_ended", ended)
 
     def expire(self) -> None:

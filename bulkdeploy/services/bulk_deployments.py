@@ -55,7 +55,7 @@ def cancel_bulk_deployment(system: System, caller: Caller, deployment: EntityRef
         InvalidParameter: all its jobs are finished, or it was cancelled before.
     """
     cancel = partial(_cancel, caller=caller, deployment=deployment)
-    return run_transaction(system.engine, cancel, CrashPoint.CANCEL_COMMIT, certain=True)
+    return run_transaction(system.engine, cancel, CrashPoint.CANCEL_COMMIT)
 
 
 def _cancel(connection: Connection, *, caller: Caller, deployment: EntityRef) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ def deploy(system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryR
     while True:
         try:
             work = partial(_deploy, caller=caller, ask=ask, most=most)
-            written = run_transaction(system.engine, work, CrashPoint.DEPLOY_COMMIT, certain=True)
+            written = run_transaction(system.engine, work, CrashPoint.DEPLOY_COMMIT)
             break
         except _DryRunDone as done:
             return done.result

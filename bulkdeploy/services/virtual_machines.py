@@ -161,7 +161,7 @@ def submit(
         InvalidParameter: the action does not go with its state, or it was expunged; or what ``check`` raises.
     """
     make_job = partial(_make_job, caller=caller, vm=vm, action=action, params=params, check=check)
-    job_id, ticket = run_transaction(system.engine, make_job, CrashPoint.SUBMIT_COMMIT, certain=True)
+    job_id, ticket = run_transaction(system.engine, make_job, CrashPoint.SUBMIT_COMMIT)
     send_jobs(system, [JobMessage(job_id, action.kind, INTERACTIVE)])
     return ticket
 

@@ -1,7 +1,7 @@
 """What became of a commit whose answer did not arrive: PostgreSQL remembers, by the transaction's number.
 
-A connection that breaks during COMMIT leaves its user in doubt. Whoever must tell a caller yes or no notes the
-number before, and asks afterwards on another connection.
+A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
+afterwards on another connection.
 """
 
 import time
@@ -25,9 +25,10 @@ class TransactionMark:
     backend_pid: int
 
 
-def mark_transaction(connection: Connection) -> TransactionMark:
-    """Note the running transaction; one round trip."""
-    return TransactionMark(*connection.execute(_MARK).one())
+def mark_transaction(connection: Connection) -> TransactionMark | None:
+    """Note the running transaction, in one round trip; None: it has written nothing."""
+    number, backend_pid = connection.execute(_MARK).one()
+    return None if number is None else TransactionMark(number, backend_pid)
 
 
 def was_committed(engine: Engine, mark: TransactionMark) -> bool:
@@ -50,7 +51,7 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     )
 
 
-_MARK = text("SELECT CAST(pg_current_xact_id() AS text), pg_backend_pid()")
+_MARK = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid()")
 _STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8))")
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid"

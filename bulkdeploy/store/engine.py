@@ -131,13 +131,11 @@ def read_only(engine: Engine) -> Iterator[Connection]:
                 raise
 
 
-def run_transaction(
-    engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None = None, *, certain: bool = False
-) -> T:
+def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPoint = CrashPoint.CALL_COMMIT) -> T:
     """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
 
-    ``at`` is the commit's name among the crash points. ``certain``: somebody is told whether it was done, so a
-    connection that breaks during the commit is followed up (``store.commit_outcome``); one round trip more.
+    ``at`` is the commit's name among the crash points. Where the connection breaks during the commit it is found
+    out what became of it (``store.commit_outcome``): an error means that nothing was changed.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock or a serialization failure.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
@@ -145,11 +143,11 @@ def run_transaction(
 
     Raises:
         ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
-        OutcomeUnknown: if ``certain``, and the database did not come back; any other error changed nothing then.
+        OutcomeUnknown: the database did not come back to say what became of the commit.
     """
     for attempt in range(MOST_ATTEMPTS):
         try:
-            return _run_once(engine, work, at, certain=certain)
+            return _run_once(engine, work, at)
         except TransactionConflict:
             kept_columns(engine).forget()
         except DBAPIError as error:
@@ -159,13 +157,12 @@ def run_transaction(
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
 
 
-def _run_once(engine: Engine, work: Callable[[Connection], T], at: CrashPoint | None, *, certain: bool) -> T:
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: CrashPoint) -> T:
     mark: TransactionMark | None = None
     try:
         with engine.begin() as connection:
             result = work(connection)
-            if certain:
-                mark = mark_transaction(connection)
+            mark = mark_transaction(connection)
             before(at)
     except DBAPIError as error:
         if mark is None or not is_unreachable(error) or not was_committed(engine, mark):

@@ -75,7 +75,7 @@ def test_a_commit_whose_answer_was_lost_is_found_out(proxy: Proxy, proxied: Engi
             breaker.start()
 
     crash_points.arm(fault)
-    assert run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT, certain=True) == "done"
+    assert run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT) == "done"
     breaker.join()
     assert rows(database_url) == 1
 
@@ -84,7 +84,7 @@ def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, 
     """The connection broke before the server heard of the commit: the caller is told, and nothing was changed."""
     crash_points.arm(lambda place: proxy.cut() if place == BEFORE else None)
     with pytest.raises(OperationalError):
-        run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT, certain=True)
+        run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT)
     assert rows(database_url) == 0
 
 

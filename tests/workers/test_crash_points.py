@@ -34,6 +34,7 @@ VMS = 6
 
 OF_CALLS = [
     CrashPoint.DEPLOY_COMMIT,
+    CrashPoint.CALL_COMMIT,
     CrashPoint.CALL_PUBLISH,
     CrashPoint.CALL_CLEAR,
     CrashPoint.SUBMIT_COMMIT,
@@ -45,6 +46,7 @@ OF_SWEEPERS = [
     CrashPoint.SWEEP_EXPUNGE,
     CrashPoint.SWEEP_EXPIRED,
     CrashPoint.SWEEP_SESSIONS,
+    CrashPoint.SWEEP_REMOVALS,
     CrashPoint.SWEEP_DROPPED,
     CrashPoint.SWEEP_LOST,
     CrashPoint.RELAY_PUBLISH,
@@ -170,6 +172,8 @@ def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
             insist(lambda vm=vm: walk.client.call("destroyVirtualMachine", id=vm, expunge=True))
         elif point is CrashPoint.CANCEL_COMMIT:
             cancel(walk, token)
+        elif point is CrashPoint.CALL_COMMIT:
+            insist(lambda: walk.client.call("updateConfiguration", name="start.retry", value=5))
         else:
             walk.bulk(token)
         assert walk.is_over(place), f"nobody passed {place}"
