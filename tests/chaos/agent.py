@@ -90,7 +90,7 @@ class Agent:
         if program.process is None or program.process.poll() is not None:
             return None
         pid = program.process.pid
-        if program.name.startswith("api") and part < 0.7:
+        if program.name.startswith("api") and part < 0.85:
             with suppress(psutil.Error):
                 children = psutil.Process(pid).children()
                 return program, children[0].pid if children else pid

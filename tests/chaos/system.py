@@ -39,7 +39,7 @@ SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 APIS, WORKERS = 2, 3
 HOSTS_PER_CLUSTER = 10
 RESTART_AFTER_S = 0.3
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 AMPLE = {"user_vm": 10**6, "volume": 10**6, "cpu": 10**6, "memory": "999 TiB", "primary_storage": "9999 TiB"}
 
 
