@@ -14,4 +14,4 @@ def nothing(job_id: int) -> None:
 if __name__ == "__main__":
     app = make_celery(load_settings().require_redis_url())
     add_tasks(app, nothing)
-    consume(app)
+    consume(app, nothing, lambda: None)

@@ -52,6 +52,7 @@ class CrashPoint(StrEnum):
     RELAY_PUBLISH = "relay.publish"
     RELAY_COMMIT = "relay.commit"
     SWEEP_DROPPED = "sweep.dropped"
+    SWEEP_HELD_BACK = "sweep.held_back"
     SWEEP_LOST = "sweep.lost"
     SWEEP_OVERDUE = "sweep.overdue"
     SWEEP_NEVER_BEGUN = "sweep.never_begun"

@@ -10,12 +10,14 @@ from types import FrameType
 import click
 import structlog
 
+from bulkdeploy import meters
 from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
 from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.wiring.logs import configure_logging
+from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
 from bulkdeploy.wiring.worker import build_worker_when_ready
 
@@ -23,6 +25,9 @@ log = structlog.get_logger(__name__)
 
 LOOK_FOR_LOST_EVERY_S = 5.0
 TIDY_EVERY_S = 30.0
+
+LATE_S = 300.0
+"""A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
 
 
 @click.command()
@@ -58,18 +63,40 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(sweeper.expire, TIDY_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
+        _Pass(sweeper.requeue_held_back, 0.0),
         _Pass(sweeper.requeue_lost, LOOK_FOR_LOST_EVERY_S),
         _Pass(sweeper.send_unsent, 0.0),
     ]
+    rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)
     try:
-        while not ended.is_set():
-            for sweep in passes:
-                sweep.run_when_due()
-            ended.wait(settings.sweep_interval_seconds)
+        with monitored(settings, live=rounds.trouble, ready=worker.trouble):
+            while not ended.is_set():
+                for sweep in passes:
+                    sweep.run_when_due()
+                rounds.count()
+                ended.wait(settings.sweep_interval_seconds)
     finally:
         worker.close()
         log.info("sweeper_ends")
+
+
+class _Rounds:
+    """Whether rounds still come round."""
+
+    def __init__(self, every_s: float) -> None:
+        self._late_s = LATE_S + every_s
+        self._last = time.monotonic()
+
+    def count(self) -> None:
+        """A round is over."""
+        meters.SWEEPER_ROUNDS.inc()
+        self._last = time.monotonic()
+
+    def trouble(self) -> str | None:
+        """Why this process should be ended and started anew; None: it works."""
+        idle_s = time.monotonic() - self._last
+        return f"no round ended for {idle_s:.0f} s" if idle_s > self._late_s else None
 
 
 class _Pass:
@@ -94,6 +121,9 @@ class _Pass:
                 log.warning("database_away", sweep=name, why=str(error).splitlines()[0])
             else:
                 log.exception("sweep_failed", sweep=name)
+        else:
+            return
+        meters.SWEEPS_FAILED.labels(name).inc()
 
 
 if __name__ == "__main__":

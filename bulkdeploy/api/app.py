@@ -1,4 +1,4 @@
-"""The web application: one address for all commands, and two for whoever watches over the process."""
+"""The web application: one address for all commands, and three for whoever watches over the process."""
 
 from flask import Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
@@ -6,6 +6,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTo
 from bulkdeploy.api.description import add_description
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.health import add_health
+from bulkdeploy.api.metrics import add_metrics
 from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
@@ -53,6 +54,7 @@ def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Fla
         app.add_url_rule(rule, rule, call, methods=METHODS, strict_slashes=True, provide_automatic_options=False)
     app.register_error_handler(HTTPException, failed)
     add_health(app, system)
+    add_metrics(app, system)
     return app
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
+from bulkdeploy import meters
 from bulkdeploy.api import sessions
 from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_signed
 from bulkdeploy.api.authorise import require_permission, unknown_command
@@ -99,11 +100,14 @@ class Dispatcher:
             answered = self.refuse(request, error, progress)
         except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
             answered = self.refuse(request, _known(error, request), progress)
+        seconds = time.perf_counter() - started
+        meters.CALLS.labels("unknown" if progress.prepared is None else request.command, answered.status).inc()
+        meters.CALL_SECONDS.observe(seconds)
         log.info(
             "call",
             command=None if request.command is None else request.command[:LONGEST_LOGGED_COMMAND],
             status=answered.status,
-            milliseconds=round((time.perf_counter() - started) * 1000, 1),
+            milliseconds=round(seconds * 1000, 1),
             user=None if progress.caller is None else str(progress.caller.user_uuid),
             address=request.address,
         )

@@ -57,7 +57,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.OperationFailed: Numbers(530, 4250),
     errors.UnknownApi: Numbers(530),
     errors.ConflictRetriesExhausted: Numbers(530, 4300),
-    errors.DatabaseUnreachable: Numbers(530, 4250),
+    errors.DatabaseUnreachable: Numbers(503, 4250),
     errors.OutcomeUnknown: Numbers(530, RAISED_BY_THE_API),
     errors.UnexpectedFailure: Numbers(530, 4250),
     errors.InvalidInventory: Numbers(431, 4350),

@@ -1,7 +1,13 @@
 """``bulkdeploy api``: the HTTP API under gunicorn."""
 
 import gc
+import os
+import shutil
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 import click
@@ -24,6 +30,11 @@ MOST_CONNECTIONS = 1000
 OBJECTS_BEFORE_COLLECTION = 50_000
 """A list of 25,000 VMs makes a million objects, none of them garbage; with Python's 700 half its CPU went into
 looking for it."""
+
+SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""Read by prometheus_client when it is imported; so this module does not import it."""
+
+FIGURES = "bulkdeploy-figures-"
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
@@ -50,6 +61,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
             "loglevel": "warning",
             "proc_name": "bulkdeploy-api",
             "post_fork": after_fork,
+            "child_exit": forget_gauges,
             "control_socket_disable": True,
         }
         for name, value in values.items():
@@ -61,6 +73,14 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         from bulkdeploy.wiring.system import build_system
 
         return create_app(build_system(self.settings))
+
+
+def forget_gauges(server: object, worker: Any) -> None:
+    """What a process counted stays counted; what it had in hand is no more."""
+    del server
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 def after_fork(server: object, worker: object) -> None:
@@ -76,8 +96,46 @@ def serve(settings: Settings) -> None:
     from bulkdeploy.wiring.logs import configure_logging
 
     configure_logging(settings)
+    with figures_shared():
+        _serve(settings)
+
+
+def _serve(settings: Settings) -> None:
     gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
     ApiServer(settings).run()
+
+
+@contextmanager
+def figures_shared() -> Iterator[None]:
+    """A directory in which all processes of this server count together, before anybody begins to count.
+
+    Each server has its own, which goes with it, or with the next one if it was killed; one that the environment
+    names is used and left there.
+    """
+    if SHARED_FIGURES in os.environ:
+        yield
+        return
+    for left in Path(gettempdir()).glob(f"{FIGURES}*"):
+        if not _lives(left.name.removeprefix(FIGURES).partition("-")[0]):
+            shutil.rmtree(left, ignore_errors=True)
+    owner = os.getpid()
+    directory = mkdtemp(prefix=f"{FIGURES}{owner}-")
+    os.environ[SHARED_FIGURES] = directory
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # forked processes come by here, too, when they end
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @click.command()

@@ -118,13 +118,14 @@ class Stack:
         self.supervisor.run(until=done)
 
     def _start_programs(self) -> None:
-        self._start_program("api", API)
-        for number in range(1, self.settings.worker_processes + 1):
-            self._start_program(f"worker-{number}", WORKER)
-        self._start_program("sweeper", SWEEPER)
+        self._start_program("api", API, self.settings)
+        workers = self.settings.worker_processes
+        for number in range(workers):
+            self._start_program(f"worker-{number + 1}", WORKER, _monitored(self.settings, number))
+        self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers))
 
-    def _start_program(self, name: str, program: tuple[str, ...]) -> None:
-        variables = environment(self.settings, dict(os.environ))
+    def _start_program(self, name: str, program: tuple[str, ...], settings: Settings) -> None:
+        variables = environment(settings, dict(os.environ))
 
         def launch() -> subprocess.Popen[bytes]:
             return spawn(
@@ -135,6 +136,15 @@ class Stack:
             )
 
         self.supervisor.start(ChildSpec(name, launch, stage=PROGRAMS))
+
+
+def _monitored(settings: Settings, number: int) -> Settings:
+    """The settings of the program with this number: each has the next port for its monitoring."""
+    if settings.monitoring_listen is None:
+        return settings
+    host, _, port = settings.monitoring_listen.rpartition(":")
+    own = int(port) + number if int(port) else 0
+    return settings.model_copy(update={"monitoring_listen": f"{host}:{own}"})
 
 
 def _free_address(listen: str) -> str:

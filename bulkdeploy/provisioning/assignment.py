@@ -27,7 +27,7 @@ class Assignment:
     job: LeasedJob
     state: VmState
     name: str
-    deployment_id: int
+    deployment_uuid: UUID
     hypervisor: str
     host_id: int | None
     host: HostAddress | None
@@ -41,6 +41,11 @@ class Assignment:
         Jobs of one VM run one after the other in the order of their ids.
         """
         return self.job.id * LEASES_PER_JOB + self.job.fence
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What log lines about this job name: job, VM and deployment, by their uuids."""
+        return {"job": str(self.job.uuid), "vm": str(self.guest.uuid), "deployment": str(self.deployment_uuid)}
 
     @property
     def volume_uuids(self) -> tuple[UUID, ...]:
@@ -90,7 +95,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         job=job,
         state=VmState(vm.state),
         name=vm.instance_name,
-        deployment_id=vm.deployment_id,
+        deployment_uuid=shared.uuid,
         hypervisor=vm.hypervisor,
         host_id=vm.host_id,
         host=None

@@ -1,10 +1,10 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
+from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, StaleFence
 from bulkdeploy.drivers.registry import FindsDrivers
@@ -104,7 +104,8 @@ class DriverCalls:
     def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
         point = CrashPoint(f"driver.{step}")
         before(point)
-        failure = self._failure(work, step, call)
+        with meters.STEP_SECONDS.labels(step, work.hypervisor).time():
+            failure = self._failure(work, step, call)
         after(point)
         return failure
 
@@ -113,16 +114,19 @@ class DriverCalls:
         try:
             call(self._drivers.driver_for(work.hypervisor))
         except StaleFence as error:
+            _count(step, work, "stale")
+            meters.LEASES_LOST.labels("hypervisor").inc()
             raise LeaseLost(f"job {work.job.id}: {error}") from error
         except DriverError as error:
-            log.warning("driver_call_failed", why=str(error), transient=error.transient, **_names(work))
+            _count(step, work, "transient" if error.transient else "permanent")
+            log.warning("driver_call_failed", why=str(error), transient=error.transient, **work.names)
             return error
         except Exception as error:
-            log.exception("driver_defect", step=step, host=host, **_names(work))
+            _count(step, work, "defect")
+            log.exception("driver_defect", step=step, host=host, **work.names)
             return DriverError(step, host, f"{type(error).__name__}: {error}", transient=False)
         return None
 
 
-def _names(work: Assignment) -> dict[str, Any]:
-    """What a log line names: job, VM, and deployment by its internal id."""
-    return {"job": str(work.job.uuid), "vm": str(work.guest.uuid), "deployment": work.deployment_id}
+def _count(step: str, work: Assignment, kind: str) -> None:
+    meters.DRIVER_ERRORS.labels(step, work.hypervisor, kind).inc()

@@ -45,6 +45,10 @@ class GroupCommit(Generic[T]):
         """Hand in an entry; returns at once, never blocks."""
         self._entries.put(entry)
 
+    def is_alive(self) -> bool:
+        """Whether the writing thread is there."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Write what was put in before, then end. Nothing may be put in afterwards."""
         self._entries.put(None)

@@ -8,10 +8,12 @@ from threading import Event, Lock, Thread
 import structlog
 from sqlalchemy import Engine
 
+from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.job_leases import SUSPECT
 from bulkdeploy.store.jobs import LeasedJob, renew_leases
 
 log = structlog.get_logger(__name__)
@@ -46,7 +48,9 @@ class HeldLeases:
     ) -> None:
         self._engine, self._lease_seconds, self._clock = engine, lease_seconds, clock
         self._lock = Lock()
-        self._held: dict[int, tuple[int, float]] = {}
+        self._held: dict[int, tuple[LeasedJob, float]] = {}
+        self._suspects: set[int] = set()
+        self._came_round = clock()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="lease-renewal", daemon=True)
         self._thread.start()
@@ -54,14 +58,22 @@ class HeldLeases:
     def add(self, job: LeasedJob) -> None:
         """A lease was taken just now."""
         with self._lock:
-            self._held[job.id] = (job.fence, self._clock())
+            self._held[job.id] = (job, self._clock())
+            if job.lost >= SUSPECT:
+                self._suspects.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
         """The lease is needed no more; a newer one of the same job, if this process has it, stays."""
         with self._lock:
             held = self._held.get(job.id)
-            if held is not None and held[0] == job.fence:
+            if held is not None and held[0].fence == job.fence:
                 del self._held[job.id]
+                self._suspects.discard(job.id)
+
+    def suspects(self) -> int:
+        """How many of the held leases are of jobs under which workers ended abruptly before."""
+        with self._lock:
+            return len(self._suspects)
 
     def __len__(self) -> int:
         """How many leases are held."""
@@ -72,20 +84,28 @@ class HeldLeases:
         now = self._clock()
         oldest = now - self._lease_seconds / RENEWALS_PER_LEASE
         with self._lock:
-            due = {job: fence for job, (fence, since) in self._held.items() if since <= oldest}
+            due = {job.id: job for job, since in self._held.values() if since <= oldest}
         if not due:
             return
-        renew = partial(renew_leases, fences=due, lease_seconds=self._lease_seconds)
+        fences = {job.id: job.fence for job in due.values()}
+        renew = partial(renew_leases, fences=fences, lease_seconds=self._lease_seconds)
         kept = run_transaction(self._engine, renew, CrashPoint.RENEW_COMMIT)
         with self._lock:
-            for job, fence in due.items():
-                if self._held.get(job, (None, 0.0))[0] != fence:
+            for job in due.values():
+                held = self._held.get(job.id)
+                if held is None or held[0].fence != job.fence:
                     continue
-                if job in kept:
-                    self._held[job] = (fence, now)
+                if job.id in kept:
+                    self._held[job.id] = (job, now)
                 else:
-                    del self._held[job]
-                    log.warning("lease_lost", job=job, fence=fence)
+                    del self._held[job.id]
+                    self._suspects.discard(job.id)
+                    meters.LEASES_LOST.labels("renewal").inc()
+                    log.warning("lease_lost", job=str(job.uuid), fence=job.fence)
+
+    def idle_s(self) -> float:
+        """Seconds since the renewing thread last came round; much more than a lease: it is stuck or dead."""
+        return self._clock() - self._came_round
 
     def close(self) -> None:
         """Renew no more."""
@@ -98,6 +118,8 @@ class HeldLeases:
                 self.renew_old()
             except Exception as error:  # the next round tries again, and a lease that runs out is lost safely
                 if is_unreachable(error):
-                    log.warning("database_away", leases=len(self), why=str(error).splitlines()[0])
+                    log.warning("leases_not_renewed", leases=len(self), why=str(error).splitlines()[0])
                 else:
                     log.exception("leases_not_renewed", leases=len(self))
+            self._came_round = self._clock()
+            meters.JOBS_IN_HAND.set(len(self))

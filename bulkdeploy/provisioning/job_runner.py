@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from uuid import uuid4
 
@@ -27,10 +27,10 @@ from bulkdeploy.provisioning.group_commit import GroupCommit
 from bulkdeploy.provisioning.held_leases import HeldLeases
 from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
 from bulkdeploy.provisioning.job_writer import Entry, JobWriter
-from bulkdeploy.provisioning.outcome import LeaseLost, Outcome
+from bulkdeploy.provisioning.outcome import Failed, HandedBack, LeaseLost, Outcome
 from bulkdeploy.provisioning.settling import Finished, Settler
-from bulkdeploy.provisioning.steps import JobSteps, pause
-from bulkdeploy.provisioning.taking import LeaseTaker, Taken
+from bulkdeploy.provisioning.steps import OVERDUE, JobSteps, pause
+from bulkdeploy.provisioning.taking import LeaseTaker, Taken, given_up_on
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.store.availability import is_unreachable
 
@@ -82,11 +82,13 @@ class JobRunner:
         for _ in range(options.open_jobs):
             self._slots.put(None)
         self._work: SimpleQueue[Assignment | None] = SimpleQueue()
+        self._draining = False
         self._accepted = self._ended = 0
         self._ending = Lock()
+        self._lease_seconds = options.lease_seconds
         self._held = HeldLeases(engine, options.lease_seconds)
         self._cancels = CancelWatch(engine)
-        taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds)
+        taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds, self._held.suspects)
         writer = JobWriter(engine, job_queue, taker, Settler(self._steps), self)
         self._commits: GroupCommit[Entry] = GroupCommit(writer.write, pace_s=PACE_S, name="commit")
         self._threads = [
@@ -105,8 +107,25 @@ class JobRunner:
         self._accepted += 1
         self._commits.put(job_id)
 
+    def drain(self) -> None:
+        """Begin nothing more: what waits for a thread is handed back to other workers, now and from now on.
+
+        Returns at once; may be called from a signal handler.
+        """
+        self._draining = True
+        while True:
+            try:
+                work = self._work.get_nowait()
+            except Empty:
+                return
+            if work is not None:
+                self._end(Finished(work.job, work.name, HandedBack()))
+
     def close(self) -> None:
-        """Finish what was accepted, then end all threads. Nothing may be accepted any more."""
+        """Finish what was begun, or all that was accepted without ``drain``; then end all threads.
+
+        Nothing may be accepted any more.
+        """
         while self._ended < self._accepted:
             time.sleep(CLOSING_POLL_S)
         for _ in self._threads:
@@ -115,6 +134,17 @@ class JobRunner:
             thread.join()
         self._commits.close()
         self._held.close()
+
+    def trouble(self) -> str | None:
+        """Why this process should be ended and started anew; None: it works."""
+        if not self._commits.is_alive():
+            return "the thread that commits is gone"
+        if not all(thread.is_alive() for thread in self._threads):
+            return "a thread that calls drivers is gone"
+        idle_s = self._held.idle_s()
+        if idle_s > self._lease_seconds:
+            return f"leases were not renewed for {idle_s:.0f} s"
+        return None
 
     def on_taken(self, taken: Taken) -> None:
         """See Listener."""
@@ -127,6 +157,8 @@ class JobRunner:
         for work in taken.assignments:
             self._held.add(work.job)
             self._work.put(work)
+        if self._draining:
+            self.drain()
 
     def on_settled(self, finished: Sequence[Finished]) -> None:
         """See Listener."""
@@ -140,6 +172,8 @@ class JobRunner:
 
     def _run(self, work: Assignment) -> None:
         outcome = self._outcome(work)
+        if isinstance(outcome, Failed):
+            log.warning("job_failed", why=outcome.text, **work.names)
         if outcome is not None:
             self._end(Finished(work.job, work.name, outcome))
             return
@@ -149,17 +183,20 @@ class JobRunner:
 
     def _outcome(self, work: Assignment) -> Outcome | None:
         """How the driver's part ended; None: the job is somebody else's now."""
+        if self._draining:
+            return HandedBack()
         steps = self._steps[work.job.kind]
         try:
             if self._cancels.stops(work.job):
                 return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
             return steps.run(work)
         except LeaseLost as lost:
-            log.warning("lease_lost", job=str(work.job.uuid), vm=str(work.guest.uuid), why=str(lost))
+            log.warning("lease_lost", why=str(lost), **work.names)
             return None
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job is tried again
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job is tried again, until its time is up
             _tell_interrupted(work, error)
-            return pause(work, None)
+            is_over = OVERDUE in work.job.progress and not is_unreachable(error)
+            return given_up_on(work) if is_over else pause(work, None)
 
     def _end(self, finished: Finished) -> None:
         self._slots.put(None)
@@ -176,8 +213,7 @@ def worker_name() -> str:
 
 
 def _tell_interrupted(work: Assignment, error: Exception) -> None:
-    names = {"job": str(work.job.uuid), "vm": str(work.guest.uuid), "deployment": work.deployment_id}
     if is_unreachable(error):
-        log.warning("database_away", why=str(error).splitlines()[0], **names)
+        log.warning("database_away", why=str(error).splitlines()[0], **work.names)
     else:
-        log.error("job_interrupted", exc_info=error, **names)
+        log.error("job_interrupted", exc_info=error, **work.names)

@@ -6,7 +6,7 @@ is a lease that runs out.
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -14,9 +14,10 @@ from typing import Protocol
 import structlog
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
-from bulkdeploy.provisioning.outcome import GiveBack
+from bulkdeploy.provisioning.outcome import GiveBack, HandedBack, Paused
 from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
 from bulkdeploy.provisioning.taking import LeaseTaker, Taken
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
@@ -93,11 +94,15 @@ class JobWriter:
         while True:
             try:
                 work = partial(self._transaction, requests=requests, finished=current)
-                taken, messages = self._insist(work, _point(current))
+                with meters.BATCH_SECONDS.time():
+                    taken, messages = self._insist(work, _point(current))
                 break
             except StaleLeases as stale:
-                log.warning("leases_lost", jobs=sorted(stale.job_ids))
+                lost = [str(entry.job.uuid) for entry in current if entry.job.id in stale.job_ids]
+                meters.LEASES_LOST.labels("write").inc(len(lost))
+                log.warning("leases_lost", jobs=lost)
                 current = [entry for entry in current if entry.job.id not in stale.job_ids]
+        _count(current)
         self._listener.on_settled(finished)
         self._listener.on_taken(taken)
         self._send(messages)
@@ -144,6 +149,18 @@ class JobWriter:
             if not is_unreachable(error):
                 raise
             log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])
+
+
+def _count(settled: Sequence[Finished]) -> None:
+    """Count what became of these jobs."""
+    ends = Counter((entry.job.kind, type(entry.outcome)) for entry in settled)
+    for (kind, outcome), jobs in ends.items():
+        if outcome is Paused:
+            meters.JOBS_PAUSED.labels(kind).inc(jobs)
+        elif outcome is HandedBack:
+            meters.JOBS_HANDED_BACK.inc(jobs)
+        else:
+            meters.JOBS_FINISHED.labels(kind, outcome.__name__.lower()).inc(jobs)
 
 
 def _point(finished: Sequence[Finished]) -> CrashPoint:

@@ -73,4 +73,9 @@ class Paused:
     progress: Mapping[str, Any]
 
 
-Outcome = Succeeded | Failed | Paused
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The job was not begun, and this process is about to end: another one takes it at once."""
+
+
+Outcome = Succeeded | Failed | Paused | HandedBack

@@ -15,14 +15,24 @@ from bulkdeploy.domain.jobs import HOST_KINDS, JobKind, JobStatus
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.host_maintenance import HOST_ACTIONS
-from bulkdeploy.provisioning.outcome import Failed, GiveBack, Outcome, Paused, Settlement, Succeeded
+from bulkdeploy.provisioning.outcome import (
+    Failed,
+    GiveBack,
+    HandedBack,
+    Outcome,
+    Paused,
+    Settlement,
+    Succeeded,
+)
 from bulkdeploy.provisioning.results import failure_result, success_results
 from bulkdeploy.provisioning.steps import JobSteps
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, LANE_SIZES, JobMessage
 from bulkdeploy.store.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
 from bulkdeploy.store.guests import mark_removed, mark_volumes_ready, move_states
 from bulkdeploy.store.host_maintenance import set_resource_state, wake_waiting
+from bulkdeploy.store.job_leases import give_back_leases, wake_held_back
 from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
+from bulkdeploy.store.outbox import Lanes, Unsent
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
 from bulkdeploy.store.virtual_machine_migration import release_destinations, release_sources
 
@@ -31,12 +41,14 @@ log = structlog.get_logger(__name__)
 SOURCES: Mapping[VmState, frozenset[VmState]] = {
     VmState.RUNNING: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
     VmState.STOPPED: frozenset({VmState.STARTING, VmState.STOPPING}),
-    VmState.UNKNOWN: frozenset({VmState.STARTING, VmState.STOPPING}),
+    VmState.UNKNOWN: frozenset({VmState.STARTING, VmState.STOPPING, VmState.MIGRATING}),
     VmState.ERROR: frozenset({VmState.STOPPED, VmState.STARTING}),
     VmState.DESTROYED: frozenset(set(VmState) - {VmState.EXPUNGING}),
     VmState.EXPUNGING: frozenset(VmState),
 }
 """From which states a job's end may move its VM to the state it leaves; other moves are not made."""
+
+LANES = Lanes(INTERACTIVE, BULK, LANE_SIZES)
 
 RELEASE = {
     GiveBack.HOST: release_hosts,
@@ -57,8 +69,8 @@ class Finished:
 
     @property
     def settlement(self) -> Settlement:
-        """What is left of the VM; a pause leaves everything as it is."""
-        return Settlement() if isinstance(self.outcome, Paused) else self.outcome.settlement
+        """What is left of the VM; a job that is not over leaves everything as it is."""
+        return Settlement() if isinstance(self.outcome, Paused | HandedBack) else self.outcome.settlement
 
 
 class StaleLeases(Exception):
@@ -93,17 +105,22 @@ class Settler:
             release(connection, sorted(entry.job.vm_id for entry in finished))
         self._leave_hosts(connection, [entry for entry in finished if entry.job.kind in HOST_KINDS])
         self._leave_vms(connection, [entry for entry in finished if entry.job.kind not in HOST_KINDS])
-        self._end_jobs(connection, finished)
-        ended = [entry for entry in finished if not isinstance(entry.outcome, Paused)]
-        if not ended:
-            return []
-        write_events(connection, [self._event(entry) for entry in ended])
+        unsent = self._end_jobs(connection, finished)
+        ended = [entry for entry in finished if not isinstance(entry.outcome, Paused | HandedBack)]
+        if ended:
+            write_events(connection, [self._event(entry) for entry in ended])
+            unsent += self._wake(connection, ended)
+        return [JobMessage(one.job_id, one.kind, one.queue) for one in unsent]
+
+    def _wake(self, connection: Connection, ended: Sequence[Finished]) -> list[Unsent]:
+        """Jobs that waited for these to end: of the same VMs, made these, or for a place with their hosts."""
         vms = [entry.job.vm_id for entry in ended if entry.job.kind not in HOST_KINDS]
         woken = wake_blocked(connection, vms, INTERACTIVE)
         parents = {entry.job.parent_id for entry in ended if entry.job.parent_id is not None}
         if parents:
             woken += wake_waiting(connection, parents, INTERACTIVE)
-        return [JobMessage(job_id, kind, INTERACTIVE) for job_id, kind in woken]
+        unsent = [Unsent(job_id, kind, INTERACTIVE) for job_id, kind in woken]
+        return unsent + wake_held_back(connection, [entry.job.id for entry in ended], LANES)
 
     def _leave_hosts(self, connection: Connection, finished: Sequence[Finished]) -> None:
         for state in {entry.settlement.host_state for entry in finished}:
@@ -125,15 +142,19 @@ class Settler:
             if settlement.removed:
                 mark_removed(connection, vm_ids)
 
-    def _end_jobs(self, connection: Connection, finished: Sequence[Finished]) -> None:
+    def _end_jobs(self, connection: Connection, finished: Sequence[Finished]) -> list[Unsent]:
+        """Write what became of the jobs; those that were handed back are to be sent."""
         results = success_results(
             connection, [entry.job for entry in finished if isinstance(entry.outcome, Succeeded)]
         )
         ends: list[JobEnd] = []
         pauses: list[JobPause] = []
+        handed_back: dict[int, int] = {}
         for entry in finished:
             job, outcome = entry.job, entry.outcome
-            if isinstance(outcome, Paused):
+            if isinstance(outcome, HandedBack):
+                handed_back[job.id] = job.fence
+            elif isinstance(outcome, Paused):
                 pauses.append(JobPause(job.id, job.fence, outcome.after_s, outcome.progress))
             elif isinstance(outcome, Failed):
                 ends.append(JobEnd(job.id, job.fence, JobStatus.FAILED, failure_result(outcome)))
@@ -142,8 +163,11 @@ class Settler:
         done = (finish_jobs(connection, ends) if ends else set()) | (
             pause_jobs(connection, pauses) if pauses else set()
         )
+        unsent = give_back_leases(connection, handed_back, LANES) if handed_back else []
+        done |= {one.job_id for one in unsent}
         if len(done) < len(finished):
             raise StaleLeases({entry.job.id for entry in finished} - done)
+        return unsent
 
     def _event(self, entry: Finished) -> ActionEvent:
         begin = HOST_ACTIONS[entry.job.kind] if entry.job.kind in HOST_KINDS else self._steps[entry.job.kind].begin

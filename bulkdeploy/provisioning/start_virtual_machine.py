@@ -19,13 +19,16 @@ from bulkdeploy.provisioning.outcome import (
     GiveBack,
     LeaseLost,
     Outcome,
+    Paused,
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.starting import Starter
-from bulkdeploy.provisioning.steps import OVERDUE, TOO_LATE, Begin
+from bulkdeploy.provisioning.starting import Starter, with_host
+from bulkdeploy.provisioning.steps import OVERDUE, Begin, why_overdue
 from bulkdeploy.scheduling.place import place_stopped_vm
+from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.job_leases import DriverLimits
 from bulkdeploy.store.jobs import LeasedJob, write_progress
 from bulkdeploy.store.release import release_hosts
 
@@ -75,20 +78,24 @@ class StartVirtualMachine:
         """See JobSteps."""
         if work.host_id is None:
             if OVERDUE in work.job.progress:
-                return Failed(INTERNAL_ERROR, f"VM {work.name} did not start: {TOO_LATE}", STOPPED)
+                why = why_overdue(work.job.progress)
+                return Failed(INTERNAL_ERROR, f"VM {work.name} did not start: {why}", STOPPED)
             with self._planning:
                 placed = run_transaction(self._engine, partial(self._claim, work=work), CrashPoint.PLACE_COMMIT)
             if placed is None:
                 return Failed(INSUFFICIENT_CAPACITY, f"VM {work.name} did not start: no host has room", STOPPED)
+            if isinstance(placed, Paused):
+                return placed
             work = placed
         return self._starter.run(work, pinned=any(pin in work.job.params for pin in PINS))
 
-    def _claim(self, connection: Connection, *, work: Assignment) -> Assignment | None:
+    def _claim(self, connection: Connection, *, work: Assignment) -> Assignment | Paused | None:
         if not _place(connection, work, frozenset()):
             return None
         if not write_progress(connection, work.job, work.job.progress, self._lease_seconds):
             raise LeaseLost(f"job {work.job.id} lost its lease while it was given a place")
-        return read_assignment(connection, work.job)
+        limits = DriverLimits.of(read_configuration(connection))
+        return with_host(connection, read_assignment(connection, work.job), limits)
 
 
 def _place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:

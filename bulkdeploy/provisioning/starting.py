@@ -4,6 +4,7 @@ Deploying and starting share this. What a failed try left is removed before the 
 the job ends; while it cannot be removed, the job waits and the claims stay.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,12 +25,14 @@ from bulkdeploy.provisioning.outcome import (
     Failed,
     LeaseLost,
     Outcome,
+    Paused,
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, earlier_failure, pause
+from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, earlier_failure, pause, why_overdue
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.job_leases import DriverLimits, change_host
 from bulkdeploy.store.jobs import write_progress
 
 AVOID = "avoid"
@@ -78,8 +81,9 @@ class Starter:
         Raises:
             LeaseLost: see DriverCalls.
         """
-        if work.job.progress.get(OVERDUE):
+        if OVERDUE in work.job.progress:
             return self._give_up(work)
+        began = time.monotonic()
         failure = earlier_failure(work.job.progress)
         if failure is None:
             failure = self._calls.run(work)
@@ -87,24 +91,34 @@ class Starter:
             keep_lease(self._engine, work.job, self._lease_seconds)
             if self._calls.remove(work, with_volumes=self._removes_volumes) is not None:
                 return pause(work, failure)
-            moved = self._elsewhere(work, failure, pinned=pinned)
-            if isinstance(moved, Failed):
+            moved = self._elsewhere(work, failure, began, pinned=pinned)
+            if isinstance(moved, Failed | Paused):
                 return moved
             work, failure = moved, self._calls.run(moved)
         return Succeeded(RUNNING)
 
-    def _elsewhere(self, work: Assignment, failure: DriverError, *, pinned: bool) -> Assignment | Failed:
-        """The VM at another place, or why there is none."""
+    def _elsewhere(
+        self, work: Assignment, failure: DriverError, began: float, *, pinned: bool
+    ) -> Assignment | Failed | Paused:
+        """The VM at another place, or why there is none; paused: it has one, and must wait for its turn there.
+
+        ``began``: when this try began, by ``time.monotonic``.
+        """
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
         with self._planning:
-            move = partial(self._move, work=work, failure=failure)
+            move = partial(self._move, work=work, failure=failure, began=began)
             return run_transaction(self._engine, move, CrashPoint.REPLACE_COMMIT)
 
-    def _move(self, connection: Connection, *, work: Assignment, failure: DriverError) -> Assignment | Failed:
+    def _move(
+        self, connection: Connection, *, work: Assignment, failure: DriverError, began: float
+    ) -> Assignment | Failed | Paused:
+        configuration = read_configuration(connection)
+        if time.monotonic() - began > 60 * configuration.number("job.cancel.threshold.minutes"):
+            return self._failure(work, RESOURCE_UNAVAILABLE, f"{failure}; {TOO_LATE}")
         avoid = {*work.job.progress.get(AVOID, ()), *(() if work.host_id is None else (work.host_id,))}
-        most = read_configuration(connection).number("start.retry")
+        most = configuration.number("start.retry")
         if len(avoid) > most:
             why = f"{failure}; gave up after {len(avoid)} hosts (start.retry is {most})"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
@@ -115,11 +129,15 @@ class Starter:
         progress.pop(FAILURE, None)
         if not write_progress(connection, work.job, progress, self._lease_seconds):
             raise LeaseLost(f"job {work.job.id} lost its lease while it was given another place")
-        return read_assignment(connection, replace(work.job, progress=progress))
+        return with_host(
+            connection,
+            read_assignment(connection, replace(work.job, progress=progress)),
+            DriverLimits.of(configuration),
+        )
 
     def _give_up(self, work: Assignment) -> Failed:
         """Time is up: remove what is there; what cannot be removed now keeps its claims until it can."""
-        why = TOO_LATE
+        why = why_overdue(work.job.progress)
         earlier = earlier_failure(work.job.progress)
         if earlier is not None:
             why = f"{earlier}; {why}"
@@ -131,3 +149,10 @@ class Starter:
 
     def _failure(self, work: Assignment, code: int, why: str) -> Failed:
         return Failed(code, f"VM {work.name} did not start: {why}", self._failed)
+
+
+def with_host(connection: Connection, work: Assignment, limits: DriverLimits) -> Assignment | Paused:
+    """The job, about to go on with the host it has just claimed; paused where it must wait for its turn there."""
+    if work.host_id is None or change_host(connection, work.job, work.host_id, limits):
+        return work
+    return Paused(0.0, work.job.progress)

@@ -16,7 +16,7 @@ LONGEST_PAUSE_S = 300.0
 PAUSES = "pauses"
 FAILURE = "failure"
 OVERDUE = "overdue"
-"""Keys of a job's progress: pauses made, the failure being cleaned up after, and that time is up."""
+"""Keys of a job's progress: pauses made, the failure being cleaned up after, and why it must end now."""
 
 TOO_LATE = "it took longer than job.cancel.threshold.minutes"
 
@@ -64,6 +64,12 @@ def pause(work: Assignment, failure: DriverError | None) -> Paused:
     if failure is not None:
         progress[FAILURE] = as_progress(failure)
     return Paused(min(FIRST_PAUSE_S * 2**made, LONGEST_PAUSE_S), progress)
+
+
+def why_overdue(progress: Mapping[str, Any]) -> str:
+    """Why a job whose progress has OVERDUE must end; the release before this one noted only that it must."""
+    why = progress[OVERDUE]
+    return why if isinstance(why, str) else TOO_LATE
 
 
 def as_progress(failure: DriverError) -> dict[str, Any]:

@@ -1,9 +1,23 @@
 """The Celery application that workers run, without its tasks."""
 
+import socket
+
 from celery import Celery
 
 from bulkdeploy.queue.celery_queue import CONNECT_TIMEOUT_S
 from bulkdeploy.queue.job_queue import ALL_QUEUES
+
+SILENCE_OPTIONS = {
+    getattr(socket, name): value
+    for name, value in (
+        ("TCP_KEEPIDLE", 10),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 30_000),
+    )
+    if hasattr(socket, name)
+}
+"""A line that is cut without a word is noticed after 25 to 30 s, not after hours: a consumer only listens."""
 
 
 def make_celery(redis_url: str) -> Celery:
@@ -27,6 +41,7 @@ def make_celery(redis_url: str) -> Celery:
             "priority_steps": [0],
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "socket_keepalive": True,
+            "socket_keepalive_options": SILENCE_OPTIONS,
         },
         result_backend=None,
         task_ignore_result=True,

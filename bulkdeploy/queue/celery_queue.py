@@ -18,7 +18,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.queue.job_queue import ALL_QUEUES, JobMessage, QueueUnavailable
 
 CONNECT_TIMEOUT_S = 1.0
@@ -27,9 +26,9 @@ MESSAGES_PER_COMMAND = 1000
 """One LPUSH of a thousand messages keeps Redis busy for about a millisecond."""
 
 
-def task_name(kind: JobKind) -> str:
+def task_name(kind: str) -> str:
     """The Celery task that runs jobs of this kind."""
-    return f"bulkdeploy.{kind.value}"
+    return f"bulkdeploy.{kind}"
 
 
 class CeleryJobQueue:
@@ -46,7 +45,7 @@ class CeleryJobQueue:
             socket_timeout=ANSWER_TIMEOUT_S,
             retry=Retry(NoBackoff(), retries=1),
         )
-        self._envelopes = {kind: _Envelope(task_name(kind)) for kind in JobKind}
+        self._envelopes: dict[str, _Envelope] = {}
 
     def send(self, messages: Sequence[JobMessage]) -> None:
         """See JobQueue. Messages of one queue arrive in the order given."""
@@ -79,7 +78,10 @@ class CeleryJobQueue:
     def _encoded(self, messages: Iterable[JobMessage]) -> Iterator[str]:
         nonce = uuid4().hex
         for message in messages:
-            yield self._envelopes[message.kind].message(message.job_id, message.queue, nonce)
+            envelope = self._envelopes.get(message.kind)
+            if envelope is None:
+                envelope = self._envelopes[message.kind] = _Envelope(task_name(message.kind))
+            yield envelope.message(message.job_id, message.queue, nonce)
 
 
 class _Envelope:

@@ -4,33 +4,39 @@ A message carries a job's id and nothing else; what is true is in the database. 
 delays its job until the sweeper sends it again; a message that arrives twice finds the lease taken.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bulkdeploy.domain.jobs import JobKind
-
 INTERACTIVE = "jobs.interactive"
 """Single deployments and everything a person waits for."""
 
-BULK_LANES = 4
-BULK = tuple(f"jobs.bulk.{lane}" for lane in range(BULK_LANES))
-"""Bulk deployments; one deployment stays in one lane, so a lane's long batch delays only that lane."""
+LANE_SIZES = (100, 1_000, 10_000)
+BULK = tuple(f"jobs.bulk.{lane}" for lane in range(len(LANE_SIZES) + 1))
+"""Bulk deployments by how many VMs they have: at most so many, the last lane the rest.
+
+Workers take from all lanes in turn, so a deployment waits for others of its own size and never for a batch ten
+times as large; and no lane starves.
+"""
 
 ALL_QUEUES = (INTERACTIVE, *BULK)
 
 
-def bulk_queue(deployment_id: int) -> str:
-    """The lane of a bulk deployment."""
-    return BULK[deployment_id % BULK_LANES]
+def bulk_queue(vms: int) -> str:
+    """The lane of a bulk deployment with so many VMs."""
+    return BULK[bisect_left(LANE_SIZES, vms)]
 
 
 @dataclass(frozen=True, slots=True)
 class JobMessage:
-    """One job to run: its internal id, its kind (the task's name) and the queue it goes to."""
+    """One job to run: its internal id, its kind (the task's name) and the queue it goes to.
+
+    The kind need not be one that this release knows.
+    """
 
     job_id: int
-    kind: JobKind
+    kind: str
     queue: str
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection
 
+from bulkdeploy import meters
 from bulkdeploy.placement.model import PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
@@ -44,11 +45,12 @@ def plan_in_zone(
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> Planned:
     """Where ``count`` alike VMs would go now; nothing is claimed."""
-    snapshot, request = zone_as_seen(
-        connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
-    )
-    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
-    return Planned(plan(snapshot, request), seed, limits)
+    with meters.PLAN_SECONDS.time():
+        snapshot, request = zone_as_seen(
+            connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
+        )
+        limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+        return Planned(plan(snapshot, request), seed, limits)
 
 
 def zone_as_seen(

@@ -1,10 +1,11 @@
 """The audit: rows against rows, and rows against what the hypervisors really have.
 
-Safe on a live system: VMs that a job works on are left out of the comparison with the
-hypervisors, whether the job was there before or after the guests were listed.
+Safe on a live system: what a job works on is left out of the comparison with the hypervisors, whether the job
+was there before or after the guests were listed; so is what the rows no longer say afterwards.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import Engine
@@ -12,41 +13,71 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.driver import Guest, HypervisorDriver, PowerState
 from bulkdeploy.store.audit import (
     BelievedGuest,
+    BelievedVolume,
     Finding,
     believed_guests,
+    believed_volumes,
     check_invariants,
     unsettled_vms,
 )
+from bulkdeploy.store.engine import read_only
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
+VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say"
+
+RealVolume = tuple[UUID, UUID, int]
+"""A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What the rows say at one moment, and which VMs jobs work on then."""
+
+    guests: Mapping[UUID, BelievedGuest]
+    volumes: Mapping[UUID, BelievedVolume]
+    unsettled: frozenset[UUID]
 
 
 def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
     """Check every invariant; an intact system has findings without breaches."""
-    with engine.connect() as connection:
-        unsettled = unsettled_vms(connection)
-        believed = {guest.uuid: guest for guest in believed_guests(connection)}
-    real: dict[UUID, list[Guest]] = {}
+    before = _belief(engine)
+    guests: dict[UUID, list[Guest]] = {}
+    volumes: dict[UUID, list[RealVolume]] = {}
     for driver in drivers:
         for guest in driver.list_guests():
-            real.setdefault(guest.uuid, []).append(guest)
-    with engine.connect() as connection:
-        unsettled |= unsettled_vms(connection)
-        believed_after = {guest.uuid: guest for guest in believed_guests(connection)}
-    settled = {
-        uuid
-        for uuid in believed.keys() | believed_after.keys() | real.keys()
-        if uuid not in unsettled and believed.get(uuid) == believed_after.get(uuid)
-    }
-    breaches = [
-        breach
-        for uuid in sorted(settled)
-        if (breach := _compare(uuid, believed.get(uuid), real.get(uuid, []))) is not None
+            guests.setdefault(guest.uuid, []).append(guest)
+        for volume in driver.list_volumes():
+            volumes.setdefault(volume[0], []).append(volume)
+    after = _belief(engine)
+    return [
+        *check_invariants(engine),
+        _guests_finding(before, after, guests),
+        _volumes_finding(before, after, volumes),
     ]
-    return [*check_invariants(engine), Finding("guests", GUESTS_PROMISE, len(settled), tuple(breaches))]
 
 
-def _compare(uuid: UUID, believed: BelievedGuest | None, real: list[Guest]) -> str | None:
+def _belief(engine: Engine) -> Belief:
+    """Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
+    with read_only(engine) as connection:
+        return Belief(
+            unsettled=frozenset(unsettled_vms(connection)),
+            guests={guest.uuid: guest for guest in believed_guests(connection)},
+            volumes={volume.uuid: volume for volume in believed_volumes(connection)},
+        )
+
+
+def _guests_finding(before: Belief, after: Belief, real: Mapping[UUID, Sequence[Guest]]) -> Finding:
+    unsettled = before.unsettled | after.unsettled
+    settled = [
+        uuid
+        for uuid in before.guests.keys() | after.guests.keys() | real.keys()
+        if uuid not in unsettled and before.guests.get(uuid) == after.guests.get(uuid)
+    ]
+    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in sorted(settled)]
+    return Finding("guests", GUESTS_PROMISE, len(settled), tuple(filter(None, breaches)))
+
+
+def _compare_guest(uuid: UUID, believed: BelievedGuest | None, real: Sequence[Guest]) -> str | None:
     """What is wrong with one VM, or None."""
     running = [guest for guest in real if guest.power is PowerState.RUNNING]
     if believed is None:
@@ -62,4 +93,29 @@ def _compare(uuid: UUID, believed: BelievedGuest | None, real: list[Guest]) -> s
     sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
     if sizes != (believed.cpu_number, believed.cpu_mhz, believed.memory_mib):
         return f"VM {uuid} has other sizes on the hypervisor than in its row: {sizes}"
+    return None
+
+
+def _volumes_finding(before: Belief, after: Belief, real: Mapping[UUID, Sequence[RealVolume]]) -> Finding:
+    settled = sorted(_settled_volumes(before, after, real))
+    breaches = [_compare_volume(uuid, before.volumes.get(uuid), real.get(uuid, ())) for uuid in settled]
+    return Finding("pools", VOLUMES_PROMISE, len(settled), tuple(filter(None, breaches)))
+
+
+def _settled_volumes(before: Belief, after: Belief, real: Mapping[UUID, Sequence[RealVolume]]) -> Iterator[UUID]:
+    unsettled = before.unsettled | after.unsettled
+    for uuid in before.volumes.keys() | after.volumes.keys() | real.keys():
+        row = before.volumes.get(uuid)
+        if row == after.volumes.get(uuid) and (row is None or row.vm_uuid not in unsettled):
+            yield uuid
+
+
+def _compare_volume(uuid: UUID, believed: BelievedVolume | None, real: Sequence[RealVolume]) -> str | None:
+    """What is wrong with one volume, or None."""
+    if believed is None:
+        return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
+    found = [(pool, size) for _, pool, size in real]
+    may_be_missing = not believed.is_ready and not found
+    if not may_be_missing and found != [(believed.pool_uuid, believed.size_bytes)]:
+        return f"volume {uuid} is in pool {believed.pool_uuid} by its row, and really {found or 'nowhere'}"
     return None

@@ -96,6 +96,8 @@ def deploy(system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryR
             if ask.minimum_count is None or not ask.minimum_count <= error.free < most:
                 raise
             most = error.free
+    if written.messages:
+        log.info("deployed", deployment=str(written.deployed.uuid), vms=len(written.messages))
     send_jobs(system, written.messages)
     return written.deployed
 
@@ -258,7 +260,7 @@ def _write(
     rows.write_volumes(connection, spec=spec, new=new, placed=None if planned is None else planned.plan)
     rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
     rows.write_groups(connection, spec=spec, new=new)
-    queue = bulk_queue(deployment.id) if spec.ask.bulk else INTERACTIVE
+    queue = bulk_queue(new.count) if spec.ask.bulk else INTERACTIVE
     rows.write_jobs(connection, spec=spec, caller=caller, deployment_id=deployment.id, new=new, queue=queue)
     deployed = DeployedVms(deployment.uuid, deployment.created, new.job_uuids, new.uuids)
     messages = tuple(JobMessage(job_id, JobKind.DEPLOY, queue) for job_id in new.job_ids)

@@ -6,7 +6,7 @@ An interval begins with the first call after the last one ended. All times are t
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, Connection, Double, case, cast, delete, extract, func, select
+from sqlalchemy import ColumnElement, Connection, Double, case, cast, delete, extract, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.store.tables.accounts import api_calls
@@ -22,7 +22,10 @@ class CallCount:
 
 def count_call(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
     """Count one more call of an account; calls made at once are counted one by one."""
-    over = api_calls.c.interval_began <= func.clock_timestamp() - timedelta(seconds=interval_seconds)
+    over = or_(
+        api_calls.c.interval_began <= func.clock_timestamp() - timedelta(seconds=interval_seconds),
+        api_calls.c.interval_began > func.clock_timestamp(),
+    )
     first = insert(api_calls).values(account_id=account_id, interval_began=func.clock_timestamp(), calls=1)
     counted = first.on_conflict_do_update(
         index_elements=[api_calls.c.account_id],
@@ -40,7 +43,7 @@ def current_count(connection: Connection, account_id: int, interval_seconds: int
     row = connection.execute(
         select(api_calls.c.calls, _age()).where(api_calls.c.account_id == account_id)
     ).one_or_none()
-    if row is None or row.age >= interval_seconds:
+    if row is None or not 0 <= row.age < interval_seconds:
         return CallCount(0, interval_seconds * 1000)
     return CallCount(row.calls, _left(interval_seconds, row.age))
 

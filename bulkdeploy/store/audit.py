@@ -48,15 +48,20 @@ def read_invariants() -> list[Invariant]:
 def check_invariants(engine: Engine) -> list[Finding]:
     """Every invariant, checked on one snapshot of the database."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
-        return [
-            Finding(
-                invariant.name,
-                invariant.promise,
-                connection.execute(text(invariant.compared)).scalar_one(),
-                tuple(connection.execute(text(invariant.breaches)).scalars()),
-            )
-            for invariant in read_invariants()
-        ]
+        return check_connection(connection)
+
+
+def check_connection(connection: Connection) -> list[Finding]:
+    """Every invariant, as this connection's transaction sees the database."""
+    return [
+        Finding(
+            invariant.name,
+            invariant.promise,
+            int(connection.execute(text(invariant.compared)).scalar_one()),
+            tuple(connection.execute(text(invariant.breaches)).scalars()),
+        )
+        for invariant in read_invariants()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,37 @@ def believed_guests(connection: Connection) -> Iterator[BelievedGuest]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """VMs that an unfinished job works on: what the hypervisor has of them is still changing."""
+    """VMs of which nobody knows what the hypervisor has: a job works on them, or will have to remove them."""
     return set(
         connection.execute(
-            text("SELECT instance_uuid FROM async_jobs WHERE status = 0 AND instance_uuid IS NOT NULL")
+            text(
+                "SELECT instance_uuid FROM async_jobs WHERE status = 0 AND instance_uuid IS NOT NULL"
+                " UNION SELECT uuid FROM virtual_machines WHERE state IN ('Expunging', 'Unknown')"
+                "   AND removed IS NULL"
+            )
         ).scalars()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BelievedVolume:
+    """A live volume as its row has it; ``is_ready``: it exists on its pool; ``vm_uuid`` None: no VM has it."""
+
+    uuid: UUID
+    vm_uuid: UUID | None
+    pool_uuid: UUID | None
+    size_bytes: int
+    is_ready: bool
+
+
+def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
+    """Every volume that is not removed."""
+    rows = connection.execute(
+        text(
+            "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, x.state = 'Ready' AS is_ready"
+            " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
+            " LEFT JOIN storage_pools p ON p.id = x.pool_id WHERE x.removed IS NULL"
+        )
+    )
+    for row in rows:
+        yield BelievedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready)

@@ -38,14 +38,14 @@ SELECT format('account %s, cluster %s: counted %s VMs, found %s', coalesce(c.acc
   WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0);
 
 -- invariant: claims_have_consumers
--- promise: every host claim belongs to a living VM that is, or is about to be, on that host
+-- promise: every host claim belongs to a living VM that is, is about to be, or is still being removed from that host
 -- compared:
 SELECT count(*) FROM host_claims;
 -- breaches:
 SELECT format('claim of %s on host %s: %s', x.consumer, x.host_id, coalesce( 'VM is ' || v.state || ' on host ' || coalesce(v.host_id::text, 'none'), 'no such VM'))
   FROM host_claims x
   LEFT JOIN virtual_machines v ON v.uuid = x.consumer
-  WHERE x.consumer_kind = 0 AND (v.id IS NULL OR v.removed IS NOT NULL OR v.host_id IS DISTINCT FROM x.host_id OR v.state IN ('Destroyed', 'Expunging', 'Error') OR (v.state = 'Stopped' AND v.id NOT IN (SELECT instance_id
+  WHERE x.consumer_kind = 0 AND (v.id IS NULL OR v.removed IS NOT NULL OR v.host_id IS DISTINCT FROM x.host_id OR v.state IN ('Destroyed', 'Error') OR (v.state = 'Stopped' AND v.id NOT IN (SELECT instance_id
   FROM async_jobs
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL)));
 
@@ -60,15 +60,26 @@ SELECT format('migration %s claims host %s: %s', x.consumer, x.host_id, coalesce
   LEFT JOIN virtual_machines v ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'
   WHERE x.consumer_kind = 1 AND (v.id IS NULL OR v.removed IS NOT NULL OR j.status <> 0 OR v.state <> 'Migrating' OR v.host_id IS NULL OR v.host_id = x.host_id);
 
+-- invariant: removals_go_on
+-- promise: a VM that is being removed has a job, or had one within the last hour
+-- compared:
+SELECT count(*) FROM virtual_machines WHERE state = 'Expunging' AND removed IS NULL;
+-- breaches:
+SELECT format('VM %s is Expunging since %s and nobody removes it', v.uuid, v.updated)
+  FROM virtual_machines v
+  WHERE v.state = 'Expunging' AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
+  FROM async_jobs j
+  WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'));
+
 -- invariant: vms_have_claims
 -- promise: every VM on a host holds exactly the claim that its size asks for
 -- compared:
 SELECT count(*) FROM virtual_machines WHERE host_id IS NOT NULL;
 -- breaches:
-SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS NULL THEN 'no claim' ELSE format('claims %s MHz, %s MiB on host %s for account %s', x.cpu_mhz, x.memory_mib, x.host_id, x.account_id) END)
+SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS NULL THEN 'no claim' ELSE format('claims %s MHz, %s MiB on host %s', x.cpu_mhz, x.memory_mib, x.host_id) END)
   FROM virtual_machines v
   LEFT JOIN host_claims x ON x.consumer = v.uuid
-  WHERE v.host_id IS NOT NULL AND (x.account_id, x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM (v.account_id, v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint);
+  WHERE v.host_id IS NOT NULL AND (x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM (v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint);
 
 -- invariant: pool_usage
 -- promise: what each pool counts as allocated is the sum of its claims
@@ -93,6 +104,65 @@ SELECT format('volume %s: row says pool %s, %s bytes, claim says pool %s, %s byt
   WHERE removed IS NULL AND pool_id IS NOT NULL) v
   FULL JOIN storage_claims x ON x.consumer = v.uuid
   WHERE (v.pool_id, v.size_bytes) IS DISTINCT FROM (x.pool_id, x.size_bytes);
+
+-- invariant: what_is_over_holds_nothing
+-- promise: a VM that is gone, or whose deployment failed, holds no volume, address, count or claim
+-- compared:
+SELECT count(*) FROM virtual_machines WHERE removed IS NOT NULL OR state = 'Error';
+-- breaches:
+SELECT format('VM %s is %s and still holds %s', v.uuid, CASE WHEN v.removed IS NULL THEN v.state ELSE 'gone' END, h.what)
+  FROM virtual_machines v
+  CROSS JOIN LATERAL (SELECT 'volume ' || x.uuid AS what
+  FROM volumes x
+  WHERE x.vm_id = v.id AND x.removed IS NULL
+  UNION ALL SELECT 'address ' || x.ip_address
+  FROM nics x
+  WHERE x.vm_id = v.id AND x.removed IS NULL
+  UNION ALL SELECT 'its counts'
+  WHERE NOT v.compute_released
+  UNION ALL SELECT 'a claim on host ' || x.host_id
+  FROM host_claims x
+  WHERE x.consumer = v.uuid) h
+  WHERE v.removed IS NOT NULL OR v.state = 'Error';
+
+-- invariant: running_vms_have_their_volumes
+-- promise: the volumes of a running VM are Ready and have a pool
+-- compared:
+SELECT count(*) FROM volumes x JOIN virtual_machines v ON v.id = x.vm_id WHERE v.state = 'Running' AND x.removed IS NULL;
+-- breaches:
+SELECT format('volume %s of running VM %s is %s in pool %s', x.uuid, v.uuid, x.state, coalesce(x.pool_id::text, 'none'))
+  FROM volumes x
+  JOIN virtual_machines v ON v.id = x.vm_id
+  WHERE v.state = 'Running' AND x.removed IS NULL AND (x.state <> 'Ready' OR x.pool_id IS NULL);
+
+-- invariant: unique_addresses
+-- promise: no two live nics have one MAC address, or one address in one network
+-- compared:
+SELECT count(*) FROM nics WHERE removed IS NULL;
+-- breaches:
+SELECT format('address %s of network %s: %s live nics', n.ip_address, n.network_id, count(*))
+  FROM nics n
+  WHERE n.removed IS NULL AND n.ip_address IS NOT NULL
+  GROUP BY n.network_id, n.ip_address HAVING count(*) > 1
+  UNION ALL SELECT format('MAC address %s: %s live nics', n.mac_address, count(*))
+  FROM nics n
+  WHERE n.removed IS NULL
+  GROUP BY n.mac_address HAVING count(*) > 1;
+
+-- invariant: address_books
+-- promise: every address that a range ever handed out is in use or listed as free
+-- compared:
+SELECT count(*) FROM ip_ranges WHERE removed IS NULL;
+-- breaches:
+SELECT format('range %s from %s: %s handed out, %s in use, %s free', r.uuid, host(r.start_ip), r.next_ip - r.start_ip, u.used, f.free)
+  FROM ip_ranges r
+  CROSS JOIN LATERAL (SELECT count(*) AS used
+  FROM nics n
+  WHERE n.ip_range_id = r.id AND n.removed IS NULL AND n.ip_address < r.next_ip) u
+  CROSS JOIN LATERAL (SELECT count(*) AS free
+  FROM released_addresses x
+  WHERE x.ip_range_id = r.id AND x.ip_address < r.next_ip) f
+  WHERE r.removed IS NULL AND r.next_ip - r.start_ip <> u.used + f.free;
 
 -- invariant: addresses
 -- promise: an address is in use or free, inside its range, and never both or twice
@@ -143,6 +213,35 @@ SELECT format('domain %s, resource type %s: counted %s, accounts add up to %s', 
   GROUP BY 1, 2) f ON f.domain_id = c.owner_id AND f.resource_type = c.resource_type
   WHERE coalesce(c.amount, 0) <> coalesce(f.amount, 0);
 
+-- invariant: resource_limits
+-- promise: nobody has more than the limit that was set, or than was in use when it was lowered
+-- compared:
+SELECT count(*) FROM resource_limits WHERE max >= 0;
+-- breaches:
+SELECT format('%s %s, resource type %s: %s in use, limit %s', l.owner_kind, l.owner_id, l.resource_type, c.amount, l.max)
+  FROM resource_limits l
+  JOIN resource_counts c ON c.owner_kind = l.owner_kind AND c.owner_id = l.owner_id AND c.resource_type = l.resource_type
+  CROSS JOIN LATERAL (SELECT coalesce(sum(x.amount), 0) AS amount
+  FROM resource_counts x
+  JOIN accounts a ON a.id = x.owner_id
+  JOIN roles r ON r.id = a.role_id
+  JOIN domains d ON d.id = a.domain_id
+  JOIN domains up ON up.id = l.owner_id
+  WHERE l.owner_kind = 'domain' AND x.owner_kind = 'account' AND x.resource_type = l.resource_type AND r.role_type = 'Admin' AND d.lineage LIKE up.lineage || '%') unbound
+  WHERE l.max >= 0 AND c.amount - unbound.amount > greatest(l.max, l.amount_when_set);
+
+-- invariant: affinity
+-- promise: the VMs of a strict affinity group are on one host
+-- compared:
+SELECT count(*) FROM affinity_groups WHERE affinity_type = 'host affinity' AND removed IS NULL;
+-- breaches:
+SELECT format('group %s: VMs on %s hosts', g.name, count(DISTINCT v.host_id))
+  FROM affinity_groups g
+  JOIN vm_affinity_groups m ON m.affinity_group_id = g.id
+  JOIN virtual_machines v ON v.id = m.vm_id
+  WHERE g.affinity_type = 'host affinity' AND g.removed IS NULL AND v.host_id IS NOT NULL AND v.removed IS NULL
+  GROUP BY g.id, g.name HAVING count(DISTINCT v.host_id) > 1;
+
 -- invariant: anti_affinity
 -- promise: no host holds two VMs of a strict anti-affinity group; one that migrates counts on both hosts
 -- compared:
@@ -166,11 +265,86 @@ SELECT format('group %s: %s VMs on host %s', g.name, count(*), p.host_id)
 -- compared:
 SELECT count(*) FROM async_jobs;
 -- breaches:
-SELECT format('job %s: status %s, phase %s, result %s', uuid, status, phase, left(result, 60))
+SELECT format('job %s: status %s, phase %s, code %s, completed %s, result %s', uuid, status, phase, result_code, completed, left(result, 60))
   FROM async_jobs
-  WHERE (status = 0) <> (result IS NULL) OR (status = 0) <> (completed IS NULL)
+  WHERE (status = 0) <> (result IS NULL) OR (status = 0) <> (completed IS NULL) OR (status = 0) = (phase = 'done') OR (status = 2) <> (result_code <> 0)
   UNION ALL SELECT format('VM %s is %s and no job works on it', uuid, state)
   FROM virtual_machines
   WHERE state IN ('Starting', 'Stopping', 'Migrating') AND removed IS NULL AND id NOT IN (SELECT instance_id
   FROM async_jobs
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL);
+
+-- invariant: jobs_end_once
+-- promise: every job ends once: no job has two Completed events, and none is leased that is over
+-- compared:
+SELECT count(*) FROM async_jobs WHERE status <> 0;
+-- breaches:
+SELECT format('job %s has %s Completed events', e.parent_uuid, count(*))
+  FROM events e
+  WHERE e.state = 'Completed' AND e.parent_uuid IS NOT NULL
+  GROUP BY e.parent_uuid HAVING count(*) > 1
+  UNION ALL SELECT format('job %s is over and leased until %s', uuid, lease_until)
+  FROM async_jobs
+  WHERE status <> 0 AND lease_until IS NOT NULL;
+
+-- invariant: deployments_are_whole
+-- promise: every deployment has exactly the VMs that its call was answered with, no more and no fewer
+-- compared:
+SELECT count(*) FROM deployments;
+-- breaches:
+SELECT format('deployment %s: answered %s VMs, has %s', d.uuid, d.vm_count, v.vms)
+  FROM deployments d
+  CROSS JOIN LATERAL (SELECT count(*) AS vms
+  FROM virtual_machines x
+  WHERE x.deployment_id = d.id) v
+  WHERE d.vm_count <> v.vms;
+
+-- invariant: no_orphans
+-- promise: what rows refer to without a foreign key is there
+-- compared:
+SELECT sum(n) FROM (SELECT count(*) AS n FROM virtual_machines UNION ALL SELECT count(*) FROM volumes UNION ALL SELECT count(*) FROM nics UNION ALL SELECT count(*) FROM host_claims UNION ALL SELECT count(*) FROM storage_claims UNION ALL SELECT count(*) FROM async_jobs UNION ALL SELECT count(*) FROM outbox UNION ALL SELECT count(*) FROM vm_affinity_groups) every;
+-- breaches:
+SELECT format('VM %s: its account, zone, offering, template, deployment, cluster or host does not exist', v.uuid)
+  FROM virtual_machines v
+  LEFT JOIN accounts a ON a.id = v.account_id
+  LEFT JOIN zones z ON z.id = v.zone_id
+  LEFT JOIN service_offerings o ON o.id = v.service_offering_id
+  LEFT JOIN templates t ON t.id = v.template_id
+  LEFT JOIN deployments d ON d.id = v.deployment_id
+  LEFT JOIN clusters c ON c.id = v.cluster_id
+  LEFT JOIN hosts h ON h.id = v.host_id
+  WHERE a.id IS NULL OR z.id IS NULL OR o.id IS NULL OR t.id IS NULL OR d.id IS NULL OR (v.cluster_id IS NOT NULL AND c.id IS NULL) OR (v.host_id IS NOT NULL AND h.id IS NULL)
+  UNION ALL SELECT format('volume %s: its account, VM or pool does not exist', x.uuid)
+  FROM volumes x
+  LEFT JOIN accounts a ON a.id = x.account_id
+  LEFT JOIN virtual_machines v ON v.id = x.vm_id
+  LEFT JOIN storage_pools p ON p.id = x.pool_id
+  WHERE a.id IS NULL OR (x.vm_id IS NOT NULL AND v.id IS NULL) OR (x.pool_id IS NOT NULL AND p.id IS NULL)
+  UNION ALL SELECT format('nic %s: its VM, network or range does not exist', n.uuid)
+  FROM nics n
+  LEFT JOIN virtual_machines v ON v.id = n.vm_id
+  LEFT JOIN networks w ON w.id = n.network_id
+  LEFT JOIN ip_ranges r ON r.id = n.ip_range_id
+  WHERE v.id IS NULL OR w.id IS NULL OR (n.ip_range_id IS NOT NULL AND r.id IS NULL)
+  UNION ALL SELECT format('host claim of %s: host %s does not exist', x.consumer, x.host_id)
+  FROM host_claims x
+  LEFT JOIN host_capacity h ON h.host_id = x.host_id
+  WHERE h.host_id IS NULL
+  UNION ALL SELECT format('storage claim of %s: pool %s does not exist', x.consumer, x.pool_id)
+  FROM storage_claims x
+  LEFT JOIN storage_pools p ON p.id = x.pool_id
+  WHERE p.id IS NULL
+  UNION ALL SELECT format('job %s: its account, VM or deployment does not exist', j.uuid)
+  FROM async_jobs j
+  LEFT JOIN accounts a ON a.id = j.account_id
+  LEFT JOIN virtual_machines v ON v.id = j.instance_id
+  LEFT JOIN deployments d ON d.id = j.deployment_id
+  WHERE a.id IS NULL OR (j.instance_type = 'VirtualMachine' AND v.id IS NULL) OR (j.deployment_id IS NOT NULL AND d.id IS NULL)
+  UNION ALL SELECT format('outbox: job %s does not exist', o.job_id)
+  FROM outbox o
+  LEFT JOIN async_jobs j ON j.id = o.job_id
+  WHERE j.id IS NULL AND o.created < now() - interval '1 minute'
+  UNION ALL SELECT format('affinity group %s: VM %s does not exist', m.affinity_group_id, m.vm_id)
+  FROM vm_affinity_groups m
+  LEFT JOIN virtual_machines v ON v.id = m.vm_id
+  WHERE v.id IS NULL;

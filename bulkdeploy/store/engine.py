@@ -15,6 +15,7 @@ from sqlalchemy.engine.interfaces import IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.store.availability import is_unreachable
@@ -29,6 +30,16 @@ MOST_ATTEMPTS = 20
 USED = "bulkdeploy_used"
 PREPARE_AFTER = 3
 """Uses of a statement in a session until its plan is kept."""
+
+
+SILENCE_OPTIONS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that is gone without a word is noticed after 25 to 30 s, not after hours."""
 
 
 class TransactionConflict(Exception):
@@ -77,7 +88,7 @@ def _engine(
         max_overflow=0,
         pool_timeout=30,
         pool_use_lifo=True,
-        connect_args={"application_name": application_name, "prepare_threshold": prepare_after},
+        connect_args={"application_name": application_name, "prepare_threshold": prepare_after, **SILENCE_OPTIONS},
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
         execution_options={OPTION: KeptColumns()},
@@ -149,10 +160,12 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: CrashPo
         try:
             return _run_once(engine, work, at)
         except TransactionConflict:
+            meters.CLAIM_CONFLICTS.labels("room").inc()
             kept_columns(engine).forget()
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) not in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):
                 raise
+            meters.CLAIM_CONFLICTS.labels("deadlock").inc()
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
 

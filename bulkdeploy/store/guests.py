@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
@@ -61,13 +62,15 @@ def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Gues
 class SharedConfig:
     """What all VMs of a deployment share; ``pinned``: no retry elsewhere."""
 
+    uuid: UUID
     pinned: bool
     user_data: str | None
     public_keys: tuple[str, ...]
 
 
 _SHARED = text(
-    "SELECT d.id, d.pinned, d.config ->> 'user_data' AS user_data, ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
+    "SELECT d.id, d.uuid, d.pinned, d.config ->> 'user_data' AS user_data, ARRAY(SELECT k.public_key"
+    "   FROM ssh_key_pairs k"
     "   WHERE k.account_id = d.account_id AND k.removed IS NULL AND d.config -> 'keypairs' ? k.name"
     "   ORDER BY k.name) AS public_keys FROM deployments d WHERE d.id = ANY(CAST(:ids AS bigint[]))"
 )
@@ -76,7 +79,7 @@ _SHARED = text(
 def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
     """The shared part of these deployments by id."""
     rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
-    return {row.id: SharedConfig(row.pinned, row.user_data, tuple(row.public_keys)) for row in rows}
+    return {row.id: SharedConfig(row.uuid, row.pinned, row.user_data, tuple(row.public_keys)) for row in rows}
 
 
 _MOVE = text(

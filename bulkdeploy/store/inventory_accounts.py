@@ -9,6 +9,7 @@ from bulkdeploy.domain.accounts import ACCOUNT_TYPES, RoleType
 from bulkdeploy.domain.inventory_owners import ROOT, Account, AccountName, Domain, User
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.store.inventory_staging import Changes, InventoryConflict, Upsert, merge
+from bulkdeploy.store.resource_limits import note_use
 from bulkdeploy.store.tables.accounts import accounts as accounts_table
 from bulkdeploy.store.tables.accounts import api_keys, roles, users
 from bulkdeploy.store.tables.accounts import domains as domains_table
@@ -77,6 +78,7 @@ def _write_limits(
         for resource, most in given.items()
     ]
     merge(connection, resource_limits, rows, changes, "limits")
+    note_use(connection)
 
 
 def write_accounts(

@@ -1,4 +1,4 @@
-"""Jobs as the engine sees them: taking a lease, keeping it, giving it up, finishing. All set-based.
+"""Jobs as the engine sees them: made, kept, tried again later, finished. All set-based.
 
 Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
 somebody else holds a newer one, or where the job is done. A job is only leased while no earlier job of
@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, TextClause, bindparam, text
+from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobKind, JobStatus
 from bulkdeploy.store.arrays import RECORD_SEPARATOR, int_array
-
-BLOCKED_RETRY_S = 2
-"""A job that waits for an earlier one of its VM is woken when that ends; this is the net below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class LeasedJob:
 
     ``vm_id`` is the internal id of what it works on, for kinds of HOST_KINDS a host's; ``parent_id``: the job
     that made it. ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before
-    it began.
+    it began; ``lost``: leases that ran out under a worker, so far; ``is_new``: this is its first lease.
     """
 
     id: int
@@ -42,6 +39,8 @@ class LeasedJob:
     progress: Mapping[str, Any]
     cancelled: bool
     parent_id: int | None = None
+    lost: int = 0
+    is_new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,80 +74,20 @@ takes that index for empty, and what was planned then reads all unfinished jobs 
 """
 
 
-def _sql(statement: str) -> TextClause:
-    """The statement, with ``$first`` meaning: job ``j`` is the first of its VM's unfinished jobs."""
-    return text(statement.replace("$first", FIRST))
-
-
-_TAKE_LEASES = _sql(
-    "UPDATE async_jobs j SET phase = 'running', lease_owner = :worker, lease_fence = lease_fence + 1,"
-    " lease_until = now() + make_interval(secs => :seconds), attempts = attempts + 1,"
-    " started = coalesce(started, now()), retry_at = NULL"
-    " WHERE j.id = ANY(CAST(:ids AS bigint[])) AND j.status = 0 AND (phase = 'queued'"
-    "   OR (phase = 'waiting' AND retry_at <= now()) OR (phase = 'running' AND lease_until < now()))"
-    " AND $first"
-    " RETURNING id, uuid, kind, lease_fence, attempts, user_id, instance_id, deployment_id, params, progress,"
-    " parent_id,"
-    " (kind = 'deploy_virtual_machine' AND attempts = 1 AND EXISTS (SELECT FROM deployments d"
-    "   WHERE d.id = deployment_id AND d.cancel_requested IS NOT NULL)) AS cancelled"
-)
-
-
-def take_leases(
-    connection: Connection, job_ids: Sequence[int], worker: str, lease_seconds: float
-) -> list[LeasedJob]:
-    """Lease those of these jobs that may be run now, for this worker; the others are left out.
-
-    May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; and first of its
-    VM's unfinished jobs.
-    """
-    rows = connection.execute(
-        _TAKE_LEASES, {"ids": int_array(sorted(job_ids)), "worker": worker, "seconds": lease_seconds}
-    )
-    return [
-        LeasedJob(
-            id=row.id,
-            uuid=row.uuid,
-            kind=JobKind(row.kind),
-            fence=row.lease_fence,
-            attempts=row.attempts,
-            user_id=row.user_id,
-            vm_id=row.instance_id,
-            deployment_id=row.deployment_id,
-            params=row.params,
-            progress=row.progress or {},
-            cancelled=row.cancelled,
-            parent_id=row.parent_id,
-        )
-        for row in rows.all()
-    ]
-
-
-_HOLD_BACK = _sql(
-    "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => :seconds)"
-    " WHERE j.id = ANY(CAST(:ids AS bigint[])) AND j.status = 0 AND j.phase = 'queued' AND NOT $first"
-)
-
-
-def hold_back_blocked(connection: Connection, job_ids: Sequence[int]) -> None:
-    """Let those of these jobs that wait for an earlier job of their VM wait; see ``wake_blocked``."""
-    connection.execute(_HOLD_BACK, {"ids": int_array(sorted(job_ids)), "seconds": BLOCKED_RETRY_S})
-
-
-_WAKE = _sql(
-    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now()"
+_WAKE = text(
+    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL"
     "   WHERE j.instance_id = ANY(CAST(:vms AS bigint[]))"
     "   AND j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'waiting' AND $first"
     "   RETURNING id, kind)"
     " INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM woken"
-    " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind"
+    " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind".replace("$first", FIRST)
 )
 
 
-def wake_blocked(connection: Connection, vm_ids: Sequence[int], queue: str) -> list[tuple[int, JobKind]]:
+def wake_blocked(connection: Connection, vm_ids: Sequence[int], queue: str) -> list[tuple[int, str]]:
     """Queue the next job of each VM whose job has just ended, by way of the outbox; returns id and kind."""
     rows = connection.execute(_WAKE, {"vms": int_array(sorted(vm_ids)), "queue": queue})
-    return [(row.job_id, JobKind(row.kind)) for row in rows]
+    return [(row.job_id, row.kind) for row in rows]
 
 
 _RENEW = text(
@@ -201,7 +140,7 @@ def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
 
 _PAUSE = text(
     "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => paused.seconds),"
-    " progress = paused.progress, lease_until = NULL"
+    " progress = paused.progress, lease_until = NULL, host_id = NULL"
     " FROM (SELECT unnest(CAST(:ids AS bigint[])) AS id, unnest(CAST(:fences AS bigint[])) AS fence,"
     "   unnest(CAST(:seconds AS double precision[])) AS seconds, unnest(:progress) AS progress) AS paused"
     " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status = 0 RETURNING j.id"

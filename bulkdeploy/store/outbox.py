@@ -6,24 +6,61 @@ between leaves it for the sweeper; a message sent twice is harmless.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, text
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.store.arrays import int_array
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A message to send."""
+    """A message to send. ``kind`` may be one that this release does not know: another worker does."""
 
     job_id: int
-    kind: JobKind
+    kind: str
     queue: str
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Names of queues: for what a person waits for, and for bulk deployments by how many VMs they have.
+
+    ``sizes[i]`` is the largest number of VMs of a deployment in lane i; the last lane has no bound.
+    """
+
+    interactive: str
+    bulk: Sequence[str]
+    sizes: Sequence[int]
+
+    def parameters(self) -> dict[str, Any]:
+        """For ``TO_OUTBOX``."""
+        return {
+            "interactive": self.interactive,
+            "lanes": list(self.bulk),
+            "bounds": [size + 1 for size in self.sizes],
+        }
+
+
+QUEUE_OF_AGAIN = (
+    "CASE WHEN d.bulk AND again.kind = 'deploy_virtual_machine'"
+    " THEN (CAST(:lanes AS text[]))[1 + width_bucket(d.vm_count, CAST(:bounds AS integer[]))]"
+    " ELSE :interactive END"
+)
+"""The queue of job ``again``, joined with its deployment ``d``."""
+
+TO_OUTBOX = (
+    " INSERT INTO outbox (job_id, queue, kind, created)"
+    " SELECT again.id, $queue, again.kind, now() + make_interval(secs => :after)"
+    " FROM again LEFT JOIN deployments d ON d.id = again.deployment_id"
+    " ON CONFLICT (job_id) DO UPDATE SET created = excluded.created".replace("$queue", QUEUE_OF_AGAIN)
+)
+"""Ends a statement that has the jobs ``again`` (id, kind, deployment_id): they are to be sent ``after`` seconds."""
+
+
 _TAKE = text(
-    "SELECT job_id, kind, queue FROM outbox WHERE created <= now() - make_interval(secs => :age)"
+    "SELECT job_id, kind, queue FROM outbox WHERE (created <= now() - make_interval(secs => :age)"
+    "   OR created > now() + interval '1 minute')"
     " ORDER BY created, job_id LIMIT :most FOR UPDATE SKIP LOCKED"
 )
 
@@ -31,7 +68,7 @@ _TAKE = text(
 def take_unsent(connection: Connection, *, older_than_s: float, most: int) -> list[Unsent]:
     """The oldest unsent messages; until the transaction ends no other sweeper gets them."""
     rows = connection.execute(_TAKE, {"age": older_than_s, "most": most})
-    return [Unsent(row.job_id, JobKind(row.kind), row.queue) for row in rows]
+    return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 
 
 _FORGET = text("DELETE FROM outbox WHERE job_id = ANY(CAST(:ids AS bigint[]))")

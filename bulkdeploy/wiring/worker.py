@@ -7,8 +7,9 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
-from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
+from bulkdeploy.store.availability import is_unreachable, ping
+from bulkdeploy.store.engine import read_only
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_crash_points, build_engine, build_job_queue
@@ -26,6 +27,20 @@ class Worker:
     engine: Engine
     drivers: Drivers
     job_queue: JobQueue
+
+    def trouble(self) -> str | None:
+        """What keeps this process from working: a service that does not answer; None: nothing."""
+        try:
+            self.job_queue.waiting()
+            with read_only(self.engine) as connection:
+                ping(connection)
+        except QueueUnavailable:
+            return "Redis cannot be reached"
+        except Exception as error:
+            if not is_unreachable(error):
+                raise
+            return "the database cannot be reached"
+        return None
 
     def close(self) -> None:
         """Close drivers and database connections."""

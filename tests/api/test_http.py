@@ -121,7 +121,7 @@ def test_database_unreachable(system: System, client: ApiClient, log: list[Event
     with serving(create_app(unplugged)) as url:
         caller = ApiClient(url, client.api_key, client.secret_key)
         answer = caller.get("listCapabilities")
-        assert (answer.status, answer.body["cserrorcode"]) == (530, 4250)
+        assert (answer.status, answer.body["cserrorcode"]) == (503, 4250)
         assert answer.body["errortext"] == "The database cannot be reached at the moment; try again later"
         assert caller.request("GET", "/health/ready").status == 503
         assert caller.request("GET", "/health/live").status == 200

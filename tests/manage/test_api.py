@@ -70,3 +70,11 @@ def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
             family = psutil.Process(process.pid).children(recursive=True)
     assert process.returncode == 0
     assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def test_figures_are_those_of_all_processes(server: ApiClient) -> None:
+    """Whichever of the server's processes is asked for metrics, it answers for all of them."""
+    for _ in range(12):
+        assert server.get("listCapabilities").status == 200
+    line = 'bulkdeploy_calls_total{command="listCapabilities",status="200"} 12.0'
+    assert all(line in server.request("GET", "/metrics").text for _ in range(6))

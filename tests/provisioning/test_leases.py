@@ -131,6 +131,7 @@ def test_a_takeover_finishes_what_a_dead_worker_began(fleet: Fleet) -> None:
         "UPDATE async_jobs SET status = 0, phase = 'running', attempts = 1, started = now(), lease_fence = 1,"
         " lease_owner = 'dead', lease_until = now() - interval '1 s', result = NULL, completed = NULL"
     )
+    fleet.zone.change("DELETE FROM events WHERE state = 'Completed'")
     fleet.zone.change("UPDATE virtual_machines SET state = 'Starting'")
     fleet.zone.change("UPDATE volumes SET state = 'Allocated'")
     fleet.run()

@@ -156,7 +156,7 @@ def test_whoever_takes_over_finishes_the_move(running: Fleet, before: bool) -> N
     with running.runner(drivers=OneDriver(gated)) as paused:
         paused.accept(job_id)
         assert gated.entered.wait(PATIENCE_S)
-        running.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s'")
+        running.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s' WHERE status = 0")
         running.run(job_id)
         finished, vm = running.job(job_id), running.vms()[0]
         assert (finished.status, finished.attempts) == (JobStatus.SUCCEEDED, 2)

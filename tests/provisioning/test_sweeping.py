@@ -11,6 +11,7 @@ from redis import Redis
 from bulkdeploy.domain.jobs import JobKind, JobStatus
 from bulkdeploy.drivers.simulator_control import Step
 from bulkdeploy.provisioning.relay import MESSAGES_AT_ONCE
+from bulkdeploy.provisioning.steps import TOO_LATE
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, INTERACTIVE, QueueUnavailable, bulk_queue
@@ -70,8 +71,7 @@ def test_a_deployment_survives_redis_being_away(unsent: Fleet, waiting: Waiting)
     assert unsent.zone.scalar("SELECT count(*) FROM outbox") == 5
     _age(unsent, 2)
     unsent.sweeper().send_unsent()
-    deployment = unsent.jobs()[0].deployment_id
-    assert unsent.system.job_queue.waiting()[bulk_queue(deployment)] == 5
+    assert unsent.system.job_queue.waiting()[bulk_queue(5)] == 5
     assert waiting() == Counter(_ids(unsent))
     assert unsent.zone.scalar("SELECT count(*) FROM outbox") == 0
 
@@ -167,7 +167,7 @@ def test_a_job_that_began_and_does_not_end_is_ended(fleet: Fleet) -> None:
     assert fleet.jobs()[0].phase == "waiting"
     _age(fleet, 3700)
     fleet.sweeper().end_late()
-    assert (fleet.jobs()[0].phase, fleet.jobs()[0].progress["overdue"]) == ("queued", True)
+    assert (fleet.jobs()[0].phase, fleet.jobs()[0].progress["overdue"]) == ("queued", TOO_LATE)
     fleet.run()
     assert fleet.jobs()[0].status == JobStatus.FAILED
     fleet.assert_nothing_held()

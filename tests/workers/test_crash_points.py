@@ -48,6 +48,7 @@ OF_SWEEPERS = [
     CrashPoint.SWEEP_SESSIONS,
     CrashPoint.SWEEP_REMOVALS,
     CrashPoint.SWEEP_DROPPED,
+    CrashPoint.SWEEP_HELD_BACK,
     CrashPoint.SWEEP_LOST,
     CrashPoint.RELAY_PUBLISH,
     CrashPoint.RELAY_COMMIT,

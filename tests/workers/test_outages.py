@@ -1,21 +1,30 @@
 """Redis and the database going away under the hands of workers: time is lost, and nothing else."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from redis import Redis
+from sqlalchemy import text
 from sqlalchemy.engine import URL, make_url
 
 from bulkdeploy.embedded.postgres import PORT
-from bulkdeploy.embedded.valkey import ValkeyServer
+from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
+from bulkdeploy.store.ledger import ZONE_LOCK_SPACE
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
+from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import program
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, under_way, wait_for
+
+WAITING = (
+    "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"
+    " AND datname = current_database()"
+)
 
 
 def test_redis_may_lose_everything(fleet: Fleet, redis_database_url: str, start: Start) -> None:
@@ -50,6 +59,63 @@ def test_redis_may_be_killed_and_come_back(
         fleet.deploy(20)
         wait_for(lambda: all_done(fleet))
     assert_all_run(fleet, 60)
+
+
+def test_redis_may_be_full_cut_off_and_failed_over(
+    fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
+) -> None:
+    """Calls are answered while Redis takes nothing; it takes again, is cut off, and an empty one is promoted."""
+    slow_boots(fleet, 100)
+    heir = ValkeyServer(tmp_path / "heir.log", password=own_redis.password)
+    heir.start()
+    network, port = Network(), free_port()
+    line = Proxy(network, port, own_redis.port)
+    url = own_redis.url().replace(f":{own_redis.port}/", f":{port}/")
+    settings = quick.model_copy(update={"redis_url": url})
+    fleet.system = replace(fleet.system, job_queue=CeleryJobQueue(url))
+    limits = Redis.from_url(own_redis.url())
+    with program(settings, tmp_path / "log", *SWEEPER), program(settings, tmp_path / "log", *WORKER):
+        fleet.deploy(20)
+        wait_for(lambda: under_way(fleet) > 0)
+        limits.config_set("maxmemory", "1")
+        fleet.deploy(20)
+        assert fleet.zone.scalar("SELECT count(*) FROM outbox") >= 20
+        limits.config_set("maxmemory", "0")
+        line.close()
+        fleet.deploy(20)
+        assert fleet.zone.scalar("SELECT count(*) FROM outbox") >= 20
+        line = Proxy(network, port, own_redis.port)
+        wait_for(lambda: fleet.zone.scalar("SELECT count(*) FROM outbox") == 0)
+        line.close()
+        line = Proxy(network, port, heir.port)
+        fleet.deploy(20)
+        wait_for(lambda: all_done(fleet))
+    line.close()
+    network.close()
+    heir.stop()
+    assert "Traceback" not in (tmp_path / "log").read_text()
+    assert_all_run(fleet, 80)
+
+
+def test_a_call_whose_connection_to_the_database_breaks_changed_nothing(fleet: Fleet, client: ApiClient) -> None:
+    """Cut in the middle of its transaction a call is answered 503; made again with its token it is done once."""
+    zone = fleet.id_of("zones", "small")
+    parameters = fleet.zone.bulk_parameters(5, requesttoken="once")
+    with fleet.engine.connect() as rival, ThreadPoolExecutor(1) as calls:
+        rival.execute(text("SELECT pg_advisory_lock(:space, :zone)"), {"space": ZONE_LOCK_SPACE, "zone": zone})
+        call = calls.submit(client.post, "bulkDeployVirtualMachine", **parameters)
+        wait_for(lambda: fleet.zone.scalar(f"SELECT count(*) {WAITING}") == 1)
+        fleet.zone.change(f"SELECT pg_terminate_backend(pid) {WAITING}")
+        answer = call.result()
+    assert (answer.status, answer.body["errorcode"]) == (503, 503)
+    assert "try again later" in answer.body["errortext"]
+    assert (fleet.vms(), fleet.jobs()) == ([], [])
+    fleet.assert_nothing_held()
+    again = [client.call("bulkDeployVirtualMachine", **parameters)["asyncjobs"] for _ in range(2)]
+    assert again[0] == again[1]
+    assert len(fleet.jobs()) == 5
+    fleet.run()
+    assert_all_run(fleet, 5)
 
 
 def test_the_database_may_go_away_for_a_while(fleet: Fleet, start: Start) -> None:

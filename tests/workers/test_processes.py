@@ -1,6 +1,9 @@
 """Worker and sweeper as real processes: what was sent is run, once, in a fair order."""
 
+from redis import Redis
+
 from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE
 from tests.support.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished, wait_for
 
@@ -27,6 +30,53 @@ def test_a_person_does_not_wait_for_a_batch(fleet: Fleet, start: Start) -> None:
     assert unfinished(fleet) > 75
     wait_for(lambda: all_done(fleet))
     assert_all_run(fleet, 151)
+
+
+def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, start: Start) -> None:
+    """A batch of ten sent after one of fifty thousand gets every other turn, and a single deploy its own."""
+    slow_boots(fleet, 20)
+    fleet.deploy(150)
+    fleet.zone.change("UPDATE deployments SET vm_count = 50000")
+    fleet.deploy(10)
+    fleet.deploy(1, bulk=False)
+    for lane in ALL_QUEUES:
+        Redis.from_url(fleet.settings.require_redis_url()).delete(lane)
+    fleet.zone.change("UPDATE async_jobs SET created = created - interval '1 minute'")
+    fleet.sweeper().requeue_lost()
+    fleet.sweeper().send_unsent()
+    assert fleet.system.job_queue.waiting() == {
+        **dict.fromkeys(ALL_QUEUES, 0),
+        BULK[3]: 150,
+        BULK[0]: 10,
+        INTERACTIVE: 1,
+    }
+    start(*WORKER)
+    wait_for(lambda: all_done(fleet))
+    order = fleet.zone.rows(
+        "SELECT row_number() OVER (ORDER BY j.completed, j.id) AS place, d.bulk, d.vm_count"
+        " FROM async_jobs j JOIN deployments d ON d.id = j.deployment_id"
+    )
+    in_hand = 2 * 8 + 4
+    assert max(row.place for row in order if row.vm_count == 10) <= 2 * in_hand + 3 * 10
+    assert max(row.place for row in order if not row.bulk) <= 2 * in_hand
+    fleet.zone.change("UPDATE deployments SET vm_count = 150 WHERE vm_count = 50000")
+    assert_all_run(fleet, 161)
+
+
+def test_jobs_of_a_later_release_are_left_to_its_workers(fleet: Fleet, start: Start) -> None:
+    """A kind that this worker and sweeper do not know is sent on and on, until a worker comes that knows it."""
+    fleet.deploy(5)
+    unknown = fleet.jobs()[0]
+    fleet.zone.change("UPDATE async_jobs SET kind = 'paint_virtual_machine' WHERE id = :id", id=unknown.id)
+    fleet.zone.change("INSERT INTO outbox SELECT id, 'jobs.interactive', kind FROM async_jobs")
+    start(*SWEEPER)
+    start(*WORKER)
+    wait_for(lambda: unfinished(fleet) == 1)
+    wait_for(lambda: fleet.zone.scalar("SELECT count(*) FROM outbox WHERE created > now()") == 1)
+    assert (fleet.job(unknown.id).phase, fleet.job(unknown.id).attempts) == ("queued", 0)
+    fleet.zone.change("UPDATE async_jobs SET kind = 'deploy_virtual_machine' WHERE status = 0")
+    wait_for(lambda: all_done(fleet))
+    assert_all_run(fleet, 5)
 
 
 def test_duplicates_and_nonsense_do_no_harm(fleet: Fleet, start: Start) -> None:

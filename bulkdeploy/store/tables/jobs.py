@@ -39,7 +39,11 @@ async_jobs = Table(
     Column("lease_owner", Text),
     Column("lease_fence", BigInteger, nullable=False, server_default=text("0"), comment="grows with each lease"),
     Column("lease_until", DateTime(timezone=True)),
-    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="leases taken"),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="leases taken and used"),
+    Column(
+        "lost_leases", Integer, nullable=False, server_default=text("0"), comment="leases that ran out unattended"
+    ),
+    Column("host_id", BigInteger, comment="running: the host whose driver works on it; waiting: for a place there"),
     Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
     Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
     created(),
@@ -47,6 +51,12 @@ async_jobs = Table(
     Column("completed", DateTime(timezone=True)),
     Index("ix_async_jobs_deployment", "deployment_id", "id"),
     Index("ix_async_jobs_unfinished", "phase", "lease_until", postgresql_where=text("status = 0")),
+    Index(
+        "ix_async_jobs_host",
+        "phase",
+        "host_id",
+        postgresql_where=text("status = 0 AND host_id IS NOT NULL"),
+    ),
     Index("ix_async_jobs_instance", "instance_id", "id"),
     Index("ix_async_jobs_account", "account_id", "id"),
     Index("ix_async_jobs_parent", "parent_id", "instance_id", postgresql_where=text("parent_id IS NOT NULL")),

@@ -74,6 +74,13 @@ resource_limits = Table(
     Column("owner_id", BigInteger, primary_key=True),
     Column("resource_type", SmallInteger, primary_key=True),
     Column("max", BigInteger, nullable=False, comment="-1: unlimited; storage in bytes"),
+    Column(
+        "amount_when_set",
+        BigInteger,
+        nullable=False,
+        server_default=text("0"),
+        comment="in use when the limit was set below it",
+    ),
 )
 
 resource_counts = Table(

@@ -99,6 +99,8 @@ CREATE TABLE async_jobs (
     lease_fence BIGINT DEFAULT 0 NOT NULL,
     lease_until TIMESTAMP WITH TIME ZONE,
     attempts INTEGER DEFAULT 0 NOT NULL,
+    lost_leases INTEGER DEFAULT 0 NOT NULL,
+    host_id BIGINT,
     retry_at TIMESTAMP WITH TIME ZONE,
     progress JSONB,
     created TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -114,6 +116,8 @@ CREATE INDEX ix_async_jobs_account ON async_jobs (account_id, id);
 CREATE INDEX ix_async_jobs_completed ON async_jobs (completed) WHERE status <> 0;
 
 CREATE INDEX ix_async_jobs_deployment ON async_jobs (deployment_id, id);
+
+CREATE INDEX ix_async_jobs_host ON async_jobs (phase, host_id) WHERE status = 0 AND host_id IS NOT NULL;
 
 CREATE INDEX ix_async_jobs_instance ON async_jobs (instance_id, id);
 
@@ -133,7 +137,11 @@ COMMENT ON COLUMN async_jobs.result IS 'JSON object, written once';
 
 COMMENT ON COLUMN async_jobs.lease_fence IS 'grows with each lease';
 
-COMMENT ON COLUMN async_jobs.attempts IS 'leases taken';
+COMMENT ON COLUMN async_jobs.attempts IS 'leases taken and used';
+
+COMMENT ON COLUMN async_jobs.lost_leases IS 'leases that ran out unattended';
+
+COMMENT ON COLUMN async_jobs.host_id IS 'running: the host whose driver works on it; waiting: for a place there';
 
 COMMENT ON COLUMN async_jobs.retry_at IS 'when a waiting job is due';
 
@@ -253,12 +261,15 @@ CREATE TABLE resource_limits (
     owner_id BIGINT NOT NULL,
     resource_type SMALLINT NOT NULL,
     max BIGINT NOT NULL,
+    amount_when_set BIGINT DEFAULT 0 NOT NULL,
     CONSTRAINT pk_resource_limits PRIMARY KEY (owner_kind, owner_id, resource_type)
 );
 
 COMMENT ON COLUMN resource_limits.owner_kind IS 'account or domain';
 
 COMMENT ON COLUMN resource_limits.max IS '-1: unlimited; storage in bytes';
+
+COMMENT ON COLUMN resource_limits.amount_when_set IS 'in use when the limit was set below it';
 
 CREATE TABLE resource_counts (
     owner_kind TEXT NOT NULL,

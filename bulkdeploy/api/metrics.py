@@ -1,0 +1,67 @@
+"""``/metrics``: what Prometheus reads from an API process, for all of them and for the service as a whole."""
+
+import os
+from collections.abc import Iterator
+
+from flask import Flask, Response
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from bulkdeploy.meters import SHARED_DIRECTORY
+from bulkdeploy.services.state_figures import StateFigures, read_state_figures
+from bulkdeploy.services.system import System
+from bulkdeploy.store.state_figures import Backlog
+
+
+def add_metrics(app: Flask, system: System) -> None:
+    """Answer ``/metrics``; 200 also while database or Redis are away, and says so."""
+
+    def metrics() -> Response:
+        state = CollectorRegistry()
+        state.register(_StateCollector(system))
+        counted = REGISTRY
+        if SHARED_DIRECTORY in os.environ:
+            counted = CollectorRegistry()
+            MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
+        return Response(generate_latest(counted) + generate_latest(state), content_type=CONTENT_TYPE_LATEST)
+
+    app.add_url_rule("/metrics", "metrics", metrics)
+
+
+class _StateCollector(Collector):
+    """The figures of ``services.state_figures``, looked up whenever they are collected."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def describe(self) -> Iterator[Metric]:
+        """The families, without looking anything up."""
+        return state_metrics(StateFigures(outbox=Backlog()))
+
+    def collect(self) -> Iterator[Metric]:
+        """The families with their figures."""
+        return state_metrics(read_state_figures(self._system))
+
+
+def state_metrics(figures: StateFigures) -> Iterator[Metric]:
+    """The figures as gauges."""
+    yield GaugeMetricFamily("bulkdeploy_database_up", "PostgreSQL answers", figures.database_up)
+    yield GaugeMetricFamily("bulkdeploy_redis_up", "Redis answers", figures.redis_up)
+    jobs = GaugeMetricFamily("bulkdeploy_jobs", "Unfinished jobs", labels=["state"])
+    ages = GaugeMetricFamily("bulkdeploy_jobs_oldest_seconds", "Age of the oldest of them", labels=["state"])
+    for state, backlog in figures.jobs.items():
+        jobs.add_metric([state], backlog.count)
+        ages.add_metric([state], backlog.oldest_s)
+    yield jobs
+    yield ages
+    if figures.outbox is not None:
+        yield GaugeMetricFamily("bulkdeploy_outbox_messages", "Messages not sent yet", figures.outbox.count)
+        yield GaugeMetricFamily(
+            "bulkdeploy_outbox_lag_seconds", "Age of the oldest of them", figures.outbox.oldest_s
+        )
+    queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
+    for queue, messages in figures.queues.items():
+        queues.add_metric([queue], messages)
+    yield queues

@@ -1,0 +1,43 @@
+"""What every process counts and times, by the names under which Prometheus sees it.
+
+One registry per process, as Prometheus wants it; docs/operations.md says what each figure means and when to act
+on it. What stands in rows or in Redis is not counted here but looked up when somebody asks:
+``services.state_figures``.
+
+API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before
+this module is imported), so that whichever of them is asked answers for all.
+"""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+SHARED_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
+
+SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+LONG_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+CALLS = Counter("bulkdeploy_calls", "API calls answered", ["command", "status"])
+CALL_SECONDS = Histogram("bulkdeploy_call_seconds", "Time to answer an API call", buckets=SHORT_S)
+
+PLAN_SECONDS = Histogram(
+    "bulkdeploy_plan_seconds",
+    "Time to read a zone and plan one call, or one VM that looks for another host",
+    buckets=SHORT_S,
+)
+CLAIM_CONFLICTS = Counter(
+    "bulkdeploy_claim_conflicts", "Transactions repeated because another one was faster", ["reason"]
+)
+
+JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])
+JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Tries of jobs that are to be repeated later", ["kind"])
+JOBS_HANDED_BACK = Counter("bulkdeploy_jobs_handed_back", "Leased jobs that a worker told to end gave to others")
+JOBS_IN_HAND = Gauge("bulkdeploy_jobs_in_hand", "Leases that this worker holds", multiprocess_mode="livesum")
+LEASES_LOST = Counter("bulkdeploy_leases_lost", "Leases that this worker lost before its job was over", ["noticed"])
+BATCH_SECONDS = Histogram(
+    "bulkdeploy_batch_seconds", "Time to write a batch of leases and results", buckets=SHORT_S
+)
+STEP_SECONDS = Histogram("bulkdeploy_step_seconds", "Time of a driver call", ["step", "hypervisor"], buckets=LONG_S)
+DRIVER_ERRORS = Counter("bulkdeploy_driver_errors", "Driver calls that failed", ["step", "hypervisor", "kind"])
+
+SWEPT = Counter("bulkdeploy_swept", "What the sweeper had to see to", ["what"])
+SWEEPER_ROUNDS = Counter("bulkdeploy_sweeper_rounds", "Rounds of the sweeper")
+SWEEPS_FAILED = Counter("bulkdeploy_sweeps_failed", "Passes of the sweeper that failed", ["what"])

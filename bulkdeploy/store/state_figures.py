@@ -1,0 +1,41 @@
+"""How much there is to do and how long it has waited: what rows alone can say."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+JOB_STATES = ("queued", "running", "dropped", "waiting", "held_back")
+"""Of unfinished jobs. Dropped: leased, and the lease ran out. Held back: waiting for a place with their host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """So many, and the age of the oldest in seconds, by the database's clock."""
+
+    count: int = 0
+    oldest_s: float = 0.0
+
+
+_JOBS = text(
+    "SELECT CASE WHEN phase = 'waiting' AND host_id IS NOT NULL THEN 'held_back'"
+    "   WHEN phase = 'running' AND lease_until < now() THEN 'dropped' ELSE phase END AS state,"
+    " count(*) AS jobs, extract(epoch FROM now() - min(created)) AS oldest_s"
+    " FROM async_jobs WHERE status = 0 GROUP BY 1"
+)
+
+_OUTBOX = text(
+    "SELECT count(*) AS rows, coalesce(extract(epoch FROM now() - min(created)), 0) AS oldest_s FROM outbox"
+    " WHERE created <= now()"
+)
+
+
+def unfinished_jobs(connection: Connection) -> dict[str, Backlog]:
+    """Unfinished jobs by state, every one of JOB_STATES."""
+    found = {row.state: Backlog(row.jobs, float(row.oldest_s)) for row in connection.execute(_JOBS)}
+    return {state: found.get(state, Backlog()) for state in JOB_STATES}
+
+
+def unsent_messages(connection: Connection) -> Backlog:
+    """Messages that were not sent yet and are due."""
+    row = connection.execute(_OUTBOX).one()
+    return Backlog(row.rows, float(row.oldest_s))

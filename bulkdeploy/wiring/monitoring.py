@@ -1,0 +1,76 @@
+"""What workers and sweepers show to whoever watches over them: metrics and health, over HTTP.
+
+API processes have the same at the same paths, on their own address.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+
+from bulkdeploy.wiring.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+Trouble = Callable[[], str | None]
+"""What is wrong now, in words; None: nothing."""
+
+
+@contextmanager
+def monitored(settings: Settings, *, live: Trouble, ready: Trouble) -> Iterator[None]:
+    """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` meanwhile, where ``monitoring_listen`` is set.
+
+    An address that is taken is logged and nothing is served: work is more than being watched.
+    """
+    if settings.monitoring_listen is None:
+        yield
+        return
+    host, _, port = settings.monitoring_listen.rpartition(":")
+    try:
+        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(live, ready))
+    except OSError as error:
+        log.warning("monitoring_not_served", address=settings.monitoring_listen, why=str(error))
+        yield
+        return
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, name="monitoring", daemon=True)
+    thread.start()
+    log.info("monitoring_served", address=f"{host}:{server.server_port}")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(live: Trouble, ready: Trouble) -> type[BaseHTTPRequestHandler]:
+    checks = {"/health/live": live, "/health/ready": ready}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            """Answer one of three paths."""
+            if self.path == "/metrics":
+                self._answer(200, generate_latest(REGISTRY), CONTENT_TYPE_LATEST)
+            elif self.path in checks:
+                trouble = checks[self.path]()
+                status = self.path.rpartition("/")[2] if trouble is None else trouble
+                self._answer(200 if trouble is None else 503, json.dumps({"status": status}).encode())
+            else:
+                self._answer(404, b'{"status": "no such page"}')
+
+        def _answer(self, code: int, body: bytes, content_type: str = "application/json") -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Tell nobody: scrapes come every few seconds."""
+
+    return Handler

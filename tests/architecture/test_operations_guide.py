@@ -1,0 +1,59 @@
+"""docs/operations.md and the metrics are the same list."""
+
+import re
+
+from prometheus_client import REGISTRY
+
+from bulkdeploy import meters
+from bulkdeploy.api.metrics import state_metrics
+from bulkdeploy.domain.configuration import BY_NAME
+from bulkdeploy.services.state_figures import StateFigures
+from bulkdeploy.store.state_figures import Backlog
+from bulkdeploy.wiring.settings import Settings
+from tests.architecture.test_imports import ROOT
+
+GUIDE = (ROOT / "docs" / "operations.md").read_text()
+PREFIX = "bulkdeploy_"
+
+
+def _shown_name(name: str, kind: str) -> str:
+    return f"{name}_total" if kind == "counter" else name
+
+
+def test_every_metric_is_explained_and_every_explained_one_exists() -> None:
+    """What stands first in a row of a table is a metric, and each metric stands in one row."""
+    explained = re.findall(r"^\| `(bulkdeploy_\w+)`", GUIDE, re.MULTILINE)
+    counted = {
+        _shown_name(family.name, family.type) for family in REGISTRY.collect() if family.name.startswith(PREFIX)
+    }
+    looked_up = {family.name for family in state_metrics(StateFigures(outbox=Backlog()))}
+    assert meters.CALLS is not None
+    assert sorted(explained) == sorted(counted | looked_up)
+
+
+def test_labels_are_those_of_the_metrics() -> None:
+    """Labels in braces are the metric's own."""
+    for name, labels in re.findall(r"^\| `(bulkdeploy_\w+)`(?: \{([a-z, ]+)\})? \|", GUIDE, re.MULTILINE):
+        declared = {
+            metric._name: metric._labelnames  # type: ignore[attr-defined]
+            for metric in vars(meters).values()
+            if hasattr(metric, "_labelnames")
+        }
+        own = declared.get(name.removesuffix("_total"))
+        if own is not None:
+            assert ", ".join(own) == labels, name
+
+
+def test_every_setting_that_is_mentioned_exists() -> None:
+    """Names with dots are global settings, names with underscores settings of a process."""
+    dotted = set(re.findall(r"`(?:updateConfiguration name=)?([a-z]+(?:\.[a-z]+){2,})", GUIDE))
+    assert dotted <= set(BY_NAME), dotted - set(BY_NAME)
+    mentioned = {
+        "monitoring_listen",
+        "log_format",
+        "lease_seconds",
+        "sweep_interval_seconds",
+        "driver_timeout_seconds",
+    }
+    assert mentioned <= set(Settings.model_fields)
+    assert all(f"`{name}" in GUIDE for name in mentioned)

@@ -1,0 +1,78 @@
+"""Jobs under which workers ended abruptly: cleaned up after at last, and given up where even that kills."""
+
+from typing import Any
+
+from bulkdeploy.domain.jobs import JobKind, JobStatus
+from tests.support.fleet import Fleet, OneDriver
+from tests.support.gates import GatedDriver
+
+
+class Untouchable:
+    """Drivers that nobody may ask for anything."""
+
+    def driver_for(self, hypervisor: str) -> Any:
+        """Complain."""
+        raise AssertionError(f"somebody asked for the driver of {hypervisor}")
+
+
+def _lost(fleet: Fleet, times: int) -> None:
+    fleet.zone.change(
+        "UPDATE async_jobs SET phase = 'running', lease_fence = 1, attempts = 1, started = now(), lost_leases = :n,"
+        " lease_until = now() - interval '1 s' WHERE status = 0",
+        n=times - 1,
+    )
+
+
+def test_after_the_last_worker_it_is_only_cleaned_up_after(fleet: Fleet) -> None:
+    """At ``job.lost.worker.max`` the VM is not started again: it is removed, and the job says why."""
+    fleet.deploy(1)
+    _lost(fleet, 5)
+    gated = GatedDriver(fleet.driver)
+    fleet.run(drivers=OneDriver(gated))
+    assert gated.calls == 0
+    assert "its worker ended abruptly 5 times" in fleet.results()[0]["errortext"]
+    assert fleet.vms()[0].state == "Error"
+    fleet.assert_nothing_held()
+
+
+def test_where_cleaning_up_kills_as_well_it_is_given_up(fleet: Fleet) -> None:
+    """The job fails without a driver; the VM is Expunging with its claims until the sweeper's job removes it."""
+    fleet.deploy(1)
+    _lost(fleet, 7)
+    fleet.run(drivers=Untouchable())
+    assert [job.status for job in fleet.jobs()] == [JobStatus.FAILED]
+    assert fleet.vms()[0].state == "Expunging"
+    assert fleet.zone.scalar("SELECT count(*) FROM host_claims") == 1
+    fleet.assert_intact()
+    fleet.zone.change("UPDATE virtual_machines SET updated = updated - interval '700 s'")
+    fleet.zone.change("UPDATE async_jobs SET completed = completed - interval '700 s'")
+    fleet.sweeper().expunge_destroyed()
+    fleet.run()
+    fleet.assert_nothing_held()
+
+
+def test_suspects_run_one_at_a_time(fleet: Fleet) -> None:
+    """Of three jobs whose workers ended twice, a process takes one; the others wait, and run after it."""
+    fleet.deploy(3)
+    _lost(fleet, 3)
+    fleet.zone.change("UPDATE async_jobs SET lost_leases = 2, phase = 'queued'")
+    fleet.run()
+    assert sorted(job.phase for job in fleet.jobs()) == ["done", "waiting", "waiting"]
+    for _ in range(2):
+        fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+        fleet.run()
+    assert {job.status for job in fleet.jobs()} == {JobStatus.SUCCEEDED}
+    fleet.assert_intact()
+
+
+def test_a_migration_that_is_given_up_keeps_its_source(fleet: Fleet) -> None:
+    """Nobody knows where the guest is: the VM is Unknown on the host it came from, and holds no other."""
+    fleet.deploy(1)
+    fleet.run()
+    fleet.make_job(JobKind.MIGRATE, fleet.vms()[0].id)
+    _lost(fleet, 7)
+    fleet.run(drivers=Untouchable())
+    vm = fleet.vms()[0]
+    assert (fleet.jobs()[-1].status, vm.state, vm.host_id is None) == (JobStatus.FAILED, "Unknown", False)
+    assert fleet.zone.scalar("SELECT count(*) FROM host_claims") == 1
+    fleet.assert_intact()
