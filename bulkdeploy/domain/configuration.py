@@ -102,11 +102,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Disperse VMs over pods first, then over the clusters of each pod",
     ),
     Setting(
-        "vm.allocation.algorithm",
-        "random",
-        S,
-        "How hosts inside a cluster are chosen",
-        choices=HOST_ALGORITHMS,
+        "vm.allocation.algorithm", "random", S, "How hosts inside a cluster are chosen", choices=HOST_ALGORITHMS
     ),
     Setting(
         "vm.deployment.planner",
