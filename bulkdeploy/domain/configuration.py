@@ -94,6 +94,11 @@ PLANNERS = (
     "ImplicitDedicationPlanner",
 )
 
+
+def _share(name: str, description: str, scope: Scope) -> Setting:
+    return Setting(name, "0.85", D, description, "Alert", scope, 0, 1)
+
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "apply.allocation.algorithm.to.pods",
@@ -117,35 +122,20 @@ SETTINGS: tuple[Setting, ...] = (
         B,
         "Keep VMs off clusters that are filled above the disable thresholds",
     ),
-    Setting(
+    _share(
         "cluster.cpu.allocated.capacity.disablethreshold",
-        "0.85",
-        D,
         "Share of a cluster's CPU above which it takes no new VMs",
-        "Alert",
         Scope.CLUSTER,
-        0,
-        1,
     ),
-    Setting(
+    _share(
         "cluster.memory.allocated.capacity.disablethreshold",
-        "0.85",
-        D,
         "Share of a cluster's memory above which it takes no new VMs",
-        "Alert",
         Scope.CLUSTER,
-        0,
-        1,
     ),
-    Setting(
+    _share(
         "pool.storage.allocated.capacity.disablethreshold",
-        "0.85",
-        D,
         "Share of a pool's over-provisioned size above which it takes no new volumes",
-        "Alert",
         Scope.STORAGE_POOL,
-        0,
-        1,
     ),
     Setting(
         "storage.overprovisioning.factor",
