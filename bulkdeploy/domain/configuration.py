@@ -87,12 +87,7 @@ HOST_ALGORITHMS = (
     "userconcentratedpod_firstfit",
     "firstfitleastconsumed",
 )
-PLANNERS = (
-    "FirstFitPlanner",
-    "UserDispersingPlanner",
-    "UserConcentratedPodPlanner",
-    "ImplicitDedicationPlanner",
-)
+PLANNERS = ("FirstFitPlanner", "UserDispersingPlanner", "UserConcentratedPodPlanner", "ImplicitDedicationPlanner")
 
 
 def _share(name: str, description: str, scope: Scope) -> Setting:
