@@ -7,9 +7,12 @@ failure; empty answers suit both.
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.store.listing import Page
 
+FOR_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 ABSENT = {
+    "listAlerts": ("alert", "alerts"),
     "listIpForwardingRules": ("ipforwardingrule", "IP forwarding rules"),
     "listPortForwardingRules": ("portforwardingrule", "port forwarding rules"),
     "listPublicIpAddresses": ("publicipaddress", "public IP addresses"),
@@ -27,6 +30,7 @@ def list_nothing(call: Call) -> Page:  # noqa: ARG001 - every handler takes the 
 COMMANDS = tuple(
     Command(
         name=name,
+        roles=FOR_ADMINS if name == "listAlerts" else EVERY_ROLE,
         description=f"Lists {noun}: there are none here, so that the list is always empty",
         handler=list_nothing,
         shape=Shape.LIST,

@@ -1,4 +1,4 @@
-"""listConfigurations and updateConfiguration."""
+"""listConfigurations, updateConfiguration and resetConfiguration."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Exclusive, string, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.configuration import LONGEST_VALUE
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
@@ -52,10 +52,6 @@ def list_configurations(call: Call) -> Page:
     Raises:
         PermissionDenied: the account or domain is outside the caller's reach.
     """
-    if (domain := call.ref("domainid")) is not None:
-        require_domain(call.connection, call.caller, domain)
-    if (account := call.ref("accountid")) is not None:
-        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
     rows = configurations.list_configurations(
         call.connection,
         call.caller,
@@ -79,7 +75,22 @@ def update_configuration(call: Call) -> Mapping[str, Any]:
     )
 
 
+def reset_configuration(call: Call) -> Mapping[str, Any]:
+    """Let the wider value of one setting hold again.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    place, entity = _place(call)
+    return configurations.reset_configuration(call.system, call.caller, call.arguments["name"], place, entity)
+
+
 def _place(call: Call) -> tuple[Place, EntityRef | None]:
+    """What the call is about; an account or domain only if it is in the caller's reach."""
+    if (domain := call.ref("domainid")) is not None:
+        require_domain(call.connection, call.caller, domain)
+    if (account := call.ref("accountid")) is not None:
+        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
     for name, scope in SCOPE_PARAMETERS.items():
         ref = call.ref(name)
         if ref is not None:
@@ -118,6 +129,18 @@ COMMANDS = (
             string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
             *PLACES,
         ),
+        rules=(ONE_PLACE,),
+    ),
+    Command(
+        name="resetConfiguration",
+        description="Takes back what was set for one setting: the next wider value holds again",
+        handler=reset_configuration,
+        shape=Shape.OBJECT,
+        response=CONFIGURATION,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(string("name", "the setting", required=True), *PLACES),
         rules=(ONE_PLACE,),
     ),
 )

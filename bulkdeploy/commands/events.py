@@ -1,16 +1,17 @@
-"""listEvents and listEventTypes."""
+"""Events: the lists, archiving and deleting."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid, uuids
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.events import EventLevel, EventState, EventType
+from bulkdeploy.services import events as service
 from bulkdeploy.store import events
 from bulkdeploy.store.listing import Page
 
@@ -47,6 +48,32 @@ def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes 
     return Page([{"name": kind.value} for kind in EventType], len(EventType))
 
 
+def archive_events(call: Call) -> None:
+    """Archive events: lists show them only where archived ones are asked for.
+
+    Raises:
+        InvalidCombination: nothing says which.
+        PermissionDenied: an id is somebody else's.
+    """
+    service.archive_events(call.system, call.caller, call.arguments)
+
+
+def delete_events(call: Call) -> None:
+    """Delete events.
+
+    Raises:
+        InvalidCombination, PermissionDenied: as for ``archive_events``.
+    """
+    service.delete_events(call.system, call.caller, call.arguments)
+
+
+WHICH = (
+    uuids("ids", Entity.EVENT, "these events"),
+    string("type", "events of this type"),
+    Parameter("startdate", WireType.DATE, "events from this day or moment on"),
+    Parameter("enddate", WireType.DATE, "events up to this day's end or this moment"),
+)
+
 COMMANDS = (
     Command(
         name="listEvents",
@@ -77,5 +104,23 @@ COMMANDS = (
         handler=list_event_types,
         shape=Shape.LIST,
         response=Response("eventtype", (text("name", "the type"),)),
+    ),
+    Command(
+        name="archiveEvents",
+        description="Archives events of the caller, for admins also of those below",
+        handler=archive_events,
+        shape=Shape.SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=WHICH,
+    ),
+    Command(
+        name="deleteEvents",
+        description="Deletes events of the caller, for admins also of those below",
+        handler=delete_events,
+        shape=Shape.SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=WHICH,
     ),
 )

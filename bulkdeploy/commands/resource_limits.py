@@ -12,7 +12,7 @@ from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ADMINS
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.services import resource_limits
 from bulkdeploy.services.resource_limits import HolderParameters
@@ -32,6 +32,7 @@ HOLDER = (
     string("account", "the account; domainid says whose account it is"),
     uuid("domainid", Entity.DOMAIN, "the domain, where no account is given"),
     uuid("projectid", Entity.PROJECT, "the project"),
+    string("tag", "a host or storage tag; limits by tag are not kept, so that only an empty one is accepted"),
 )
 
 
@@ -71,6 +72,9 @@ def update_resource_limit(call: Call) -> Mapping[str, Any]:
 
 
 def _holder(call: Call) -> HolderParameters:
+    tag = call.text("tag")
+    if tag:
+        raise InvalidParameter("tag", tag, "limits by host or storage tag are not kept; leave it out")
     return HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
 
 

@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.system import System
 from bulkdeploy.store.clusters import OVERCOMMIT, read_overcommit, write_overcommit
-from bulkdeploy.store.configuration import GLOBAL_ID, Configuration, read_configuration, write_value
+from bulkdeploy.store.configuration import GLOBAL_ID, Configuration, read_configuration, reset_value, write_value
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 
@@ -74,17 +74,9 @@ def update_configuration(
 
     Raises:
         InvalidParameter: no such setting, not to be set for such a place, or a value that breaks its rule.
-        PermissionDenied: the caller is no root admin.
+        PermissionDenied: the caller is no root admin, and the place no account or domain.
     """
-    setting = BY_NAME.get(name)
-    if setting is None:
-        raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
-    if not caller.is_root_admin:
-        raise PermissionDenied(f"Only root admins may set {name}")
-    if place.scope is not Scope.GLOBAL and setting.scope is not place.scope:
-        raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
-    if entity is not None and entity.removed:
-        raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
+    setting = _settable(caller, name, place, entity)
 
     def work(connection: Connection) -> Mapping[str, Any]:
         if value is not None:
@@ -92,6 +84,42 @@ def update_configuration(
         return _row(setting, _Values.read(connection, place))
 
     return run_transaction(system.engine, work)
+
+
+def reset_configuration(
+    system: System, caller: Caller, name: str, place: Place, entity: EntityRef | None
+) -> Mapping[str, Any]:
+    """Take back what was set everywhere or for one place: the next wider value holds again, and is answered.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as for ``update_configuration``.
+    """
+    setting = _settable(caller, name, place, entity)
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        if place.scope is Scope.CLUSTER and setting.name in OVERCOMMIT:
+            wider = read_configuration(connection).text(setting.name)
+            write_overcommit(connection, place.id, setting.name, wider)
+        else:
+            reset_value(connection, setting.name, place.scope, place.id)
+        where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
+        record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"reset {setting.name} {where}")
+        return _row(setting, _Values.read(connection, place))
+
+    return run_transaction(system.engine, work)
+
+
+def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None) -> Setting:
+    setting = BY_NAME.get(name)
+    if setting is None:
+        raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
+    if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
+        raise PermissionDenied(f"Only root admins may set {name} for more than one account or domain")
+    if place.scope is not Scope.GLOBAL and setting.scope is not place.scope:
+        raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
+    if entity is not None and entity.removed:
+        raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
+    return setting
 
 
 def _set(

@@ -3,13 +3,26 @@
 Events of actions on VMs are written with their jobs.
 """
 
-from sqlalchemy import Connection, insert, select
+from collections.abc import Collection
+
+from sqlalchemy import Connection, delete, insert, select, update
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.done_jobs import Instance
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text, same_uuid
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+    same_uuid,
+)
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.jobs import events
@@ -39,6 +52,24 @@ def list_events(connection: Connection, visibility: Visibility, arguments: Argum
         .order_by(event.id.desc())
     )
     return fetch_page(connection, filtered(query, _filters(), arguments), paging)
+
+
+def choose(connection: Connection, visibility: Visibility, arguments: Arguments) -> set[int]:
+    """The ids of the events shown that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    query = select(events.c.id).select_from(with_owner(events, events.c.account_id)).where(visibility.condition())
+    filters = {name: _filters()[name] for name in ("type", "startdate", "enddate")}
+    chosen = filtered(query, {**filters, "ids": by_ids(events.c.id)}, arguments)
+    return set(connection.execute(chosen).scalars())
+
+
+def archive_events(connection: Connection, ids: Collection[int]) -> None:
+    """Archive these events."""
+    connection.execute(update(events).where(id_in(events.c.id, ids)).values(archived=True))
+
+
+def delete_events(connection: Connection, ids: Collection[int]) -> None:
+    """Delete these events."""
+    connection.execute(delete(events).where(id_in(events.c.id, ids)))
 
 
 def record_event(

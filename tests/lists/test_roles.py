@@ -10,6 +10,7 @@ from tests.lists.world import ADMIN, DOMAIN_ADMIN, USER, World
 A, R, D, U = RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN, RoleType.USER
 RESTRICTED = {
     "getUser": {A},
+    "listAlerts": {A, R},
     "listCapacity": {A, R},
     "listClusters": {A, R},
     "listConfigurations": {A, D},
@@ -29,6 +30,8 @@ RESTRICTED = {
     "listStoragePools": {A, R},
     "updateConfiguration": {A, D},
     "updateResourceLimit": {A, R, D},
+    "updateResourceCount": {A, R, D},
+    "resetConfiguration": {A},
 }
 """Commands that not everybody may call, by CloudStack's default role rules (reference section 8)."""
 

@@ -22,6 +22,7 @@ COMMANDS = {
     if command.shape is Shape.LIST and name.startswith("list") and name not in ELSEWHERE
 }
 EMPTY = {
+    "listAlerts",
     "listIpForwardingRules",
     "listPortForwardingRules",
     "listPublicIpAddresses",
