@@ -38,6 +38,7 @@ class CrashPoint(StrEnum):
     REPLACE_COMMIT = "replace.commit"
     MIGRATE_COMMIT = "migrate.commit"
     SCALE_COMMIT = "scale.commit"
+    RESTORE_COMMIT = "restore.commit"
     SETTLE_COMMIT = "settle.commit"
     GIVE_BACK_COMMIT = "give_back.commit"
     WAKE_PUBLISH = "wake.publish"

@@ -33,6 +33,7 @@ class JobKind(StrEnum):
     MIGRATE = "migrate_virtual_machine"
     REBOOT = "reboot_virtual_machine"
     SCALE = "scale_virtual_machine"
+    RESTORE = "restore_virtual_machine"
     EXPUNGE = "expunge_virtual_machine"
     PREPARE_HOST = "prepare_host_for_maintenance"
 
@@ -55,6 +56,7 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.MIGRATE: "org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
     JobKind.REBOOT: "org.apache.cloudstack.api.command.admin.vm.RebootVMCmdByAdmin",
     JobKind.SCALE: "org.apache.cloudstack.api.command.admin.vm.ScaleVMCmdByAdmin",
+    JobKind.RESTORE: "org.apache.cloudstack.api.command.admin.vm.RestoreVMCmdByAdmin",
     JobKind.EXPUNGE: "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd",
     JobKind.PREPARE_HOST: "org.apache.cloudstack.api.command.admin.host.PrepareForHostMaintenanceCmd",
 }

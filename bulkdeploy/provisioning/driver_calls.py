@@ -1,6 +1,7 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from uuid import UUID
 
 import structlog
 
@@ -63,7 +64,17 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        volumes = work.volume_uuids if with_volumes else ()
+        return self._remove(work, work.volume_uuids if with_volumes else ())
+
+    def remove_volume(self, work: Assignment, volume: UUID) -> DriverError | None:
+        """Make the guest, and this one of its volumes, not exist.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._remove(work, (volume,))
+
+    def _remove(self, work: Assignment, volumes: Sequence[UUID]) -> DriverError | None:
         return self._call(
             work,
             "delete",

@@ -12,6 +12,7 @@ from bulkdeploy.provisioning.destroy_virtual_machine import DestroyVirtualMachin
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.migrate_virtual_machine import MigrateVirtualMachine
 from bulkdeploy.provisioning.reboot_virtual_machine import RebootVirtualMachine
+from bulkdeploy.provisioning.restore_virtual_machine import RestoreVirtualMachine
 from bulkdeploy.provisioning.scale_virtual_machine import ScaleVirtualMachine
 from bulkdeploy.provisioning.start_virtual_machine import StartVirtualMachine
 from bulkdeploy.provisioning.steps import JobSteps
@@ -36,5 +37,6 @@ def steps_of_all_kinds(
         JobKind.EXPUNGE: ExpungeVirtualMachine(calls),
         JobKind.REBOOT: RebootVirtualMachine(engine, planning, calls, lease_seconds),
         JobKind.SCALE: ScaleVirtualMachine(engine, calls, lease_seconds),
+        JobKind.RESTORE: RestoreVirtualMachine(engine, planning, calls, lease_seconds),
         JobKind.MIGRATE: MigrateVirtualMachine(engine, planning, calls, lease_seconds),
     }

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, text, update
 
 from bulkdeploy.domain.resources import ResourceAmounts
-from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.topology import StorageType, TemplateKind
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
@@ -138,3 +139,45 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
         ),
         both,
     )
+
+
+def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
+    """The VM's root volume where it has a place, and so may exist there."""
+    return connection.execute(
+        text(
+            "SELECT uuid FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
+            " AND pool_id IS NOT NULL"
+        ),
+        {"vm": vm_id},
+    ).scalar()
+
+
+def root_disk_bytes(connection: Connection, vm_id: int) -> int:
+    """The size of the VM's root volume."""
+    return int(
+        connection.execute(
+            text("SELECT size_bytes FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"),
+            {"vm": vm_id},
+        ).scalar_one()
+    )
+
+
+def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
+    """Whether that is a template or an ISO."""
+    kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()
+    return TemplateKind(kind)
+
+
+def forget_root_disk(connection: Connection, vm_id: int, template_id: int | None) -> None:
+    """The VM's root disk is gone and will be made at its next start, from another template if one is given."""
+    both = {"vm": vm_id, "template": template_id}
+    connection.execute(
+        text(
+            "UPDATE volumes SET state = 'Allocated', attached = NULL,"
+            " template_id = coalesce(CAST(:template AS bigint), template_id)"
+            " WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
+        ),
+        both,
+    )
+    if template_id is not None:
+        connection.execute(text("UPDATE virtual_machines SET template_id = :template WHERE id = :vm"), both)

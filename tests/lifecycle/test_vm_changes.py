@@ -8,7 +8,7 @@ import pytest
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.api_client import ApiClient
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, OneDriver
 
 HELLO = base64.b64encode(b"#cloud-config").decode()
 
@@ -277,6 +277,75 @@ def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None
     stopped.assert_intact()
 
 
+def _restore(fleet: Fleet, client: ApiClient, **more: object) -> dict[str, Any]:
+    job_id = client.call("restoreVirtualMachine", virtualmachineid=_vm(fleet), **more)["jobid"]
+    fleet.run()
+    return client.call("queryAsyncJobResult", jobid=job_id)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_restored_vm_has_a_new_disk(owned: Fleet, acme: ApiClient, runs: bool) -> None:
+    """The old disk is removed and made anew, at once or at the next start; room, id and counts stay."""
+    if not runs:
+        _done(owned, acme, "stopVirtualMachine")
+    watched: list[object] = []
+    driver = Watched(owned.driver, watched)
+    job_id = acme.call("restoreVirtualMachine", virtualmachineid=_vm(owned))["jobid"]
+    owned.run(drivers=OneDriver(driver))
+    assert acme.call("queryAsyncJobResult", jobid=job_id)["jobstatus"] == 1
+    (volume,) = owned.zone.rows("SELECT * FROM volumes WHERE removed IS NULL")
+    assert watched == [[volume.uuid]]
+    assert (owned.vms()[0].state, volume.state) == (("Running", "Ready") if runs else ("Stopped", "Allocated"))
+    assert owned.volumes() == ({volume.uuid} if runs else set())
+    owned.assert_intact()
+    if not runs:
+        assert _done(owned, acme, "startVirtualMachine")["jobstatus"] == 1
+        assert owned.volumes() == {volume.uuid}
+    owned.assert_intact()
+
+
+def test_a_restore_takes_another_template(owned: Fleet, acme: ApiClient) -> None:
+    """The VM is of that template then; one that does not fit is refused by name."""
+    other = owned.zone.id_of("templates", "Any hypervisor")
+    job = _restore(owned, acme, templateid=other)
+    assert job["jobresult"]["virtualmachine"]["templateid"] == other
+    debian = owned.zone.id_of("templates", "Debian 12")
+    owned.zone.change("UPDATE templates SET hypervisor = 'VMware' WHERE name = 'Debian 12'")
+    failure = refused(acme, "restoreVirtualMachine", virtualmachineid=_vm(owned), templateid=debian)
+    assert (failure.status, "VMware" in failure.errortext) == (431, True)
+    assert refused(acme, "restoreVirtualMachine", virtualmachineid=_vm(owned), rootdisksize=5).status == 431
+    owned.assert_intact()
+
+
+def test_a_disk_that_cannot_be_removed_stays(owned: Fleet, acme: ApiClient) -> None:
+    """The job fails for good, or waits; the VM runs with the disk it had."""
+    owned.fault(Step.DELETE, FaultKind.PERMANENT, remaining=1)
+    job = _restore(owned, acme)
+    assert (job["jobstatus"], owned.vms()[0].state, len(owned.volumes())) == (2, "Running", 1)
+    owned.fault(Step.DELETE, remaining=1)
+    assert _restore(owned, acme)["jobstatus"] == 0
+    owned.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+    owned.run()
+    assert (owned.jobs()[-1].status, owned.vms()[0].state) == (1, "Running")
+    owned.assert_intact()
+
+
+class Watched:
+    """The given driver, noting which volumes it is told to remove."""
+
+    def __init__(self, driver: Any, removed: list[object]) -> None:
+        self._driver, self._removed = driver, removed
+
+    def ensure_absent(self, host: Any, guest: Any, volumes: Any, **named: Any) -> None:
+        """Note and remove."""
+        self._removed.append(list(volumes))
+        self._driver.ensure_absent(host, guest, volumes, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
+
+
 def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
     """Key pairs and user data of the owner, while it is stopped; others are refused."""
     assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped), keypair="nobody").status == 431
@@ -365,6 +434,7 @@ CHANGES: dict[str, dict[str, object]] = {
     "updateVirtualMachine": {"displayname": "mine"},
     "changeServiceForVirtualMachine": {},
     "scaleVirtualMachine": {},
+    "restoreVirtualMachine": {},
     "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},
     "resetUserDataForVirtualMachine": {"userdata": HELLO},
     "updateVMAffinityGroup": {"affinitygroupnames": "apart"},
@@ -383,6 +453,7 @@ def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) ->
     more = dict(CHANGES[command])
     if command in ("changeServiceForVirtualMachine", "scaleVirtualMachine"):
         more["serviceofferingid"] = owned.zone.id_of("service_offerings", "Small")
-    named = "virtualmachineid" if command == "getVirtualMachineUserData" else "id"
+    by_long_name = ("getVirtualMachineUserData", "restoreVirtualMachine")
+    named = "virtualmachineid" if command in by_long_name else "id"
     assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 531
     assert owned.vms()[1] == other

@@ -202,7 +202,7 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
         walk.arm(place)
         walk.bulk(token)
-        first, second, third, fourth, *_, last = walk.vm_ids(previous)
+        first, second, third, fourth, fifth, last = walk.vm_ids(previous)
         for command, vm in [
             ("stopVirtualMachine", first),
             ("startVirtualMachine", first),
@@ -213,6 +213,7 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
         larger = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
         custom = walk.fleet.zone.id_of("service_offerings", "Custom")
         walk.client.call("scaleVirtualMachine", id=fourth, serviceofferingid=custom, **larger)
+        walk.client.call("restoreVirtualMachine", virtualmachineid=fifth)
         walk.client.call("migrateVirtualMachine", virtualmachineid=third, autoselect=True)
         walk.client.call("destroyVirtualMachine", id=last, expunge=True)
         walk.expect_death(place)
