@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 PYTEST_PROCESSES ?= auto
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with the locked dependencies and this project
 
@@ -50,6 +50,9 @@ generate: setup ## Write the generated files anew
 
 bench: setup ## Measure planning, bulk calls and throughput
 	@$(BIN)/python -m benchmarks
+
+bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 accounts
+	@$(BIN)/python -m benchmarks.lists
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
