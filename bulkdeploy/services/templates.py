@@ -1,0 +1,242 @@
+"""Templates and ISOs registered, changed, shared and deleted (reference sections 8.7, 8.8).
+
+Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
+hypervisors need no contents; others are expected to have them under the template's uuid.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.units import GIB
+from bulkdeploy.services.done_jobs import done_with_success
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.services.system import System
+from bulkdeploy.store import template_changes as store
+from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.engine import run_transaction
+from bulkdeploy.store.events import record_event
+from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.live_limits import require_room
+from bulkdeploy.store.owned_entities import insert_entity, mark_removed
+from bulkdeploy.store.templates import TemplateFilter, list_templates
+
+NOMINAL_BYTES = 2 * GIB
+SCHEMES = ("http", "https", "ftp")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What differs between templates and ISOs."""
+
+    noun: str
+    entity: Entity
+    kind: TemplateKind
+    instance: str
+    created: EventType
+    updated: EventType
+    deleted: EventType
+    delete_command: str
+
+
+TEMPLATE = Kind(
+    "template",
+    Entity.TEMPLATE,
+    TemplateKind.TEMPLATE,
+    "Template",
+    EventType.TEMPLATE_CREATE,
+    EventType.TEMPLATE_UPDATE,
+    EventType.TEMPLATE_DELETE,
+    "org.apache.cloudstack.api.command.user.template.DeleteTemplateCmd",
+)
+ISO = Kind(
+    "ISO",
+    Entity.ISO,
+    TemplateKind.ISO,
+    "Iso",
+    EventType.ISO_CREATE,
+    EventType.ISO_UPDATE,
+    EventType.ISO_DELETE,
+    "org.apache.cloudstack.api.command.user.iso.DeleteIsoCmd",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What updateTemplatePermissions asks for; None: unchanged."""
+
+    operation: str | None
+    accounts: Sequence[str] = ()
+    is_public: bool | None = None
+    is_featured: bool | None = None
+    is_extractable: bool | None = None
+
+
+def register(
+    system: System,
+    caller: Caller,
+    kind: Kind,
+    named: NamedOwner,
+    columns: Mapping[str, Any],
+    zones: Sequence[EntityRef] | None,
+) -> Page:
+    """Register a template or ISO in these zones, or in all; one row per zone.
+
+    Raises:
+        InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
+        PermissionDenied: it is to be featured, and the caller no admin; or as ``lock_owner``.
+        ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
+    """
+    _check_url(columns["url"])
+    _check_featured(caller, featured=bool(columns.get("is_featured")))
+
+    def work(connection: Connection) -> Page:
+        owner = lock_owner(connection, caller, named)
+        wanted = None if zones is None else [zone.id for zone in zones]
+        zone_ids = store.live_zones(connection, wanted)
+        if not zone_ids or (wanted is not None and set(zone_ids) != set(wanted)):
+            raise InvalidParameter(
+                "zoneid", ",".join(str(zone.uuid) for zone in zones or ()), "the zone was deleted"
+            )
+        require_room(connection, owner, ResourceType.TEMPLATE)
+        ref = insert_entity(
+            connection,
+            kind.entity,
+            kind=kind.kind.value,
+            account_id=owner.account_id,
+            size_bytes=NOMINAL_BYTES,
+            physical_size_bytes=NOMINAL_BYTES,
+            **columns,
+        )
+        if ref is None:
+            raise InvalidParameter("name", columns["name"], f"there is such a {kind.noun} already")
+        store.put_in_zones(connection, ref.id, zone_ids)
+        text = f"registered {kind.noun} {ref.name} in {len(zone_ids)} zone(s)"
+        record_event(connection, caller, kind.created, text, _about(kind, ref), owner)
+        return _rows(connection, caller, kind, ref)
+
+    return run_transaction(system.engine, work)
+
+
+def update(
+    system: System, caller: Caller, kind: Kind, ref: EntityRef, columns: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Change columns of a template or ISO, and answer it.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+
+    def work(connection: Connection) -> Mapping[str, Any]:
+        row, owner = lock_own(connection, caller, ref, kind.noun)
+        if columns:
+            store.update_template(connection, ref.id, columns)
+            text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
+            record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
+        return _rows(connection, caller, kind, ref).rows[0]
+
+    return run_transaction(system.engine, work)
+
+
+def delete(
+    system: System, caller: Caller, kind: Kind, ref: EntityRef, zone: EntityRef | None, *, forced: bool
+) -> JobTicket:
+    """Delete it, from one zone or from all; VMs that were made from it keep their disks.
+
+    Raises:
+        InvalidParameter: it was deleted, or the zone does not have it.
+        PermissionDenied: it is not the caller's to touch.
+        ResourceInUse: a VM was made from it, and ``forced`` is not given.
+    """
+
+    def work(connection: Connection) -> JobTicket:
+        row, owner = lock_own(connection, caller, ref, kind.noun)
+        user = None if forced else store.user_of(connection, ref.id)
+        if user is not None:
+            raise ResourceInUse(f"{kind.noun} {row.name} can not be deleted: {user}; forced=true deletes it")
+        left = False
+        if zone is not None:
+            had, left = store.take_from_zone(connection, ref.id, zone.id)
+            if not had:
+                raise InvalidParameter("zoneid", str(zone.uuid), f"the zone does not have the {kind.noun}")
+        if not left:
+            mark_removed(connection, ref)
+        text = f"deleted {kind.noun} {row.name}"
+        record_event(connection, caller, kind.deleted, text, _about(kind, ref), owner)
+        return done_with_success(connection, caller, kind.delete_command, _about(kind, ref))
+
+    return run_transaction(system.engine, work)
+
+
+def update_permissions(system: System, caller: Caller, kind: Kind, ref: EntityRef, asked: Sharing) -> None:
+    """Share a template with accounts of its owner's domain, or with everybody; or no longer.
+
+    Raises:
+        InvalidParameter: it was deleted, or there is no such account.
+        PermissionDenied: it is not the caller's to touch, or it is to be featured, and the caller no admin.
+    """
+    _check_featured(caller, featured=bool(asked.is_featured))
+
+    def work(connection: Connection) -> None:
+        row, owner = lock_own(connection, caller, ref, kind.noun)
+        flags = {
+            "is_public": asked.is_public,
+            "is_featured": asked.is_featured,
+            "is_extractable": asked.is_extractable,
+        }
+        changed = {name: value for name, value in flags.items() if value is not None}
+        if changed:
+            store.update_template(connection, ref.id, changed)
+        found = store.accounts_named(connection, owner, asked.accounts) if asked.accounts else {}
+        for name in asked.accounts:
+            if name not in found:
+                raise InvalidParameter("accounts", name, "there is no such account in the owner's domain")
+        match asked.operation:
+            case "add":
+                store.share(connection, ref, found.values())
+            case "remove":
+                store.unshare(connection, ref, found.values())
+            case "reset":
+                store.unshare(connection, ref, None)
+                store.update_template(connection, ref.id, {"is_public": False, "is_featured": False})
+        text = f"changed who may use {kind.noun} {row.name}"
+        record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
+
+    run_transaction(system.engine, work)
+
+
+def _about(kind: Kind, ref: EntityRef) -> Instance:
+    return Instance(kind.instance, ref.id, ref.uuid)
+
+
+def _rows(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
+    seen = as_found_by_id(connection, caller)
+    return list_templates(
+        connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL
+    )
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme.lower() not in SCHEMES or not parts.hostname:
+        raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
+
+
+def _check_featured(caller: Caller, *, featured: bool) -> None:
+    if featured and caller.role_type is RoleType.USER:
+        raise PermissionDenied(f"{caller.username} may not feature templates: only admins may")
