@@ -55,19 +55,24 @@ LEASE_OVER = "(j.lease_until < now() OR j.lease_until > now() + interval '1 hour
 """No lease is that long (setting ``lease_seconds``): the database's clock was set back, and nobody renews it."""
 
 _DUE = (
-    "j.status = 0 AND (j.phase = 'queued' OR (j.phase = 'waiting' AND j.retry_at <= now())"
+    "j.status + 0 = 0 AND (j.phase = 'queued' OR (j.phase = 'waiting' AND j.retry_at <= now())"
     " OR (j.phase = 'running' AND $lease_over))".replace("$lease_over", LEASE_OVER)
 )
+"""``+ 0``: as in ``store.jobs.FIRST``."""
+
 BUSY = (
-    " busy_hosts AS (SELECT b.host_id, count(*) AS jobs FROM async_jobs b WHERE :per_host > 0 AND b.status = 0"
-    "   AND b.phase = 'running' AND b.host_id IN (SELECT host_id FROM asked)"
+    " busy_hosts AS MATERIALIZED (SELECT b.host_id, count(*) AS jobs FROM async_jobs b WHERE :per_host > 0"
+    "   AND b.status = 0 AND b.phase = 'running' AND b.host_id IN (SELECT host_id FROM asked)"
     "   AND b.id NOT IN (SELECT id FROM asked) GROUP BY b.host_id),"
-    " busy_hypervisors AS (SELECT v.hypervisor, count(*) AS jobs FROM async_jobs b"
+    " busy_hypervisors AS MATERIALIZED (SELECT v.hypervisor, count(*) AS jobs FROM async_jobs b"
     "   JOIN virtual_machines v ON v.id = b.instance_id WHERE :per_hypervisor > 0 AND b.status = 0"
     "   AND b.phase = 'running' AND b.host_id IS NOT NULL AND b.id NOT IN (SELECT id FROM asked)"
     "   GROUP BY v.hypervisor)"
 )
-"""How many jobs run of the hosts, and of the hypervisor types, that ``asked`` names; not counting these."""
+"""How many jobs run of the hosts, and of the hypervisor types, that ``asked`` names; not counting these.
+
+Counted once per batch and not once per job of it, whatever the planner expects of ``asked``.
+"""
 
 HAS_ROOM = (
     "(:per_host = 0 OR asked.host_id IS NULL OR asked.place + coalesce(busy_hosts.jobs, 0) <= :per_host)"
