@@ -122,10 +122,12 @@ class DriverError(Exception):
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
             not, is tried on other hosts unless it is pinned.
+        unanswered: True when the hypervisor may have done it all the same.
     """
 
-    def __init__(self, step: str, host: str, reason: str, *, transient: bool) -> None:
-        self.step, self.host, self.reason, self.transient = step, host, reason, transient
+    def __init__(self, step: str, host: str, reason: str, *, transient: bool, unanswered: bool = False) -> None:
+        self.step, self.host, self.reason = step, host, reason
+        self.transient, self.unanswered = transient, unanswered
         super().__init__(f"{step} failed on host {host}: {reason}")
 
 

@@ -232,7 +232,8 @@ class SimulatorDriver:
         if wait_s > 0:
             self._sleep(wait_s)
         if verdict == "silent":
-            raise DriverError(step, host, f"no answer within {call.timeout_s:g} s", transient=True)
+            reason = f"no answer within {call.timeout_s:g} s"
+            raise DriverError(step, host, reason, transient=True, unanswered=True)
         if verdict == "stale":
             raise StaleFence(step, host, reason, transient=False)
         if verdict == "failed":
@@ -252,10 +253,10 @@ class SimulatorDriver:
                     return work(connection)
             except PoolTimeout as error:
                 reason = f"no connection to the simulator's database within {wait_s:g} s"
-                raise DriverError("connect", host, reason, transient=True) from error
+                raise DriverError("connect", host, reason, transient=True, unanswered=True) from error
             except psycopg.OperationalError as error:
                 if is_last or self._pool.closed:
-                    raise DriverError("connect", host, str(error), transient=True) from error
+                    raise DriverError("connect", host, str(error), transient=True, unanswered=True) from error
                 if error.sqlstate != DEADLOCK:
                     self._pool.check()  # a restarted server leaves dead connections behind
             except psycopg.Error as error:

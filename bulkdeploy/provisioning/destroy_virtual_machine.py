@@ -17,7 +17,7 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.steps import OVERDUE, Begin, pause
-from bulkdeploy.provisioning.stop_virtual_machine import MAY_RUN, STILL_RUNNING
+from bulkdeploy.provisioning.stop_virtual_machine import MAY_RUN, left_by, must_ask_again
 from bulkdeploy.store.jobs import LeasedJob
 
 DESTROYED = Settlement(VmState.DESTROYED, GiveBack.COMPUTE)
@@ -55,8 +55,10 @@ class DestroyVirtualMachine:
         failure = self._calls.stop(work, forced=True)
         if failure is None:
             return Succeeded(DESTROYED)
+        if must_ask_again(work, failure):
+            return pause(work, None)
         code = RESOURCE_UNAVAILABLE if failure.transient else INTERNAL_ERROR
-        return Failed(code, f"VM {work.name} was not destroyed: {failure}", STILL_RUNNING)
+        return Failed(code, f"VM {work.name} was not destroyed: {failure}", left_by(failure))
 
     def _expunge(self, work: Assignment) -> Outcome:
         failure = self._calls.remove(work, with_volumes=True)

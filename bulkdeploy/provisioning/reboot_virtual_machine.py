@@ -13,8 +13,8 @@ from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, Failed, Outcome, Settlement
 from bulkdeploy.provisioning.start_virtual_machine import STILL_CLAIMED, STOPPED, another_place
 from bulkdeploy.provisioning.starting import AVOID, Starter
-from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin
-from bulkdeploy.provisioning.stop_virtual_machine import STILL_RUNNING
+from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, pause
+from bulkdeploy.provisioning.stop_virtual_machine import STILL_RUNNING, must_ask_again
 from bulkdeploy.store.jobs import LeasedJob
 
 
@@ -56,6 +56,8 @@ class RebootVirtualMachine:
         """See JobSteps."""
         if not work.job.progress.keys() & {FAILURE, AVOID, OVERDUE}:
             failure = self._calls.stop(work, forced=bool(work.job.params.get("forced")))
+            if failure is not None and must_ask_again(work, failure):
+                return pause(work, None)
             if failure is not None:
                 code = RESOURCE_UNAVAILABLE if failure.transient else INTERNAL_ERROR
                 return Failed(code, f"VM {work.name} was not rebooted: {failure}", STILL_RUNNING)

@@ -1,6 +1,7 @@
 """Stopping a VM: the guest leaves its host, then the claim on the host is given back."""
 
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import (
@@ -12,19 +13,20 @@ from bulkdeploy.provisioning.outcome import (
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import Begin
+from bulkdeploy.provisioning.steps import OVERDUE, Begin, pause
 from bulkdeploy.store.jobs import LeasedJob
 
 STOPPED = Settlement(VmState.STOPPED, GiveBack.HOST)
 STILL_RUNNING = Settlement(VmState.RUNNING)
+MAY_STILL_RUN = Settlement(VmState.UNKNOWN)
 MAY_RUN = frozenset({VmState.RUNNING, VmState.STOPPING, VmState.UNKNOWN})
 
 
 class StopVirtualMachine:
     """Steps of ``JobKind.STOP``.
 
-    A stop that fails leaves the VM Running with its claim, forced or not: a host whose guest may still run
-    has no room for another.
+    A stop that is refused leaves the VM Running with its claim, forced or not: a host whose guest may still run
+    has no room for another. One that is not answered may have been done, and is asked for again.
     """
 
     begin = Begin("VM.STOP", "stopping Vm", MAY_RUN, VmState.STOPPING)
@@ -52,5 +54,17 @@ class StopVirtualMachine:
         failure = self._calls.stop(work, forced=bool(work.job.params.get("forced")))
         if failure is None:
             return Succeeded(STOPPED)
+        if must_ask_again(work, failure):
+            return pause(work, None)
         code = RESOURCE_UNAVAILABLE if failure.transient else INTERNAL_ERROR
-        return Failed(code, f"VM {work.name} was not stopped: {failure}", STILL_RUNNING)
+        return Failed(code, f"VM {work.name} was not stopped: {failure}", left_by(failure))
+
+
+def must_ask_again(work: Assignment, failure: DriverError) -> bool:
+    """Whether nobody knows if the guest still runs, and there is time to find out by asking again."""
+    return failure.unanswered and OVERDUE not in work.job.progress
+
+
+def left_by(failure: DriverError) -> Settlement:
+    """What a stop that failed for good leaves: the claim stays in any case."""
+    return MAY_STILL_RUN if failure.unanswered else STILL_RUNNING

@@ -130,6 +130,7 @@ class _Trial:
         self._figures.breaches += [f"a client failed: {one.failure!r}" for one in clients if one.failure]
 
     def _wait_for_quiet(self) -> None:
+        faults_off = time.monotonic()
         self._wait_until_ready()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
         began = time.monotonic()
@@ -139,7 +140,7 @@ class _Trial:
                 break
             for _ in range(10):
                 self._tick()
-        self._figures.quiet_after_s = time.monotonic() - began
+        self._figures.quiet_after_s = time.monotonic() - faults_off
         self._say("quiet")
         self._watcher.end()
 

@@ -1,13 +1,14 @@
 """Start, stop, destroy and expunge jobs, and what they leave when hypervisors fail."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from bulkdeploy.domain.jobs import JobKind, JobStatus
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
-from tests.support.fleet import Fleet
+from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from tests.support.fleet import OPTIONS, Fleet
 
 
 @pytest.fixture
@@ -136,6 +137,21 @@ def test_a_failed_stop_leaves_the_vm_running(running: Fleet, do: Callable[..., J
     for forced in (False, True):
         assert do(JobKind.STOP, forced=forced) is JobStatus.FAILED
         assert running.vms()[0].state == "Running"
+    running.assert_intact()
+
+
+@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY, JobKind.REBOOT])
+@pytest.mark.parametrize("effect", HangEffect)
+def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: JobKind, effect: HangEffect) -> None:
+    """Whether the hypervisor did it or not: the job ends when that is known, and the row says what is so."""
+    running.fault(Step.ANY, FaultKind.HANG, effect=effect, remaining=1)
+    job = running.make_job(kind, running.vms()[0].id, forced=True)
+    impatient = replace(OPTIONS, driver_timeout_s=0.2)
+    for _ in range(2):
+        running.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+        with running.runner(options=impatient) as runner:
+            runner.accept(job)
+    assert (running.job(job).status, running.job(job).attempts) == (JobStatus.SUCCEEDED, 2)
     running.assert_intact()
 
 
