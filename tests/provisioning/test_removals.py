@@ -1,0 +1,77 @@
+"""Deleting an account removes its VMs from their hosts, whatever dies, races or fails on the way."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from bulkdeploy.commands.registry import every_api
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.services.accounts import delete_account
+from tests.support.fleet import Fleet
+
+REMOVAL = "SELECT * FROM async_jobs WHERE cmd LIKE '%DeleteAccountCmd'"
+
+
+def deploy_for_acme(fleet: Fleet) -> None:
+    """Three VMs of account acme, not begun yet."""
+    fleet.deploy(3, account="acme", domain_id=fleet.id_of("domains", "acme"))
+
+
+def delete_acme(fleet: Fleet) -> None:
+    """Delete account acme, as the API does."""
+    account = fleet.zone.rows("SELECT id, uuid FROM accounts WHERE name = 'acme'")[0]
+    ref = EntityRef(Entity.ACCOUNT, account.id, account.uuid, "acme")
+    delete_account(fleet.system, fleet.caller, every_api(), ref)
+
+
+def removal(fleet: Fleet) -> Any:
+    """The job of the call, after a sweeper has looked at it."""
+    fleet.sweeper().end_removals()
+    (job,) = fleet.zone.rows(REMOVAL)
+    return job
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_the_job_ends_when_the_last_vm_is_gone(fleet: Fleet, *, begun: bool) -> None:
+    """VMs that run are expunged, those whose deployment has not begun are cancelled; nothing is left."""
+    deploy_for_acme(fleet)
+    if begun:
+        fleet.run()
+    delete_acme(fleet)
+    assert removal(fleet).status == JobStatus.IN_PROGRESS
+    fleet.run()
+    fleet.run()
+    job = removal(fleet)
+    assert (job.status, orjson.loads(job.result), job.result_code) == (JobStatus.SUCCEEDED, {"success": True}, 0)
+    fleet.assert_nothing_held()
+
+
+def test_a_vm_that_slipped_in_is_found(fleet: Fleet) -> None:
+    """A deployment that was committed just after its account was deleted is expunged by the sweeper."""
+    deploy_for_acme(fleet)
+    fleet.run()
+    fleet.zone.change("UPDATE accounts SET removed = now() WHERE name = 'acme'")
+    fleet.sweeper().expunge_destroyed()
+    fleet.run()
+    fleet.assert_nothing_held()
+
+
+def test_hosts_that_do_not_answer_do_not_hold_the_job_for_ever(fleet: Fleet) -> None:
+    """It fails in the end, with an object that says why; the VMs are removed as soon as that is possible."""
+    deploy_for_acme(fleet)
+    fleet.run()
+    fleet.fault(Step.DELETE)
+    delete_acme(fleet)
+    fleet.run()
+    fleet.zone.change("UPDATE async_jobs SET created = created - interval '2 hours'")
+    job = removal(fleet)
+    assert (job.status, job.result_code) == (JobStatus.FAILED, 530)
+    assert "not removed from their hosts yet" in orjson.loads(job.result)["errortext"]
+    fleet.clear_faults()
+    fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE status = 0")
+    fleet.sweeper().requeue_dropped()
+    fleet.run()
+    fleet.assert_nothing_held()
