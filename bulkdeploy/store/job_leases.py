@@ -253,7 +253,7 @@ def wake_held_back(connection: Connection, ended_ids: Sequence[int], lanes: Lane
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 
 
-_TRY_LOCK = text("SELECT pg_try_advisory_xact_lock(:space, :host)")
+_LOCK_HOST = text("SELECT pg_advisory_xact_lock(:space, :host)")
 
 _CHANGE_HOST = text(
     "UPDATE async_jobs j SET host_id = v.host_id FROM virtual_machines v"
@@ -266,11 +266,10 @@ _CHANGE_HOST = text(
 def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: DriverLimits) -> bool:
     """Let a leased job go on with the host that its VM has now been given; False: it must wait for a place.
 
-    Does not wait for locks: the caller holds others that come later in the order.
+    Who holds the host's lock here takes leases, and waits for no row that a job under way has locked.
     """
     if limits.per_host:
         lock = {"space": HOST_LOCK_SPACE, "host": 0 if limits.per_hypervisor else host_id}
-        if not connection.execute(_TRY_LOCK, lock).scalar_one():
-            return False
+        connection.execute(_LOCK_HOST, lock)
     given = {"id": job.id, "fence": job.fence, "per_host": limits.per_host}
     return connection.execute(_CHANGE_HOST, given).first() is not None
