@@ -13,8 +13,8 @@ from tests.chaos.watcher import Watcher
 from tests.deploy.zone import Zone
 from tests.support.api_client import Answer, ApiClient
 
-SIZES = (1, 2, 5, 10, 10, 20, 20, 40, 40, 80, 150)
-MOST_LIVE_VMS = 2500
+SIZES = (1, 2, 5, 10, 20, 40, 40, 80, 80, 150, 150)
+MOST_LIVE_VMS = 3000
 MOST_UNFINISHED = 1200
 ATTEMPTS = 6
 UNEXPECTED = 530
