@@ -33,8 +33,15 @@ class DeployedVms:
     vm_uuids: Sequence[str]
 
 
+_LOCK_TOKEN = text("SELECT pg_advisory_xact_lock(hashtextextended(:token, 1))")
+
+
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
-    """The fingerprint and the jobs of the call that used this token before, or None."""
+    """The fingerprint and the jobs of the call that used this token before, or None.
+
+    Waits for a call with this token that is still under way, and keeps others waiting until the transaction ends.
+    """
+    connection.execute(_LOCK_TOKEN, {"token": f"{user_id} {token}"})
     row = connection.execute(
         text(
             "SELECT id, uuid, created, request_fingerprint FROM deployments"

@@ -17,8 +17,8 @@ SIZES = (1, 2, 5, 10, 20, 40, 40, 80, 80, 150, 150)
 MOST_LIVE_VMS = 3000
 MOST_UNFINISHED = 1200
 ATTEMPTS = 6
-UNEXPECTED = 530
-"""The status of errors that say nothing of the call: here, a database that cannot be reached."""
+UNEXPECTED = (503, 530)
+"""Statuses of errors that say nothing of the call: here, a database that cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Client(Thread):
 
     def _try(self, command: str, **parameters: object) -> Answer | None:
         answer = attempt(self._dice.choice(self._clients), self._journal, command, **parameters)
-        if answer is None or answer.status == UNEXPECTED:
+        if answer is None or answer.status in UNEXPECTED:
             self._ended.wait(self._dice.uniform(0.1, 1.0))
         return answer
 
@@ -211,7 +211,7 @@ def make(client: ApiClient, journal: Journal, call: BulkCall) -> None:
     """Make a deploy call, and write down what was answered."""
     answer = attempt(client, journal, call.command, **call.parameters)
     with journal.lock:
-        if answer is None or (answer.status == UNEXPECTED and call.broken):
+        if answer is None or (answer.status in UNEXPECTED and call.broken):
             call.broken += 1
         elif answer.status != 200:
             call.refusal = reason(answer)

@@ -29,7 +29,6 @@ DEFECTS = (
     "batch_not_written",
     "sweep_failed",
     "failed unexpectedly",
-    "leases_not_renewed",
     "Traceback",
 )
 """What must not be in any log, whatever is done to the system."""

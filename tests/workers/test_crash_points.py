@@ -197,7 +197,7 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     wait_for(lambda: all_done(walk.fleet))
     for point, place in places(OF_WORKERS):
         token = str(uuid4())
-        walk.fleet.fault(Step.BOOT, remaining=1)
+        walk.fleet.fault(Step.BOOT, remaining=3)
         if point is CrashPoint.RENEW_COMMIT:
             walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
         walk.arm(place)
