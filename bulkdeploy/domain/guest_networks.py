@@ -78,7 +78,7 @@ def subnet_of(guest_type: GuestType, asked: AskedSubnet, default_cidr: str) -> S
     _need(given, ("gateway", "netmask", "startip"), "a Shared network needs its range of addresses")
     network, gateway = _network(given)
     start = _inside(network, "startip", given["startip"])
-    end = _inside(network, "endip", given.get("endip", given["startip"]))
+    end = _end(network, given.get("endip", given["startip"]))
     if end < start:
         raise InvalidParameter("endip", str(end), f"it should be startip, {start}, or above")
     return Subnet(str(network), str(gateway), str(network.netmask), str(start), str(end))
@@ -148,6 +148,13 @@ def _inside(network: IPv4Network, parameter: str, text: str) -> IPv4Address:
     if address not in network or address in (network.network_address, network.broadcast_address):
         raise InvalidParameter(parameter, text, f"it should be an address of a host in {network}")
     return address
+
+
+def _end(network: IPv4Network, text: str) -> IPv4Address:
+    """The last address of a range. Clients (csbench) end it with the broadcast address: no host gets that one."""
+    if _address("endip", text) == network.broadcast_address:
+        return network.broadcast_address - 1
+    return _inside(network, "endip", text)
 
 
 def _address(parameter: str, text: str) -> IPv4Address:

@@ -66,7 +66,7 @@ def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -
             member=caller.owner.account_id if asked.by_id else None,
         )
     if lineage is not None:
-        return Visibility(lineage=lineage, recursive=asked.is_recursive, projects=projects)
+        return Visibility(lineage=lineage, recursive=asked.is_recursive, projects=projects, own=True)
     if asked.list_all or asked.by_id:
         return Visibility(lineage=_reach(caller), recursive=True, projects=projects)
     return _of_owner(caller.owner)

@@ -33,6 +33,7 @@ class Visibility:
         recursive: the domains below it, too.
         projects: what happens to things of projects.
         member: besides, the things of every project that this account (by id) belongs to.
+        own: only what the domain itself has, not what it may use of the domains above it: it was asked for by name.
     """
 
     account_id: int | None = None
@@ -40,6 +41,7 @@ class Visibility:
     recursive: bool = False
     projects: ProjectScope = ProjectScope.SHOWN
     member: int | None = None
+    own: bool = False
 
     def condition(self) -> Condition:
         """What ``accounts`` and ``domains``, joined as the owner's, must fulfil."""
@@ -73,6 +75,8 @@ class Visibility:
         if self.lineage is None:
             return true()
         mine = literal(self.lineage)
+        if self.own:
+            return lineage.startswith(self.lineage) if self.recursive else lineage == mine
         usable = or_(lineage == mine, and_(subdomain_access, mine.startswith(lineage)))
         return or_(usable, lineage.startswith(self.lineage)) if self.recursive else usable
 

@@ -125,14 +125,14 @@ def test_an_environment_is_made_used_and_torn_down(csbench: Csbench) -> None:
         gateway="10.77.0.1",
         netmask="255.255.252.0",
         startip="10.77.0.2",
-        endip="10.77.3.254",
+        endip="10.77.3.255",
         vlan=180,
         bypassvlanoverlapcheck=True,
         domainid=csbench.domain["id"],
         **in_zone,
     )["network"]
-    found = csbench.rows("listNetworks", domainid=csbench.domain["id"], listall=True, **in_zone)
-    assert network["id"] in {one["id"] for one in found}
+    (found,) = csbench.rows("listNetworks", domainid=csbench.domain["id"], listall=True, **in_zone)
+    assert (found["id"], found["domainid"]) == (network["id"], csbench.domain["id"])
     vms = [
         csbench.wait(
             call(
