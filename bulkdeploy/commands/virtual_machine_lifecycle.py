@@ -145,6 +145,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             boolean("expunge", "remove it and its volumes now; for admins, and users who are let"),
         ),
-        unsupported={"volumeids": "a VM's volumes stay until it is expunged, and go with it then"},
+        unsupported={
+            "volumeids": "volumes made with the VM go with it when it is expunged; deleteVolume deletes others"
+        },
     ),
 )

@@ -21,7 +21,8 @@ LEASES_PER_JOB = 1 << 16
 class Assignment:
     """One job, one VM, as read when the lease was taken (or the VM got another place).
 
-    ``host`` is None for a VM that holds none; ``guest.volumes`` are those that have a pool.
+    ``host`` is None for a VM that holds none; ``guest.volumes`` are those that have a pool. Of these
+    ``volume_uuids`` were made with the VM and go with it; others outlive it.
     """
 
     job: LeasedJob
@@ -32,6 +33,7 @@ class Assignment:
     host_id: int | None
     host: HostAddress | None
     guest: GuestSpec
+    volume_uuids: tuple[UUID, ...]
     pinned: bool
 
     @property
@@ -46,11 +48,6 @@ class Assignment:
     def names(self) -> dict[str, str]:
         """What log lines about this job name: job, VM and deployment, by their uuids."""
         return {"job": str(self.job.uuid), "vm": str(self.guest.uuid), "deployment": str(self.deployment_uuid)}
-
-    @property
-    def volume_uuids(self) -> tuple[UUID, ...]:
-        """The VM's volumes that may exist on a pool."""
-        return tuple(volume.uuid for volume in self.guest.volumes)
 
 
 class AssignmentReader:
@@ -91,6 +88,7 @@ def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
 def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignment:
     """The assignment that these rows describe."""
     vm = rows.vm
+    placed = [row for row in rows.volumes if row.pool_uuid is not None]
     return Assignment(
         job=job,
         state=VmState(vm.state),
@@ -107,11 +105,12 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             cpu_number=vm.cpu_number,
             cpu_mhz=vm.cpu_mhz,
             memory_mib=vm.memory_mib,
-            volumes=tuple(_volume(row) for row in rows.volumes if row.pool_uuid is not None),
+            volumes=tuple(_volume(row) for row in placed),
             nics=tuple(_nic(row) for row in rows.nics),
             user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
         ),
+        volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,
     )
 

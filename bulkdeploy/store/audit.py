@@ -103,7 +103,10 @@ def unsettled_vms(connection: Connection) -> set[UUID]:
 
 @dataclass(frozen=True, slots=True)
 class BelievedVolume:
-    """A live volume as its row has it; ``is_ready``: it exists on its pool; ``vm_uuid`` None: no VM has it."""
+    """A live volume as its row has it; ``vm_uuid`` None: no VM has it.
+
+    ``is_ready``: it exists on its pool for sure. One that was made on its own does once a VM was started with it.
+    """
 
     uuid: UUID
     vm_uuid: UUID | None
@@ -116,7 +119,8 @@ def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
     """Every volume that is not removed."""
     rows = connection.execute(
         text(
-            "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, x.state = 'Ready' AS is_ready"
+            "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
+            " x.state = 'Ready' AND NOT x.standalone AS is_ready"
             " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
             " LEFT JOIN storage_pools p ON p.id = x.pool_id WHERE x.removed IS NULL"
         )

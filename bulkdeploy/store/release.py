@@ -42,10 +42,12 @@ def release_compute(connection: Connection, vm_ids: Sequence[int]) -> None:
 def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
     """Everything VMs hold, finally: after a failed deployment, or when they are expunged.
 
-    The VMs' rows stay for the caller to set their state; nics and volumes are marked removed.
+    The VMs' rows stay for the caller to set their state; nics, and volumes that were made with the VMs, are
+    marked removed. Volumes made on their own are detached, with their room and counts.
     """
     volumes = connection.execute(
-        text("SELECT uuid FROM volumes WHERE vm_id = ANY(:vms) AND removed IS NULL"), {"vms": list(vm_ids)}
+        text("SELECT uuid FROM volumes WHERE vm_id = ANY(:vms) AND NOT standalone AND removed IS NULL"),
+        {"vms": list(vm_ids)},
     ).scalars()
     volume_uuids = list(volumes)
     release_hosts(connection, vm_ids)
@@ -55,6 +57,7 @@ def release_vms(connection: Connection, vm_ids: Sequence[int]) -> None:
     for account_id, amounts in _mark_volumes_removed(connection, volume_uuids).items():
         freed[account_id] = freed.get(account_id, ResourceAmounts()).plus(amounts)
     subtract_amounts(connection, freed)
+    _detach_volumes(connection, vm_ids)
 
 
 def _mark_compute_released(connection: Connection, vm_ids: Sequence[int]) -> dict[int, ResourceAmounts]:
@@ -87,3 +90,14 @@ def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) 
     return {
         row.account_id: ResourceAmounts(volume=row.volumes, primary_storage_bytes=int(row.size)) for row in rows
     }
+
+
+def _detach_volumes(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """Take the volumes that were made on their own from these VMs; what is removed is nobody's already."""
+    connection.execute(
+        text(
+            "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL"
+            " WHERE vm_id = ANY(:vms) AND standalone AND removed IS NULL"
+        ),
+        {"vms": list(vm_ids)},
+    )

@@ -31,8 +31,8 @@ class Place:
 
 
 def insert_volume(connection: Connection, **values: Any) -> EntityRef:
-    """Write a data volume that has no place yet."""
-    made = insert(volumes).values(volume_type=VolumeType.DATADISK.value, state=ALLOCATED, **values)
+    """Write a data volume of its own, which has no place yet."""
+    made = insert(volumes).values(volume_type=VolumeType.DATADISK.value, state=ALLOCATED, standalone=True, **values)
     row = connection.execute(made.returning(volumes.c.id, volumes.c.uuid)).one()
     return EntityRef(Entity.VOLUME, row.id, row.uuid, values["name"])
 

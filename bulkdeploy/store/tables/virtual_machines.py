@@ -131,6 +131,13 @@ volumes = Table(
     Column("state", Text, nullable=False, comment="Allocated, Ready, Destroy, Expunged"),
     created(),
     Column("attached", DateTime(timezone=True)),
+    Column(
+        "standalone",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="made by createVolume: it outlives the VMs it is attached to",
+    ),
     removed(),
     postgresql_with={"fillfactor": "50"},
 )
