@@ -16,6 +16,7 @@ from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.engine import Plans
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
@@ -49,7 +50,7 @@ def main(config: Path | None) -> None:
 
 def run(settings: Settings, ended: Event) -> None:
     """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
-    worker = build_worker_when_ready(settings, keep_plans=False)
+    worker = build_worker_when_ready(settings, plans=Plans.ANEW)
     steps = steps_of_all_kinds(
         worker.engine,
         worker.drivers,

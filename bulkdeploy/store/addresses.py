@@ -144,16 +144,17 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
 
 def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
     """Remove these VMs' live nics and give their addresses back."""
+    # num_nulls: see store.arrays.is_live
     connection.execute(
         text(
             "SELECT FROM ip_ranges WHERE id IN (SELECT ip_range_id FROM nics WHERE vm_id = ANY(:vms)"
-            " AND removed IS NULL) ORDER BY id FOR UPDATE"
+            " AND num_nulls(removed) = 1) ORDER BY id FOR UPDATE"
         ),
         {"vms": list(vm_ids)},
     )
     connection.execute(
         text(
-            "WITH gone AS (UPDATE nics SET removed = now() WHERE vm_id = ANY(:vms) AND removed IS NULL"
+            "WITH gone AS (UPDATE nics SET removed = now() WHERE vm_id = ANY(:vms) AND num_nulls(removed) = 1"
             "   RETURNING ip_range_id, ip_address)"
             " INSERT INTO released_addresses (ip_range_id, ip_address)"
             " SELECT g.ip_range_id, g.ip_address FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id"

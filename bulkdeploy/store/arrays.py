@@ -3,7 +3,19 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, CollectionAggregate, Select, Text, any_, bindparam, cast, func, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CollectionAggregate,
+    ColumnElement,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+)
 
 
 def int_array(numbers: Iterable[int]) -> str:
@@ -27,6 +39,16 @@ def each_of(name: str) -> Select[Any]:
     never does. Use it where the planner may prefer another way in than the index of the column.
     """
     return select(func.unnest(cast(bindparam(name, type_=Text), ARRAY(BigInteger))))
+
+
+def is_live(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Of rows that are found by id: not removed, ``column`` being ``removed``.
+
+    The planner does not know it for ``removed IS NULL``, the condition of partial indexes. Until a table's
+    statistics are taken it expects next to nothing of such an index, and a plan that is kept reads the whole of
+    it where a few ids would do. The index of the ids must have the removed rows in it, too.
+    """
+    return func.num_nulls(column) == 1
 
 
 RECORD_SEPARATOR = "\x1e"

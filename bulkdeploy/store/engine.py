@@ -5,6 +5,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from typing import Any, TypeVar
 
 import orjson
@@ -42,19 +43,41 @@ SILENCE_OPTIONS = {
 """A server that is gone without a word is noticed after 25 to 30 s, not after hours."""
 
 
+class Plans(Enum):
+    """How sessions plan statements that they repeat.
+
+    KEPT: a plan is kept. KEPT_BY_INDEX: kept as well, and no table is read whole where an index would do: for who
+    names ids in every statement and starts, it may be, in an empty database whose tables are one page each.
+    ANEW: each is planned for the tables as they are now: for what is run seldom and looks at all unfinished jobs.
+    """
+
+    KEPT = "kept"
+    KEPT_BY_INDEX = "kept by index"
+    ANEW = "anew"
+
+
 class TransactionConflict(Exception):
     """Raised inside a transaction that must be repeated from the start: another one was faster."""
 
 
 def create_engine(
-    url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", keep_plans: bool = True
+    url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", plans: Plans = Plans.KEPT
 ) -> Engine:
     """An engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
 
-    Connections that the server dropped are noticed before use. Without ``keep_plans`` each statement is planned
-    for the tables as they are now: for what is run seldom and looks at all that is unfinished.
+    Connections that the server dropped are noticed before use.
     """
-    return _engine(url, pool_size, application_name, prepare_after=PREPARE_AFTER if keep_plans else None)
+    prepare_after = None if plans is Plans.ANEW else PREPARE_AFTER
+    engine = _engine(url, pool_size, application_name, prepare_after=prepare_after)
+    if plans is Plans.KEPT_BY_INDEX:
+        event.listen(engine, "connect", _forbid_reading_whole_tables)
+    return engine
+
+
+def _forbid_reading_whole_tables(connection: psycopg.Connection[Any], record: object) -> None:
+    del record
+    connection.execute("SET enable_seqscan TO off")
+    connection.commit()
 
 
 def create_reading_engine(url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy") -> Engine:

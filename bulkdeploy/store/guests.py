@@ -1,4 +1,7 @@
-"""What drivers are told about VMs, and the compare-and-set moves of VM states. Set-based."""
+"""What drivers are told about VMs, and the compare-and-set moves of VM states. Set-based.
+
+``num_nulls(removed) = 1``: not removed, as ``store.arrays.is_live`` asks it and why.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ _VMS = text(
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
     " h.ip_address AS host_ip_address, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
     " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
-    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
 )
 
 _VOLUMES = text(
@@ -30,7 +33,7 @@ _NICS = text(
     "SELECT n.vm_id, n.uuid, n.mac_address, host(n.ip_address) AS ip_address, w.uuid AS network_uuid,"
     " coalesce(r.vlan, w.vlan) AS vlan FROM nics n JOIN networks w ON w.id = n.network_id"
     " LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
-    " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND n.removed IS NULL ORDER BY n.vm_id, n.device_id"
+    " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND num_nulls(n.removed) = 1 ORDER BY n.vm_id, n.device_id"
 )
 
 
@@ -84,7 +87,7 @@ def read_shared_configs(connection: Connection, deployment_ids: Collection[int])
 
 _MOVE = text(
     "UPDATE virtual_machines SET state = :state, updated = now()"
-    " WHERE id = ANY(CAST(:vms AS bigint[])) AND state = ANY(:sources) AND removed IS NULL RETURNING id"
+    " WHERE id = ANY(CAST(:vms AS bigint[])) AND state = ANY(:sources) AND num_nulls(removed) = 1 RETURNING id"
 )
 
 
@@ -111,7 +114,7 @@ def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 _REMOVE = text(
-    "UPDATE virtual_machines SET removed = now() WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+    "UPDATE virtual_machines SET removed = now() WHERE id = ANY(CAST(:vms AS bigint[])) AND num_nulls(removed) = 1"
 )
 
 

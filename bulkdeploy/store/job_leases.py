@@ -120,8 +120,8 @@ _TAKE_LEASES = _sql(
     "   AND (j.lost_leases < :suspect OR asked.number <= :suspects)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_id, j.deployment_id,"
     " j.params, j.progress, j.parent_id, j.lost_leases, asked.is_new,"
-    " (j.kind = 'deploy_virtual_machine' AND j.attempts = 1 AND EXISTS (SELECT FROM deployments d"
-    "   WHERE d.id = j.deployment_id AND d.cancel_requested IS NOT NULL)) AS cancelled"
+    " (j.kind = 'deploy_virtual_machine' AND j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
+    "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
 )
 
 
@@ -188,12 +188,12 @@ _HOLD_BACK = _sql(
     "   FROM async_jobs j LEFT JOIN virtual_machines v"
     "     ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'"
     "   WHERE j.id = ANY(CAST(:ids AS bigint[])) AND j.kind = ANY(:kinds)) AS asked"
-    " WHERE j.id = asked.id AND j.status = 0 AND j.phase = 'queued'"
+    " WHERE j.id = asked.id AND j.status + 0 = 0 AND j.phase = 'queued'"
 )
 
 _LEAVE = _sql(
     "WITH again AS (SELECT id, kind, deployment_id FROM async_jobs WHERE id = ANY(CAST(:ids AS bigint[]))"
-    "   AND status = 0 AND phase = 'queued' AND kind <> ALL(:kinds))"
+    "   AND status + 0 = 0 AND phase = 'queued' AND kind <> ALL(:kinds))"
     "$to_outbox"
 )
 
@@ -213,7 +213,7 @@ _GIVE_BACK = _sql(
     "WITH again AS (UPDATE async_jobs j SET phase = 'queued', attempts = attempts - 1, lease_until = NULL,"
     "   lease_owner = NULL, host_id = NULL, retry_at = now()"
     "   FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
-    "   WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status = 0"
+    "   WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status + 0 = 0"
     "   RETURNING j.id, j.kind, j.deployment_id)"
     "$to_outbox RETURNING job_id, queue, kind"
 )

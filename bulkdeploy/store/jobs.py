@@ -69,15 +69,16 @@ FIRST = (
 )
 """Job ``j`` is the first of its VM's unfinished jobs.
 
-``+ 0`` keeps the planner from the index of unfinished jobs. With statistics of a moment when there were none it
-takes that index for empty, and what was planned then reads all unfinished jobs for each VM of a later drain.
+``+ 0``, here and wherever jobs are named by id, keeps the planner from the index of unfinished jobs. With
+statistics of a moment when there were none it takes that index for empty, and what was planned then reads all
+unfinished jobs for each VM of a later drain.
 """
 
 
 _WAKE = text(
     "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL"
     "   WHERE j.instance_id = ANY(CAST(:vms AS bigint[]))"
-    "   AND j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'waiting' AND $first"
+    "   AND j.instance_type = 'VirtualMachine' AND j.status + 0 = 0 AND j.phase = 'waiting' AND $first"
     "   RETURNING id, kind)"
     " INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM woken"
     " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind".replace("$first", FIRST)
@@ -93,7 +94,7 @@ def wake_blocked(connection: Connection, vm_ids: Sequence[int], queue: str) -> l
 _RENEW = text(
     "UPDATE async_jobs j SET lease_until = now() + make_interval(secs => :seconds)"
     " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
-    " WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status = 0 AND j.phase = 'running'"
+    " WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status + 0 = 0 AND j.phase = 'running'"
     " RETURNING j.id"
 )
 
@@ -118,7 +119,7 @@ _FINISH = text(
     " completed = now(), lease_until = NULL, retry_at = NULL"
     " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[]), CAST(:statuses AS smallint[]),"
     "   string_to_array(:results, chr(30))) AS ended(id, fence, status, result)"
-    " WHERE j.id = ended.id AND j.lease_fence = ended.fence AND j.status = 0 RETURNING j.id"
+    " WHERE j.id = ended.id AND j.lease_fence = ended.fence AND j.status + 0 = 0 RETURNING j.id"
 )
 
 
@@ -143,7 +144,7 @@ _PAUSE = text(
     " progress = paused.progress, lease_until = NULL, host_id = NULL"
     " FROM (SELECT unnest(CAST(:ids AS bigint[])) AS id, unnest(CAST(:fences AS bigint[])) AS fence,"
     "   unnest(CAST(:seconds AS double precision[])) AS seconds, unnest(:progress) AS progress) AS paused"
-    " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status = 0 RETURNING j.id"
+    " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status + 0 = 0 RETURNING j.id"
 ).bindparams(bindparam("progress", type_=ARRAY(JSONB)))
 
 

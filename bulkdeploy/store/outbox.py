@@ -52,10 +52,14 @@ QUEUE_OF_AGAIN = (
 TO_OUTBOX = (
     " INSERT INTO outbox (job_id, queue, kind, created)"
     " SELECT again.id, $queue, again.kind, now() + make_interval(secs => :after)"
-    " FROM again LEFT JOIN deployments d ON d.id = again.deployment_id"
+    " FROM again LEFT JOIN LATERAL"
+    "   (SELECT bulk, vm_count FROM deployments WHERE id = again.deployment_id LIMIT 1) AS d ON true"
     " ON CONFLICT (job_id) DO UPDATE SET created = excluded.created".replace("$queue", QUEUE_OF_AGAIN)
 )
-"""Ends a statement that has the jobs ``again`` (id, kind, deployment_id): they are to be sent ``after`` seconds."""
+"""Ends a statement that has the jobs ``again`` (id, kind, deployment_id): they are to be sent ``after`` seconds.
+
+``LIMIT`` has deployments looked up one by one: a plan that was kept since there were few would read all of them.
+"""
 
 
 _TAKE = text(

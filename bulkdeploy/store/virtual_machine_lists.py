@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, literal, select
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.store.arrays import any_of, each_of, int_array
+from bulkdeploy.store.arrays import any_of, each_of, int_array, is_live
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import (
     affinity_groups,
@@ -102,7 +102,7 @@ def _nics_query() -> Select[Any]:
             nics.c.device_id.label("deviceid"),
         )
         .join(networks, networks.c.id == nics.c.network_id)
-        .where(nics.c.vm_id == _any_vm(), nics.c.removed.is_(None))
+        .where(nics.c.vm_id == _any_vm(), is_live(nics.c.removed))
         .order_by(nics.c.vm_id, nics.c.device_id)
     )
 

@@ -7,7 +7,7 @@ from bulkdeploy.drivers.registry import LazyDrivers
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import create_engine, create_reading_engine
+from bulkdeploy.store.engine import Plans, create_engine, create_reading_engine
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
@@ -33,14 +33,14 @@ def build_engine(
     *,
     application_name: str = "bulkdeploy",
     least_pool_size: int = 1,
-    keep_plans: bool = True,
+    plans: Plans = Plans.KEPT,
 ) -> Engine:
     """Connections to the configured database."""
     return create_engine(
         settings.require_database_url(),
         pool_size=max(settings.database_pool_size, least_pool_size),
         application_name=application_name,
-        keep_plans=keep_plans,
+        plans=plans,
     )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable, ping
-from bulkdeploy.store.engine import read_only
+from bulkdeploy.store.engine import Plans, read_only
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_crash_points, build_engine, build_job_queue
@@ -48,10 +48,8 @@ class Worker:
         self.engine.dispose()
 
 
-def build_worker(settings: Settings, *, keep_plans: bool = True) -> Worker:
+def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
     """Everything the worker half works with. Makes the simulator's database where a driver needs it.
-
-    ``keep_plans``: see ``store.engine.create_engine``.
 
     Raises:
         SettingMissing: no database or no courier is configured.
@@ -60,17 +58,17 @@ def build_worker(settings: Settings, *, keep_plans: bool = True) -> Worker:
     arm_crash_points(settings)
     return Worker(
         settings=settings,
-        engine=build_engine(settings, application_name="bulkdeploy worker", keep_plans=keep_plans),
+        engine=build_engine(settings, application_name="bulkdeploy worker", plans=plans),
         drivers=build_configured_drivers(settings),
         job_queue=build_job_queue(settings),
     )
 
 
-def build_worker_when_ready(settings: Settings, *, keep_plans: bool = True) -> Worker:
+def build_worker_when_ready(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
     """``build_worker``, however long the database is away."""
     while True:
         try:
-            return build_worker(settings, keep_plans=keep_plans)
+            return build_worker(settings, plans=plans)
         except Exception as error:
             if not is_unreachable(error):
                 raise

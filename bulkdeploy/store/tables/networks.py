@@ -174,7 +174,7 @@ nics = Table(
     metadata,
     identity(),
     public_uuid(),
-    parent_id("vm_id"),
+    parent_id("vm_id", index=True),
     parent_id("network_id"),
     parent_id("ip_range_id", nullable=True),
     Column("ip_address", INET),
