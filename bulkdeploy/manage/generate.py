@@ -12,7 +12,6 @@ from pydantic.fields import FieldInfo
 
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.reference_page import reference_page
-from bulkdeploy.store.migrations.schema_sql import schema_sql
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +56,6 @@ def _toml(value: object) -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "config/default.toml": default_toml,
     "docs/reference/api.md": lambda: reference_page(find_commands().values()),
-    "bulkdeploy/store/migrations/versions/0001_pre_initial.sql": schema_sql,
 }
 """Each generated file, by its path from the project's root."""
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import Engine, text
 
+from bulkdeploy.store import migrations
 from bulkdeploy.store.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import Half, SchemaTooNew, current_revision, newest_revision, upgrade
 from bulkdeploy.store.tables.catalog import metadata
@@ -17,7 +19,7 @@ CATALOG = {
         SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity, identity_generation,
                numeric_precision, numeric_scale, col_description((table_name::regclass), ordinal_position)
         FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'
-        ORDER BY table_name, ordinal_position""",
+        ORDER BY table_name, column_name""",
     "indexes": """
         SELECT tablename, indexname, indexdef FROM pg_indexes
         WHERE schemaname = 'public' AND tablename <> 'alembic_version' ORDER BY 1, 2""",
@@ -60,7 +62,7 @@ def test_migrating_an_empty_database_gives_the_declared_schema(postgres_url: str
         found, wanted = catalog(migrated), catalog(declared)
     assert len(wanted["columns"]) > 300
     for part in CATALOG:
-        assert found[part] == wanted[part], "run `make generate` (before the first release), or write a migration"
+        assert found[part] == wanted[part], "write a migration (store/migrations/versions)"
 
 
 def test_upgrade_ends_at_the_newest_revision_and_repeats_without_effect(engine: Engine) -> None:
@@ -86,3 +88,39 @@ def test_database_of_a_later_release_is_refused(engine: Engine) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999_pre_future'"))
     with pytest.raises(SchemaTooNew, match="9999_pre_future"):
         upgrade(engine)
+
+
+EARLIER_ROWS = """
+    SET session_replication_role = replica;  -- parents of these rows do not matter here
+    INSERT INTO hosts
+            (id, name, ip_address, zone_id, pod_id, cluster_id, hypervisor, cpu_cores, cpu_mhz, memory_mib)
+        VALUES (1, 'one', '', 1, 1, 7, 'KVM', 1, 1, 1), (2, 'two', '', 1, 1, 8, 'KVM', 1, 1, 1);
+    INSERT INTO virtual_machines
+            (id, uuid, account_id, name, display_name, instance_name, user_id, zone_id, state, hypervisor,
+            service_offering_id, template_id, cpu_number, cpu_mhz, memory_mib, deployment_id)
+        SELECT n, gen_random_uuid(), 5, 'vm-' || n, '', 'i-' || n, 1, 1, 'Running', 'KVM', 1, 1, 1, 1, 1, 1
+        FROM generate_series(1, 3) n;
+    INSERT INTO host_claims (consumer, host_id, consumer_kind, cpu_mhz, memory_mib)
+        SELECT uuid, CASE WHEN id = 3 THEN 2 ELSE 1 END, 0, 1, 1 FROM virtual_machines;
+    INSERT INTO instance_groups (id, account_id, name) VALUES (1, 5, 'web'), (2, 5, 'web'), (3, 6, 'web');
+    SET session_replication_role = DEFAULT;
+"""
+
+
+def test_what_earlier_states_wrote_is_counted_and_kept(postgres_url: str) -> None:
+    """Claims get their VM's account and are counted per cluster; names that would clash are told apart."""
+    first = Path(migrations.__file__).parent / "versions" / "0001_pre_initial.sql"
+    with empty_database(postgres_url) as engine:
+        with psycopg.connect(engine.url.set(drivername="postgresql").render_as_string(False)) as connection:
+            connection.execute(first.read_bytes())
+            connection.execute(EARLIER_ROWS.encode())
+            connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)")
+            connection.execute("INSERT INTO alembic_version VALUES ('0001_pre_initial')")
+        upgrade(engine)
+        with engine.connect() as connection:
+            counted = connection.execute(
+                text("SELECT account_id, cluster_id, vms FROM account_clusters ORDER BY 2")
+            )
+            assert [tuple(row) for row in counted] == [(5, 7, 2), (5, 8, 1)]
+            names = connection.execute(text("SELECT name FROM instance_groups ORDER BY id")).scalars()
+            assert list(names) == ["web", "web-2", "web"]

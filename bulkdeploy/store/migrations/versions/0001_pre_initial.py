@@ -1,15 +1,11 @@
 """The first schema: 0001_pre_initial.sql."""
 
-from contextlib import closing
-from pathlib import Path
-
-from alembic import op
+from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0001_pre_initial"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Make all tables. The driver itself runs the script: it takes many statements at once."""
-    with closing(op.get_bind().connection.cursor()) as cursor:
-        cursor.execute(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+    """Make all tables."""
+    run_script_beside(__file__)
