@@ -13,7 +13,6 @@ from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.job_leases import SUSPECT
 from bulkdeploy.store.jobs import LeasedJob, renew_leases
 
 log = structlog.get_logger(__name__)
@@ -59,7 +58,7 @@ class HeldLeases:
         """A lease was taken just now."""
         with self._lock:
             self._held[job.id] = (job, self._clock())
-            if job.lost >= SUSPECT:
+            if job.is_suspect:
                 self._suspects.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
@@ -71,7 +70,7 @@ class HeldLeases:
                 self._suspects.discard(job.id)
 
     def suspects(self) -> int:
-        """How many of the held leases are of jobs under which workers ended abruptly before."""
+        """How many of the held leases are of jobs that run their last time (``store.job_leases.DriverLimits``)."""
         with self._lock:
             return len(self._suspects)
 

@@ -76,7 +76,7 @@ class LeaseTaker:
         limits, room = DriverLimits.of(settings), 0 if self._suspects() else 1
         jobs = take_leases(connection, list(wanted), self._lessee, limits, suspects=room)
         if len(jobs) < len(wanted):
-            hold_back(connection, list(wanted - {job.id for job in jobs}), self._lessee, LANES)
+            hold_back(connection, list(wanted - {job.id for job in jobs}), self._lessee, limits, LANES)
         taken = Taken(refused=len(job_ids) - len(jobs))
         if not jobs:
             return taken

@@ -24,26 +24,31 @@ HOST_LOCK_SPACE = 4202
 RETRY_S = 2
 """A job that waits for another of its VM is woken when that ends; this is the net below."""
 
-SUSPECT = 2
-"""A job whose worker ended abruptly so often runs when no other such job does in its process: so it can take
-down others, but not make them suspects with it again and again."""
-
 LEFT_FOR_S = 5
 """A job that this release does not know is offered again after this: to another worker, with some luck."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """How many jobs may be in the hands of drivers at once, over all workers; 0: any number."""
+    """How many jobs may be in the hands of drivers at once, over all workers; 0: any number.
+
+    Attributes:
+        suspect: a job whose workers ended abruptly so often runs when no other such job does in its process: the
+            next time is its last (``job.lost.worker.max``), and nobody else is to pay for it with his own. Below
+            that all run side by side, or a row of dead workers would slow down everything they had in hand.
+    """
 
     per_host: int = 0
     per_hypervisor: int = 0
+    suspect: int = 4
 
     @classmethod
     def of(cls, configuration: Configuration) -> "DriverLimits":
         """The limits that are set now."""
         return cls(
-            configuration.number("driver.jobs.per.host.max"), configuration.number("driver.jobs.per.hypervisor.max")
+            configuration.number("driver.jobs.per.host.max"),
+            configuration.number("driver.jobs.per.hypervisor.max"),
+            max(1, configuration.number("job.lost.worker.max") - 1),
         )
 
     def parameters(self) -> Mapping[str, int]:
@@ -119,7 +124,7 @@ _TAKE_LEASES = _sql(
     " WHERE j.id = asked.id AND $due AND $has_room"
     "   AND (j.lost_leases < :suspect OR asked.number <= :suspects)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_id, j.deployment_id,"
-    " j.params, j.progress, j.parent_id, j.lost_leases, asked.is_new,"
+    " j.params, j.progress, j.parent_id, j.lost_leases, j.lost_leases >= :suspect AS is_suspect, asked.is_new,"
     " (j.kind = 'deploy_virtual_machine' AND j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
     "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
 )
@@ -153,7 +158,7 @@ def take_leases(
             "worker": lessee.worker,
             "seconds": lessee.lease_seconds,
             "kinds": [kind.value for kind in lessee.kinds],
-            "suspect": SUSPECT,
+            "suspect": limits.suspect,
             "suspects": suspects,
             **limits.parameters(),
         },
@@ -176,6 +181,7 @@ def _leased(row: Any) -> LeasedJob:
         cancelled=row.cancelled,
         parent_id=row.parent_id,
         lost=row.lost_leases,
+        is_suspect=row.is_suspect,
         is_new=row.is_new,
     )
 
@@ -198,14 +204,16 @@ _LEAVE = _sql(
 )
 
 
-def hold_back(connection: Connection, job_ids: Sequence[int], lessee: Lessee, lanes: Lanes) -> None:
+def hold_back(
+    connection: Connection, job_ids: Sequence[int], lessee: Lessee, limits: DriverLimits, lanes: Lanes
+) -> None:
     """Let those of these jobs wait that got no lease although they are queued, by what they wait for.
 
     An earlier job of the VM: see ``wake_blocked``. A place with the host: see ``wake_held_back``. Another
     suspect to be over: a while. A worker that knows their kind: they are sent again after a while.
     """
     kinds = {"ids": int_array(sorted(job_ids)), "kinds": [kind.value for kind in lessee.kinds]}
-    connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": SUSPECT})
+    connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.suspect})
     connection.execute(_LEAVE, {**kinds, **lanes.parameters(), "after": LEFT_FOR_S})
 
 

@@ -24,7 +24,8 @@ class LeasedJob:
 
     ``vm_id`` is the internal id of what it works on, for kinds of HOST_KINDS a host's; ``parent_id``: the job
     that made it. ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before
-    it began; ``lost``: leases that ran out under a worker, so far; ``is_new``: this is its first lease.
+    it began; ``lost``: leases that ran out under a worker, so far; ``is_suspect``: the next one is the last;
+    ``is_new``: this is its first lease.
     """
 
     id: int
@@ -40,6 +41,7 @@ class LeasedJob:
     cancelled: bool
     parent_id: int | None = None
     lost: int = 0
+    is_suspect: bool = False
     is_new: bool = True
 
 

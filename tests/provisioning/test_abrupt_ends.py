@@ -52,10 +52,10 @@ def test_where_cleaning_up_kills_as_well_it_is_given_up(fleet: Fleet) -> None:
 
 
 def test_suspects_run_one_at_a_time(fleet: Fleet) -> None:
-    """Of three jobs whose workers ended twice, a process takes one; the others wait, and run after it."""
+    """Of three jobs that one more dead worker would end, a process takes one; the others run after it."""
     fleet.deploy(3)
     _lost(fleet, 3)
-    fleet.zone.change("UPDATE async_jobs SET lost_leases = 2, phase = 'queued'")
+    fleet.zone.change("UPDATE async_jobs SET lost_leases = 4, phase = 'queued'")
     fleet.run()
     assert sorted(job.phase for job in fleet.jobs()) == ["done", "waiting", "waiting"]
     for _ in range(2):
@@ -63,6 +63,15 @@ def test_suspects_run_one_at_a_time(fleet: Fleet) -> None:
         fleet.run()
     assert {job.status for job in fleet.jobs()} == {JobStatus.SUCCEEDED}
     fleet.assert_intact()
+
+
+def test_a_row_of_dead_workers_slows_nobody_down(fleet: Fleet) -> None:
+    """Jobs that have chances left run side by side, however often their workers ended: most had no part in it."""
+    fleet.deploy(3)
+    _lost(fleet, 3)
+    fleet.zone.change("UPDATE async_jobs SET lost_leases = 3, phase = 'queued'")
+    fleet.run()
+    assert {job.status for job in fleet.jobs()} == {JobStatus.SUCCEEDED}
 
 
 def test_a_migration_that_is_given_up_keeps_its_source(fleet: Fleet) -> None:
