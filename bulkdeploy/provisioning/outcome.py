@@ -20,7 +20,10 @@ class LeaseLost(Exception):
 
 
 class GiveBack(Enum):
-    """What a VM gives back when its job ends (``store.release``); of a migration one of its two hosts."""
+    """What a VM gives back when its job ends (``store.release``); of a migration one of its two hosts.
+
+    GROWTH: what it claimed to be scaled up (``store.virtual_machine_scaling``).
+    """
 
     NOTHING = "nothing"
     HOST = "host"
@@ -28,6 +31,7 @@ class GiveBack(Enum):
     EVERYTHING = "everything"
     SOURCE = "source"
     DESTINATION = "destination"
+    GROWTH = "growth"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Scaling a running VM up on its host: room and limits are claimed first, then the guest grows.
 
 Claims, counts and the VM's sizes change in one transaction, which notes the old sizes in the job's progress. A
-guest that does not grow gets its old sizes again, and what was claimed is given back in one transaction too.
+guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job.
 """
 
 from dataclasses import replace
@@ -24,23 +24,23 @@ from bulkdeploy.provisioning.outcome import (
     LIMIT_EXCEEDED,
     RESOURCE_UNAVAILABLE,
     Failed,
+    GiveBack,
     LeaseLost,
     Outcome,
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import Begin, earlier_failure, pause
+from bulkdeploy.provisioning.steps import OVERDUE, Begin, earlier_failure, pause, why_overdue
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.jobs import LeasedJob, write_progress
 from bulkdeploy.store.ledger import resize_claim
 from bulkdeploy.store.owners import owners_by_id
-from bulkdeploy.store.resource_counts import add_amounts, check_limits, subtract_amounts
+from bulkdeploy.store.resource_counts import add_amounts, check_limits
 from bulkdeploy.store.virtual_machine_changes import read_vm_row, update_vm
-
-OLD, UNDONE = "old", "undone"
-"""Keys of the job's progress: the columns before the VM grew, and why it is as before."""
+from bulkdeploy.store.virtual_machine_scaling import OLD
 
 COLUMNS = ("service_offering_id", "cpu_number", "cpu_mhz", "memory_mib", "details")
+NOT_GROWN = Settlement(give_back=GiveBack.GROWTH)
 
 
 class ScaleVirtualMachine:
@@ -63,15 +63,19 @@ class ScaleVirtualMachine:
         return _failed(work, INTERNAL_ERROR, f"it is {work.state.value} and not Running")
 
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps."""
-        if UNDONE in work.job.progress:
-            return _failed(work, RESOURCE_UNAVAILABLE, work.job.progress[UNDONE])
+        """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed."""
+        is_over = OVERDUE in work.job.progress
         if OLD not in work.job.progress:
+            if is_over:
+                return _failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
             claimed = run_transaction(self._engine, partial(self._grow, work=work), CrashPoint.SCALE_COMMIT)
             if isinstance(claimed, Failed):
                 return claimed
             work = claimed
         failure = earlier_failure(work.job.progress)
+        if failure is None and is_over:
+            host = "no host" if work.host is None else work.host.name
+            failure = DriverError("scale", host, why_overdue(work.job.progress), transient=True)
         if failure is None:
             failure = self._calls.scale(work, _sized(work.guest, work.job.params))
         if failure is None:
@@ -79,8 +83,6 @@ class ScaleVirtualMachine:
         keep_lease(self._engine, work.job, self._lease_seconds)
         if self._calls.scale(work, _sized(work.guest, work.job.progress[OLD])) is not None:
             return pause(work, failure)
-        shrink = partial(self._shrink, work=work, failure=failure)
-        run_transaction(self._engine, shrink, CrashPoint.SCALE_COMMIT)
         return _failed(work, RESOURCE_UNAVAILABLE, str(failure))
 
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
@@ -103,24 +105,9 @@ class ScaleVirtualMachine:
             add_amounts(connection, owner, more)
         update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
         progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
-        self._note(connection, work, progress)
-        return replace(work, job=replace(work.job, progress=progress))
-
-    def _shrink(self, connection: Connection, *, work: Assignment, failure: DriverError) -> None:
-        """Give back what was claimed, and note why; what a later try finds is the end."""
-        old = work.job.progress[OLD]
-        row = read_vm_row(connection, work.job.vm_id)
-        resize_claim(connection, row.uuid, cpu_mhz=old["cpu_number"] * old["cpu_mhz"], memory_mib=old["memory_mib"])
-        less = ResourceAmounts(
-            cpu=row.cpu_number - old["cpu_number"], memory_mib=row.memory_mib - old["memory_mib"]
-        )
-        subtract_amounts(connection, {row.account_id: less})
-        update_vm(connection, row.id, old)
-        self._note(connection, work, {UNDONE: str(failure)})
-
-    def _note(self, connection: Connection, work: Assignment, progress: dict[str, Any]) -> None:
         if not write_progress(connection, work.job, progress, self._lease_seconds):
             raise LeaseLost(f"job {work.job.id} lost its lease while its VM was resized")
+        return replace(work, job=replace(work.job, progress=progress))
 
 
 def _sized(guest: GuestSpec, sizes: Any) -> GuestSpec:
@@ -128,4 +115,4 @@ def _sized(guest: GuestSpec, sizes: Any) -> GuestSpec:
 
 
 def _failed(work: Assignment, code: int, why: str) -> Failed:
-    return Failed(code, f"VM {work.name} was not scaled: {why}", Settlement())
+    return Failed(code, f"VM {work.name} was not scaled: {why}", NOT_GROWN)

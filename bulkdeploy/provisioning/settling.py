@@ -35,6 +35,7 @@ from bulkdeploy.store.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, paus
 from bulkdeploy.store.outbox import Lanes, Unsent
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
 from bulkdeploy.store.virtual_machine_migration import release_destinations, release_sources
+from bulkdeploy.store.virtual_machine_scaling import release_growth
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,7 @@ RELEASE = {
     GiveBack.EVERYTHING: release_vms,
     GiveBack.SOURCE: release_sources,
     GiveBack.DESTINATION: release_destinations,
+    GiveBack.GROWTH: release_growth,
 }
 
 

@@ -31,6 +31,7 @@ without, and the sweeper has the VM removed some time later."""
 LEFT_BEHIND = {
     JobKind.DEPLOY: Settlement(VmState.EXPUNGING),
     JobKind.MIGRATE: Settlement(VmState.UNKNOWN, GiveBack.DESTINATION),
+    JobKind.SCALE: Settlement(give_back=GiveBack.GROWTH),
 }
 
 
@@ -147,7 +148,8 @@ def _to_be_ended(job: LeasedJob, most_lost: int) -> LeasedJob:
 def given_up_on(work: Assignment) -> Failed:
     """The failure of a job that cannot even be cleaned up after: what its VM holds stays held.
 
-    The VM of a deployment is Expunging, and the sweeper has it removed; another is in a state that nobody knows.
+    The VM of a deployment is Expunging, and the sweeper has it removed; one that was to grow runs on with its old
+    sizes, and the audit tells if its guest has others; another is in a state that nobody knows.
     """
     left = LEFT_BEHIND.get(work.job.kind, Settlement(VmState.UNKNOWN))
     why = why_overdue(work.job.progress)

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.drivers.simulator_control import Step
 from tests.support.fleet import Fleet, OneDriver
 from tests.support.gates import GatedDriver
 
@@ -84,4 +87,27 @@ def test_a_migration_that_is_given_up_keeps_its_source(fleet: Fleet) -> None:
     vm = fleet.vms()[0]
     assert (fleet.jobs()[-1].status, vm.state, vm.host_id is None) == (JobStatus.FAILED, "Unknown", False)
     assert fleet.zone.scalar("SELECT count(*) FROM host_claims") == 1
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize(("times", "drivers"), [(5, None), (7, Untouchable())])
+def test_growth_that_is_given_up_is_given_back(fleet: Fleet, times: int, drivers: Any) -> None:
+    """A VM that was to grow has its old sizes, claims and counts, with a driver's help or, at last, without."""
+    fleet.deploy(1)
+    fleet.run()
+    before = fleet.vms()[0]
+    fleet.fault(Step.SCALE)
+    fleet.fault(Step.ANY)
+    sizes = {"service_offering_id": fleet.id_of("service_offerings", "Custom"), "cpu_mhz": before.cpu_mhz}
+    fleet.make_job(JobKind.SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"})
+    fleet.run(fleet.jobs()[-1].id)
+    assert (fleet.jobs()[-1].status, fleet.vms()[0].cpu_number) == (JobStatus.IN_PROGRESS, 2)
+    fleet.clear_faults()
+    fleet.zone.change("UPDATE async_jobs SET progress = progress - 'failure' WHERE status = 0")
+    _lost(fleet, times)
+    fleet.run(fleet.jobs()[-1].id, drivers=drivers)
+    job, vm = fleet.jobs()[-1], fleet.vms()[0]
+    assert (job.status, "its worker ended abruptly" in job.result) == (JobStatus.FAILED, True)
+    assert vm == before
+    assert fleet.zone.scalar("SELECT sum(cpu_mhz_used) FROM host_capacity") == vm.cpu_number * vm.cpu_mhz
     fleet.assert_intact()
