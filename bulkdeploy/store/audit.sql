@@ -60,14 +60,14 @@ SELECT format('migration %s claims host %s: %s', x.consumer, x.host_id, coalesce
   LEFT JOIN virtual_machines v ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'
   WHERE x.consumer_kind = 1 AND (v.id IS NULL OR v.removed IS NOT NULL OR j.status <> 0 OR v.state <> 'Migrating' OR v.host_id IS NULL OR v.host_id = x.host_id);
 
--- invariant: removals_go_on
--- promise: a VM that is being removed has a job, or had one within the last hour
+-- invariant: nothing_is_stuck
+-- promise: a VM that is being removed, or whose state nobody knows, has a job, or had one within the last hour
 -- compared:
-SELECT count(*) FROM virtual_machines WHERE state = 'Expunging' AND removed IS NULL;
+SELECT count(*) FROM virtual_machines WHERE state IN ('Expunging', 'Unknown') AND removed IS NULL;
 -- breaches:
-SELECT format('VM %s is Expunging since %s and nobody removes it', v.uuid, v.updated)
+SELECT format('VM %s is %s since %s and no job sees to it', v.uuid, v.state, v.updated)
   FROM virtual_machines v
-  WHERE v.state = 'Expunging' AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
+  WHERE v.state IN ('Expunging', 'Unknown') AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
   FROM async_jobs j
   WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'));
 

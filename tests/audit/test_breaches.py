@@ -45,14 +45,17 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         "no such job",
         ["UPDATE host_claims SET consumer_kind = 1, consumer = gen_random_uuid()"],
     ),
-    (
-        "removals_go_on",
-        "nobody removes it",
-        [
-            f"UPDATE virtual_machines SET state = 'Expunging' WHERE id = {FIRST_VM}",
-            "UPDATE virtual_machines SET updated = now() - interval '2 h'",
-            "UPDATE async_jobs SET completed = now() - interval '2 h'",
-        ],
+    *(
+        (
+            "nothing_is_stuck",
+            f"is {state} since",
+            [
+                f"UPDATE virtual_machines SET state = '{state}' WHERE id = {FIRST_VM}",
+                "UPDATE virtual_machines SET updated = now() - interval '2 h'",
+                "UPDATE async_jobs SET completed = now() - interval '2 h'",
+            ],
+        )
+        for state in ("Expunging", "Unknown")
     ),
     (
         "vms_have_claims",
@@ -256,4 +259,19 @@ def test_a_limit_set_below_what_is_used_is_no_breach(fleet: Fleet) -> None:
     fleet.zone.change(
         "INSERT INTO resource_limits SELECT 'domain', id, 0, 1, 5 FROM domains WHERE parent_id IS NULL"
     )
+    fleet.assert_intact()
+
+
+def test_an_unknown_state_is_no_breach_while_something_is_done(fleet: Fleet) -> None:
+    """A VM that may or may not run keeps its claim; its guest is in nobody's way, and a stop finds out."""
+    fleet.deploy(1)
+    fleet.run()
+    fleet.zone.change("UPDATE virtual_machines SET state = 'Unknown', updated = now() - interval '2 h'")
+    fleet.assert_intact()
+    fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '2 h'")
+    assert set(_breaches(fleet)) == {"nothing_is_stuck"}
+    job = fleet.make_job(JobKind.STOP, fleet.vms()[0].id)
+    fleet.assert_intact()
+    fleet.run(job)
+    assert (fleet.vms()[0].state, fleet.guests()) == ("Stopped", {})
     fleet.assert_intact()
