@@ -42,6 +42,12 @@ SILENCE_OPTIONS = {
 }
 """A server that is gone without a word is noticed after 25 to 30 s, not after hours."""
 
+FAREWELL = (
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;"
+    " SET tcp_user_timeout = 30000"
+)
+"""The other way round: a machine that is gone without a word keeps its locks for so long, not for hours."""
+
 
 class Plans(Enum):
     """How sessions plan statements that they repeat.
@@ -116,8 +122,15 @@ def _engine(
         json_deserializer=orjson.loads,
         execution_options={OPTION: KeptColumns()},
     )
+    event.listen(engine, "connect", _expect_farewell)
     event.listen(engine, "checkout", _notice_dropped)
     return engine
+
+
+def _expect_farewell(connection: psycopg.Connection[Any], record: object) -> None:
+    del record
+    connection.execute(FAREWELL)
+    connection.commit()
 
 
 def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, proxy: object) -> None:

@@ -1,7 +1,7 @@
 """Connections that break at the worst moment leave nobody in doubt, and undo nothing."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.embedded.postgres import PORT
-from bulkdeploy.store.engine import create_engine, read_only, run_transaction
+from bulkdeploy.store.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
 
 BEFORE = f"{CrashPoint.DEPLOY_COMMIT}.before"
@@ -94,3 +94,18 @@ def test_a_connection_that_breaks_after_reading_is_no_error(proxy: Proxy, proxie
         found = connection.execute(text("SELECT count(*) FROM written")).scalar_one()
         proxy.cut()
     assert found == 0
+
+
+@pytest.mark.parametrize("make", [create_engine, create_reading_engine])
+def test_who_is_gone_without_a_word_is_noticed(database_url: str, make: Callable[[str], Engine]) -> None:
+    """Client and server look after each other every few seconds, on connections of any use."""
+    engine = make(database_url)
+    with engine.connect() as connection:
+        seen = connection.execute(
+            text("SELECT name, source FROM pg_settings WHERE name ~ '^tcp_(keepalives|user_timeout)'")
+        )
+        assert {row.source for row in seen} == {"session"}
+        asked = connection.connection.driver_connection.info.get_parameters()
+    engine.dispose()
+    assert asked["tcp_user_timeout"] == "30000"
+    assert [asked[f"keepalives_{what}"] for what in ("idle", "interval", "count")] == ["10", "5", "3"]
