@@ -184,24 +184,6 @@ def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: B
     assert nothing_written()
 
 
-def test_a_request_token_answers_the_same_jobs(bulk: Bulk, zone: Zone) -> None:
-    """The same call again under its token makes nothing new; another call under it is refused."""
-    first = bulk(count=3, requesttoken="order-17")
-    again = bulk(count=3, requesttoken="order-17")
-    assert [job["jobid"] for job in again["asyncjobs"]] == [job["jobid"] for job in first["asyncjobs"]]
-    assert zone.scalar("SELECT count(*) FROM virtual_machines") == 3
-    refused(bulk, 431, "requesttoken", count=4, requesttoken="order-17")
-
-
-def test_one_token_used_by_many_at_once_deploys_once(bulk: Bulk, zone: Zone, engine: Engine) -> None:
-    """Eight equal calls at the same moment answer the same jobs."""
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: bulk(count=3, requesttoken="at-once"), range(8)))
-    assert len({tuple(job["jobid"] for job in answer["asyncjobs"]) for answer in answers}) == 1
-    assert zone.scalar("SELECT count(*) FROM virtual_machines") == 3
-    assert_intact(engine)
-
-
 def test_name_prefix_makes_unique_names(bulk: Bulk, client: ApiClient) -> None:
     """Names are made of the prefix, stay unique over calls, and a bad prefix is refused."""
     bulk(count=3, nameprefix="web")
