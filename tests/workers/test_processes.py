@@ -4,6 +4,7 @@ from redis import Redis
 
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE
+from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished, wait_for
 
@@ -32,7 +33,7 @@ def test_a_person_does_not_wait_for_a_batch(fleet: Fleet, start: Start) -> None:
     assert_all_run(fleet, 151)
 
 
-def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, start: Start) -> None:
+def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, quick: Settings, start: Start) -> None:
     """A batch of ten sent after one of fifty thousand gets every other turn, and a single deploy its own."""
     slow_boots(fleet, 20)
     fleet.deploy(150)
@@ -52,12 +53,14 @@ def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, start: Start)
     }
     start(*WORKER)
     wait_for(lambda: all_done(fleet))
+    # Turns show in the order of begin: while one driver's connection is slow, others overtake it by any number.
     order = fleet.zone.rows(
-        "SELECT row_number() OVER (ORDER BY j.completed, j.id) AS place, d.bulk, d.vm_count"
+        "SELECT count(*) OVER (ORDER BY j.started) AS place, d.bulk, d.vm_count"
         " FROM async_jobs j JOIN deployments d ON d.id = j.deployment_id"
     )
-    assert max(row.place for row in order if row.vm_count == 10) <= 110
-    assert max(row.place for row in order if not row.bulk) <= 75
+    in_hand = 2 * quick.worker_threads + 4
+    assert max(row.place for row in order if row.vm_count == 10) <= 2 * 10 + 1 + in_hand
+    assert max(row.place for row in order if not row.bulk) <= 3 + in_hand
     fleet.zone.change("UPDATE deployments SET vm_count = 150 WHERE vm_count = 50000")
     assert_all_run(fleet, 161)
 
