@@ -175,3 +175,5 @@ CREATE INDEX ix_virtual_machines_group ON virtual_machines (group_id) WHERE grou
 ALTER TABLE volumes ADD COLUMN standalone BOOLEAN DEFAULT false NOT NULL;
 
 COMMENT ON COLUMN volumes.standalone IS 'made by createVolume: it outlives the VMs it is attached to';
+
+CREATE INDEX ix_nics_vm_id ON nics (vm_id);
