@@ -23,7 +23,7 @@ from bulkdeploy.provisioning.outcome import (
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import OVERDUE, TOO_LATE
+from bulkdeploy.provisioning.steps import OVERDUE, why_overdue
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.store.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.configuration import read_configuration
@@ -82,7 +82,10 @@ def prepare_host(connection: Connection, job: LeasedJob) -> Look:
     if left.claims == 0:
         return Look(host.name, Succeeded(EMPTIED))
     if OVERDUE in job.progress:
-        return Look(host.name, _not_emptied(host.name, f"{TOO_LATE}; {left.claims} VM(s) have not left it", left))
+        return Look(
+            host.name,
+            _not_emptied(host.name, f"{why_overdue(job.progress)}; {left.claims} VM(s) have not left it", left),
+        )
     if not left.to_move and not left.moving and len(left.failures) == left.claims:
         return Look(host.name, _not_emptied(host.name, f"{left.claims} VM(s) could not be moved", left))
     messages = _move_some(connection, job, left)

@@ -30,7 +30,7 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.starting import AVOID
-from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, Begin, earlier_failure, pause
+from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, earlier_failure, pause, why_overdue
 from bulkdeploy.scheduling.migrate import claim_destination
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
@@ -94,7 +94,7 @@ class MigrateVirtualMachine:
             return move
         failure = earlier_failure(work.job.progress)
         if failure is None and OVERDUE in work.job.progress:
-            failure = DriverError("migrate", move.destination.name, TOO_LATE, transient=True)
+            failure = DriverError("migrate", move.destination.name, why_overdue(work.job.progress), transient=True)
         while True:
             if failure is None:
                 failure = self._calls.migrate(move.work, move.source, move.destination)
@@ -119,7 +119,7 @@ class MigrateVirtualMachine:
         if FROM_HOST in params and is_enabled(connection, here):
             return _failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled")
         if OVERDUE in work.job.progress:
-            return _failed(work, RESOURCE_UNAVAILABLE, TOO_LATE)
+            return _failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
         problem = claim_destination(
             connection, work.job.vm_id, work.job.uuid, host_id=params.get(HOST), avoid_host_ids=frozenset({here})
         )
@@ -132,7 +132,7 @@ class MigrateVirtualMachine:
         if HOST in move.work.job.params:
             return _failed(move.work, RESOURCE_UNAVAILABLE, str(failure))
         if OVERDUE in move.work.job.progress:
-            return _failed(move.work, RESOURCE_UNAVAILABLE, f"{failure}; {TOO_LATE}")
+            return _failed(move.work, RESOURCE_UNAVAILABLE, f"{failure}; {why_overdue(move.work.job.progress)}")
         with self._planning:
             claim = partial(self._claim_elsewhere, move=move, failure=failure)
             return run_transaction(self._engine, claim, CrashPoint.MIGRATE_COMMIT)
