@@ -9,6 +9,7 @@ from threading import Semaphore
 
 from sqlalchemy import Connection, Engine
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -34,7 +35,9 @@ START_VM = "startvm"
 class DeployVirtualMachine:
     """Steps of ``JobKind.DEPLOY``."""
 
-    begin = Begin("VM.CREATE", "deploying Vm", frozenset({VmState.STOPPED, VmState.STARTING}), VmState.STARTING)
+    begin = Begin(
+        EventType.VM_CREATE, "deploying Vm", frozenset({VmState.STOPPED, VmState.STARTING}), VmState.STARTING
+    )
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._starter = Starter(

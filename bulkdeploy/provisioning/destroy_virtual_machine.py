@@ -4,6 +4,7 @@ Expunging insists: a hypervisor that does not answer is asked again until ``job.
 over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.
 """
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -30,7 +31,7 @@ EXPUNGEABLE = frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR})
 class DestroyVirtualMachine:
     """Steps of ``JobKind.DESTROY``; params: ``expunge``."""
 
-    begin = Begin("VM.DESTROY", "destroying Vm", MAY_RUN, VmState.STOPPING)
+    begin = Begin(EventType.VM_DESTROY, "destroying Vm", MAY_RUN, VmState.STOPPING)
 
     def __init__(self, calls: DriverCalls) -> None:
         self._calls = calls
@@ -72,7 +73,7 @@ class DestroyVirtualMachine:
 class ExpungeVirtualMachine(DestroyVirtualMachine):
     """Steps of ``JobKind.EXPUNGE``; params: ``expunge``, true. What was recovered meanwhile is left alone."""
 
-    begin = Begin("VM.EXPUNGE", "expunging Vm", frozenset(), VmState.EXPUNGING)
+    begin = Begin(EventType.VM_EXPUNGE, "expunging Vm", frozenset(), VmState.EXPUNGING)
 
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps."""

@@ -49,7 +49,7 @@ NOT_EMPTIED = Settlement(host_state=HostResourceState.ERROR_IN_PREPARE_FOR_MAINT
 class HostAction:
     """A kind of job of hosts: the type of its events, and the action in words."""
 
-    event_type: str
+    event_type: EventType
     action: str
 
 

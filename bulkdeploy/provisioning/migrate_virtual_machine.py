@@ -13,6 +13,7 @@ from threading import Semaphore
 from sqlalchemy import Connection, Engine
 
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, HostAddress
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
@@ -65,7 +66,9 @@ class MigrateVirtualMachine:
         lease_seconds: how long claiming prolongs the lease.
     """
 
-    begin = Begin("VM.MIGRATE", "migrating Vm", frozenset({VmState.RUNNING, VmState.MIGRATING}), VmState.MIGRATING)
+    begin = Begin(
+        EventType.VM_MIGRATE, "migrating Vm", frozenset({VmState.RUNNING, VmState.MIGRATING}), VmState.MIGRATING
+    )
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._planning = engine, planning

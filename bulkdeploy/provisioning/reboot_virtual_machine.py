@@ -7,6 +7,7 @@ from threading import Semaphore
 
 from sqlalchemy import Engine
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -24,7 +25,9 @@ class RebootVirtualMachine:
     One that could not be stopped runs on. One that could be stopped and not started is Stopped, without a host.
     """
 
-    begin = Begin("VM.REBOOT", "rebooting Vm", frozenset({VmState.RUNNING, VmState.STARTING}), VmState.STARTING)
+    begin = Begin(
+        EventType.VM_REBOOT, "rebooting Vm", frozenset({VmState.RUNNING, VmState.STARTING}), VmState.STARTING
+    )
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._calls = calls

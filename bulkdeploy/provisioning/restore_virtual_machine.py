@@ -11,6 +11,7 @@ from threading import Semaphore
 from sqlalchemy import Connection, Engine
 
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
@@ -41,7 +42,9 @@ class RestoreVirtualMachine:
     A disk that cannot be removed fails the job, and a VM that ran is made to run again as it was.
     """
 
-    begin = Begin("VM.RESTORE", "restoring Vm", frozenset({VmState.RUNNING, VmState.STARTING}), VmState.STARTING)
+    begin = Begin(
+        EventType.VM_RESTORE, "restoring Vm", frozenset({VmState.RUNNING, VmState.STARTING}), VmState.STARTING
+    )
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._calls, self._lease_seconds = engine, calls, lease_seconds

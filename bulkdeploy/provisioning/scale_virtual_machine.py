@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import ResourceLimitExceeded
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
@@ -46,7 +47,7 @@ NOT_GROWN = Settlement(give_back=GiveBack.GROWTH)
 class ScaleVirtualMachine:
     """Steps of ``JobKind.SCALE``; params: the VM's new COLUMNS."""
 
-    begin = Begin("VM.UPGRADE", "scaling Vm", frozenset(), VmState.RUNNING)
+    begin = Begin(EventType.VM_UPGRADE, "scaling Vm", frozenset(), VmState.RUNNING)
 
     def __init__(self, engine: Engine, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._calls, self._lease_seconds = engine, calls, lease_seconds

@@ -9,6 +9,7 @@ from threading import Semaphore
 from sqlalchemy import Connection, Engine
 
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
@@ -44,7 +45,9 @@ class StartVirtualMachine:
     say how it is placed.
     """
 
-    begin = Begin("VM.START", "starting Vm", frozenset({VmState.STOPPED, VmState.STARTING}), VmState.STARTING)
+    begin = Begin(
+        EventType.VM_START, "starting Vm", frozenset({VmState.STOPPED, VmState.STARTING}), VmState.STARTING
+    )
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._planning, self._lease_seconds = engine, planning, lease_seconds

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment
@@ -31,7 +32,7 @@ class Begin:
         sources, state: a VM in one of ``sources`` moves to ``state``.
     """
 
-    event_type: str
+    event_type: EventType
     action: str
     sources: frozenset[VmState]
     state: VmState

@@ -1,5 +1,6 @@
 """Stopping a VM: the guest leaves its host, then the claim on the host is given back."""
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment
@@ -29,7 +30,7 @@ class StopVirtualMachine:
     has no room for another. One that is not answered may have been done, and is asked for again.
     """
 
-    begin = Begin("VM.STOP", "stopping Vm", MAY_RUN, VmState.STOPPING)
+    begin = Begin(EventType.VM_STOP, "stopping Vm", MAY_RUN, VmState.STOPPING)
 
     def __init__(self, calls: DriverCalls) -> None:
         self._calls = calls

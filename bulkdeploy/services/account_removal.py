@@ -7,6 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import EXPUNGE_COMMAND_CLASS, JobKind, command_class
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
@@ -45,7 +46,7 @@ def remove(
         NewJob(JobKind.DESTROY, EXPUNGE_COMMAND_CLASS, owner, caller.user_id, vm.id, {"expunge": True})
         for vm in vms
     ]
-    return ticket, _submit(connection, jobs, "VM.DESTROY", "expunging a Vm whose owner was deleted")
+    return ticket, _submit(connection, jobs, EventType.VM_DESTROY, "expunging a Vm whose owner was deleted")
 
 
 def stop_vms(connection: Connection, caller: Caller, account_ids: Sequence[int]) -> list[JobMessage]:
@@ -54,10 +55,10 @@ def stop_vms(connection: Connection, caller: Caller, account_ids: Sequence[int])
     cmd = command_class(JobKind.STOP, is_root_admin=caller.is_root_admin)
     owner = caller.owner.account_id
     jobs = [NewJob(JobKind.STOP, cmd, owner, caller.user_id, vm.id, {"forced": False}) for vm in vms]
-    return _submit(connection, jobs, "VM.STOP", "stopping a Vm whose owner was disabled")
+    return _submit(connection, jobs, EventType.VM_STOP, "stopping a Vm whose owner was disabled")
 
 
-def _submit(connection: Connection, jobs: Sequence[NewJob], event_type: str, text: str) -> list[JobMessage]:
+def _submit(connection: Connection, jobs: Sequence[NewJob], event_type: EventType, text: str) -> list[JobMessage]:
     if not jobs:
         return []
     made = insert_jobs(connection, jobs, INTERACTIVE)

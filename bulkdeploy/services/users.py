@@ -1,6 +1,5 @@
 """Users: made, changed, enabled, disabled, deleted, and given keys (reference section 8.15)."""
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.random_texts import random_text
 from bulkdeploy.services.authority import AccountParameters, check_name, lock_administered, require_administered
 from bulkdeploy.services.done_jobs import done_with_object
 from bulkdeploy.services.passwords import hash_password, password_matches
@@ -193,7 +193,7 @@ def register_user_keys(system: System, caller: Caller, apis: Apis, ref: EntityRe
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to administer.
     """
-    api_key, secret_key = secrets.token_urlsafe(KEY_BYTES), secrets.token_urlsafe(KEY_BYTES)
+    api_key, secret_key = random_text(KEY_BYTES), random_text(KEY_BYTES)
 
     def work(connection: Connection) -> None:
         _, user = _lock_administered_user(connection, caller, apis, ref)

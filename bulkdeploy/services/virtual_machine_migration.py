@@ -10,6 +10,7 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.scheduling.migrate import Destinations, find_destinations
@@ -22,7 +23,7 @@ from bulkdeploy.store.guests import lock_vm
 from bulkdeploy.store.hosts import Reach, list_destinations
 from bulkdeploy.store.listing import Page, Paging
 
-MIGRATE = Action(JobKind.MIGRATE, "VM.MIGRATE", "migrate", frozenset({VmState.RUNNING}), "virtualmachineid")
+MIGRATE = Action(JobKind.MIGRATE, EventType.VM_MIGRATE, "migrate", frozenset({VmState.RUNNING}), "virtualmachineid")
 
 
 def migrate_virtual_machine(

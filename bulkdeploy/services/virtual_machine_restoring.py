@@ -9,6 +9,7 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.virtual_machines import VmState
@@ -19,7 +20,11 @@ from bulkdeploy.store.owners import owners_by_id
 from bulkdeploy.store.virtual_machine_changes import root_disk_bytes, template_kind_of
 
 RESTORE = Action(
-    JobKind.RESTORE, "VM.RESTORE", "restore", frozenset({VmState.RUNNING, VmState.STOPPED}), "virtualmachineid"
+    JobKind.RESTORE,
+    EventType.VM_RESTORE,
+    "restore",
+    frozenset({VmState.RUNNING, VmState.STOPPED}),
+    "virtualmachineid",
 )
 
 

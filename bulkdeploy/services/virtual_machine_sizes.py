@@ -38,7 +38,7 @@ UPGRADE = Change(EventType.VM_UPGRADE, "change the service offering of", frozens
 
 
 SCALE_STOPPED = Change(EventType.VM_UPGRADE, "scale", frozenset({VmState.STOPPED}))
-SCALE = Action(JobKind.SCALE, "VM.UPGRADE", "scale", frozenset({VmState.RUNNING}))
+SCALE = Action(JobKind.SCALE, EventType.VM_UPGRADE, "scale", frozenset({VmState.RUNNING}))
 SCALE_COMMAND_CLASS = "org.apache.cloudstack.api.command.user.vm.ScaleVMCmd"
 
 

@@ -16,6 +16,7 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import JobKind, command_class
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
@@ -37,24 +38,27 @@ class Action:
     """
 
     kind: JobKind
-    event_type: str
+    event_type: EventType
     verb: str
     states: frozenset[VmState]
     parameter: str = "id"
 
 
-START = Action(JobKind.START, "VM.START", "start", frozenset({VmState.STOPPED}))
+START = Action(JobKind.START, EventType.VM_START, "start", frozenset({VmState.STOPPED}))
 STOP = Action(
     JobKind.STOP,
-    "VM.STOP",
+    EventType.VM_STOP,
     "stop",
     frozenset({VmState.RUNNING, VmState.STOPPED, VmState.STOPPING, VmState.UNKNOWN}),
 )
-REBOOT = Action(JobKind.REBOOT, "VM.REBOOT", "reboot", frozenset({VmState.RUNNING}))
+REBOOT = Action(JobKind.REBOOT, EventType.VM_REBOOT, "reboot", frozenset({VmState.RUNNING}))
 EXPUNGE = Action(
-    JobKind.EXPUNGE, "VM.EXPUNGE", "expunge", frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR})
+    JobKind.EXPUNGE,
+    EventType.VM_EXPUNGE,
+    "expunge",
+    frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR}),
 )
-DESTROY = Action(JobKind.DESTROY, "VM.DESTROY", "destroy", frozenset(VmState))
+DESTROY = Action(JobKind.DESTROY, EventType.VM_DESTROY, "destroy", frozenset(VmState))
 
 
 def start_virtual_machine(

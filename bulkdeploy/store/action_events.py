@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.arrays import RECORD_SEPARATOR, int_array
 
 INFO, ERROR = "INFO", "ERROR"
@@ -20,7 +21,7 @@ class ActionEvent:
     """One event of a job; user, VM or host, and parent are the job's, the owner is the VM's, else the job's."""
 
     job_id: int
-    event_type: str
+    event_type: EventType
     state: str
     description: str
     level: str = INFO
@@ -41,14 +42,14 @@ _WRITE = text(
 
 def write_events(connection: Connection, events: Sequence[ActionEvent]) -> None:
     """Write these events, in one statement per sort of event (type, state, level)."""
-    sorts: dict[tuple[str, str, str], list[ActionEvent]] = {}
+    sorts: dict[tuple[EventType, str, str], list[ActionEvent]] = {}
     for event in events:
         sorts.setdefault((event.event_type, event.state, event.level), []).append(event)
     for (event_type, state, level), alike in sorts.items():
         connection.execute(
             _WRITE,
             {
-                "type": event_type,
+                "type": event_type.value,
                 "state": state,
                 "level": level,
                 "jobs": int_array(event.job_id for event in alike),

@@ -3,7 +3,6 @@
 Safe to run at every start and from several processes at once: what exists is left as it is.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from sqlalchemy import Connection, Engine, Table, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.domain.random_texts import random_text
 from bulkdeploy.store.default_rows import (
     ADMIN_ACCOUNT_ID,
     ADMIN_USER_ID,
@@ -131,8 +131,8 @@ def _write_accounts(
     )
     keys = {
         "user_id": ADMIN_USER_ID,
-        "api_key": secrets.token_urlsafe(KEY_BYTES),
-        "secret_key_encrypted": encrypt(secrets.token_urlsafe(KEY_BYTES)),
+        "api_key": random_text(KEY_BYTES),
+        "secret_key_encrypted": encrypt(random_text(KEY_BYTES)),
     }
     _insert(connection, api_keys, [keys])
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, insert
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeploySpec
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Plan
@@ -286,7 +287,7 @@ def write_jobs(
         new.count,
         {
             "uuid": PerRow(new.job_uuids),
-            "event_type": "VM.CREATE",
+            "event_type": EventType.VM_CREATE.value,
             "state": "Scheduled",
             "description": PerRow([f"deploying Vm {name}" for name in new.names], plain=False),
             "account_id": spec.owner.account_id,

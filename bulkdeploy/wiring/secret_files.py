@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
+from bulkdeploy.domain.random_texts import random_text
+
 SECRET_KEY_FILE = "secret.key"  # noqa: S105 - a file's name
 ADMIN_PASSWORD_FILE = "admin.password"  # noqa: S105 - a file's name
 PASSWORD_BYTES = 18
@@ -36,4 +38,4 @@ def secret_key(data_dir: Path) -> str:
 
 def admin_password(data_dir: Path) -> str:
     """The generated first password of ``admin`` in this data directory."""
-    return read_or_make(data_dir / ADMIN_PASSWORD_FILE, secrets.token_urlsafe(PASSWORD_BYTES))
+    return read_or_make(data_dir / ADMIN_PASSWORD_FILE, random_text(PASSWORD_BYTES))

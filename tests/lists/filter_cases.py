@@ -221,7 +221,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "category": equal("category", "storage", "Storage"),
             "zoneid": constant(zone, keeps=False),
             "storageid": equal("scope", world.id_of("storage_pools", "a-1-primary"), "StoragePool"),
-            "accountid": constant(world.id_of("accounts", "acme"), keeps=False),
+            "accountid": equal("scope", world.id_of("accounts", "acme"), "Account"),
             "domainid": constant(rivals, keeps=False),
             "keyword": word("threshold", "name", "description"),
         },

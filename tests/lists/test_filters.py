@@ -24,6 +24,7 @@ ELSEWHERE = {
     ("listCapacity", "clusterid"),
     ("listConfigurations", "clusterid"),
     ("listResourceLimits", "domainid"),
+    ("listResourceLimits", "tag"),
     ("listServiceOfferings", "state"),
     ("listDiskOfferings", "state"),
     *((name, "domainid") for name in OWNED_BY_DOMAIN),
