@@ -13,7 +13,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.configuration import LONGEST_VALUE
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied, ResourceUnavailable
 from bulkdeploy.services import configurations
 from bulkdeploy.services.configurations import EVERYWHERE, SCOPE_PARAMETERS, Place
 from bulkdeploy.services.ownership import require_access, require_domain
@@ -123,7 +123,7 @@ COMMANDS = (
         response=CONFIGURATION,
         roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
         changes_state=True,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, ResourceUnavailable),
         parameters=(
             string("name", "the setting", required=True),
             string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
@@ -139,7 +139,7 @@ COMMANDS = (
         response=CONFIGURATION,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, ResourceUnavailable),
         parameters=(string("name", "the setting", required=True), *PLACES),
         rules=(ONE_PLACE,),
     ),

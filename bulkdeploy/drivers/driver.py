@@ -193,6 +193,17 @@ class HypervisorDriver(Protocol):
             DriverError: nothing that can hold guests answers there.
         """
 
+    def ensure_overcommit(
+        self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
+    ) -> None:
+        """Let these hosts promise so many times their CPU and their memory; what runs goes on, even if it is more.
+
+        Hosts that it does not know are left out.
+
+        Raises:
+            DriverError: some may still promise what they did.
+        """
+
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
 

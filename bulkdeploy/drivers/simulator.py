@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import LiteralString, TypeVar
 from uuid import UUID
@@ -32,7 +33,15 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
 )
 from bulkdeploy.drivers.simulator_database import conninfo
-from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
+from bulkdeploy.drivers.simulator_inventory import (
+    AdoptedGuest,
+    SimulatedHost,
+    adopt_guests,
+    at_leisure,
+    promising,
+    set_overcommit,
+    sync_hosts,
+)
 from bulkdeploy.drivers.simulator_model import read_host_url, read_pool_url
 
 T = TypeVar("T")
@@ -155,18 +164,16 @@ class SimulatorDriver:
         """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
         del hypervisor
         model = read_host_url(access.url, host_uuid)
-        host = SimulatedHost(
-            uuid=host_uuid,
-            name=model.name,
-            cpu_cores=model.cpu_cores,
-            cpu_mhz=model.cpu_mhz,
-            memory_mib=model.memory_mib,
-            cpu_mhz_limit=int(model.cpu_cores * model.cpu_mhz * promise.cpu_overcommit),
-            memory_mib_limit=int(model.memory_mib * promise.memory_overcommit),
-            guests_limit=promise.guests_limit,
-        )
+        host = promising(host_uuid, model, promise)
         self._ask("connect", model.name, lambda link: sync_hosts(link, [host]), patience_s=timeout_s)
         return model
+
+    def ensure_overcommit(
+        self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        work = partial(set_overcommit, uuids=host_uuids, cpu=cpu_overcommit, memory=memory_overcommit)
+        self._ask("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """See HypervisorDriver. The url says how large it is (``simulator_model``)."""
@@ -202,7 +209,7 @@ class SimulatorDriver:
         Raises:
             DriverError: the database does not answer.
         """
-        self._ask("sync", ANY_HOST, _at_leisure(lambda connection: sync_hosts(connection, hosts)))
+        self._ask("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
         """Take guests as running; see ``simulator_inventory.adopt_guests``.
@@ -210,7 +217,7 @@ class SimulatorDriver:
         Raises:
             DriverError: see there, or the database does not answer.
         """
-        return self._ask("adopt", ANY_HOST, _at_leisure(lambda connection: adopt_guests(connection, guests)))
+        return self._ask("adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests)))
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -285,14 +292,3 @@ class _Call:
 
 def _page(query: LiteralString, after: UUID, connection: Connection) -> list[TupleRow]:
     return connection.execute(query, [after, PAGE_ROWS]).fetchall()
-
-
-def _at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
-    """``work`` in one transaction that may take longer than a call."""
-
-    def all_or_nothing(connection: Connection) -> T:
-        with connection.transaction():
-            connection.execute("SET LOCAL statement_timeout = 0")
-            return work(connection)
-
-    return all_or_nothing

@@ -4,14 +4,16 @@ Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,
 matter of seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeVar
 from uuid import UUID
 
 from psycopg import Connection
 from psycopg.rows import class_row
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostModel, HostPromise, PowerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class AdoptedGuest:
     spec: GuestSpec
 
 
+T = TypeVar("T")
+
 ONE_AT_A_TIME = "LOCK TABLE simulator.hosts IN SHARE UPDATE EXCLUSIVE MODE"
 """Both loaders lock many host rows; calls, which lock one, go on."""
 
@@ -81,6 +85,42 @@ def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
             "  excluded.cpu_mhz_limit, excluded.memory_mib_limit, excluded.guests_limit)"
         )
         connection.execute("DROP TABLE given_hosts")
+
+
+def at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
+    """``work`` in one transaction that may take longer than a call."""
+
+    def all_or_nothing(connection: Connection) -> T:
+        with connection.transaction():
+            connection.execute("SET LOCAL statement_timeout = 0")
+            return work(connection)
+
+    return all_or_nothing
+
+
+def promising(uuid: UUID, model: HostModel, promise: HostPromise) -> SimulatedHost:
+    """A host of this model that promises so much of itself, rounded down as in the ledger."""
+    return SimulatedHost(
+        uuid=uuid,
+        name=model.name,
+        cpu_cores=model.cpu_cores,
+        cpu_mhz=model.cpu_mhz,
+        memory_mib=model.memory_mib,
+        cpu_mhz_limit=int(model.cpu_cores * model.cpu_mhz * promise.cpu_overcommit),
+        memory_mib_limit=int(model.memory_mib * promise.memory_overcommit),
+        guests_limit=promise.guests_limit,
+    )
+
+
+def set_overcommit(connection: Connection, uuids: Sequence[UUID], cpu: Decimal, memory: Decimal) -> None:
+    """Set the limits of those of these hosts that are known to so many times what they have, rounded down."""
+    with connection.transaction():
+        connection.execute(ONE_AT_A_TIME)
+        connection.execute(
+            "UPDATE simulator.hosts SET cpu_mhz_limit = floor(cpu_cores::bigint * cpu_mhz * %s::numeric),"
+            " memory_mib_limit = floor(memory_mib * %s::numeric) WHERE uuid = ANY(%s)",
+            [cpu, memory, list(uuids)],
+        )
 
 
 def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:

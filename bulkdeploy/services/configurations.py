@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,6 +12,7 @@ from bulkdeploy.domain.configuration import BY_NAME, SETTINGS, Scope, Setting, V
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.overcommit import tell_hosts
 from bulkdeploy.services.system import System
 from bulkdeploy.store.clusters import OVERCOMMIT, read_overcommit, write_overcommit
 from bulkdeploy.store.configuration import GLOBAL_ID, Configuration, read_configuration, reset_value, write_value
@@ -70,11 +72,13 @@ def update_configuration(
 ) -> Mapping[str, Any]:
     """Set one setting everywhere or for one place, and answer it; without a value it only answers.
 
-    A cluster's over-commit is the cluster's own and changes at once what its hosts may promise.
+    A cluster's over-commit is the cluster's own and changes at once what its hosts may promise; their
+    hypervisors are told.
 
     Raises:
         InvalidParameter: no such setting, not to be set for such a place, or a value that breaks its rule.
         PermissionDenied: the caller is no root admin, and the place no account or domain.
+        ResourceUnavailable: a cluster's hosts could not be told; repeating the call mends it.
     """
     setting = _settable(caller, name, place, entity)
 
@@ -83,7 +87,10 @@ def update_configuration(
             _set(connection, caller, setting, value, place, entity)
         return _row(setting, _Values.read(connection, place))
 
-    return run_transaction(system.engine, work)
+    row = run_transaction(system.engine, work)
+    if value is not None and entity is not None and _is_overcommit(setting, place):
+        tell_hosts(system, entity)
+    return row
 
 
 def reset_configuration(
@@ -92,21 +99,24 @@ def reset_configuration(
     """Take back what was set everywhere or for one place: the next wider value holds again, and is answered.
 
     Raises:
-        InvalidParameter, PermissionDenied: as for ``update_configuration``.
+        InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
     """
     setting = _settable(caller, name, place, entity)
 
     def work(connection: Connection) -> Mapping[str, Any]:
-        if place.scope is Scope.CLUSTER and setting.name in OVERCOMMIT:
+        if _is_overcommit(setting, place):
             wider = read_configuration(connection).text(setting.name)
-            write_overcommit(connection, place.id, setting.name, wider)
+            write_overcommit(connection, place.id, setting.name, Decimal(wider))
         else:
             reset_value(connection, setting.name, place.scope, place.id)
         where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
         record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"reset {setting.name} {where}")
         return _row(setting, _Values.read(connection, place))
 
-    return run_transaction(system.engine, work)
+    row = run_transaction(system.engine, work)
+    if entity is not None and _is_overcommit(setting, place):
+        tell_hosts(system, entity)
+    return row
 
 
 def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None) -> Setting:
@@ -129,12 +139,16 @@ def _set(
     rule = setting.broken_rule(text)
     if rule is not None:
         raise InvalidParameter("value", value, f"{setting.name} {rule}")
-    if place.scope is Scope.CLUSTER and setting.name in OVERCOMMIT:
-        write_overcommit(connection, place.id, setting.name, text)
+    if _is_overcommit(setting, place):
+        write_overcommit(connection, place.id, setting.name, Decimal(text))
     else:
         write_value(connection, setting.name, text, place.scope, place.id)
     where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
     record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"set {setting.name} to {text} {where}")
+
+
+def _is_overcommit(setting: Setting, place: Place) -> bool:
+    return place.scope is Scope.CLUSTER and setting.name in OVERCOMMIT
 
 
 def _where(setting: Setting) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Column, Connection, Numeric, and_, cast, select, text, update
+from sqlalchemy import Column, Connection, and_, select, text, update
 
 from bulkdeploy.domain.capacity import CapacityLevel
 from bulkdeploy.store.capacity import add_capacity
@@ -89,20 +90,30 @@ def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) 
 
 def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
     """The cluster's over-commit by the name of the setting, as text such as ``2.0``."""
+    return {name: str(float(factor)) for name, factor in overcommit_of(connection, cluster_id).items()}
+
+
+def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decimal]:
+    """The cluster's over-commit by the name of the setting."""
     columns = [column.label(name) for name, column in OVERCOMMIT.items()]
     row = connection.execute(select(*columns).where(clusters.c.id == cluster_id)).mappings().one()
-    return {name: str(float(row[name])) for name in OVERCOMMIT}
+    return {name: row[name] for name in OVERCOMMIT}
 
 
-def write_overcommit(connection: Connection, cluster_id: int, setting: str, factor: str) -> None:
+def hosts_of(connection: Connection, cluster_id: int) -> tuple[str, list[UUID]]:
+    """The hypervisor of a cluster, and its live hosts."""
+    of_cluster = select(hosts.c.uuid).where(hosts.c.cluster_id == cluster_id, hosts.c.removed.is_(None))
+    hypervisor = connection.execute(select(clusters.c.hypervisor).where(clusters.c.id == cluster_id)).scalar_one()
+    return hypervisor, list(connection.execute(of_cluster.order_by(hosts.c.id)).scalars())
+
+
+def write_overcommit(connection: Connection, cluster_id: int, setting: str, factor: Decimal) -> None:
     """Set a cluster's CPU or memory over-commit and with it what its hosts may promise.
 
     What is claimed stays claimed; hosts that now promise less than that take no VM until VMs leave.
     """
     connection.execute(
-        update(clusters)
-        .where(clusters.c.id == cluster_id)
-        .values({OVERCOMMIT[setting].name: cast(factor, Numeric)})
+        update(clusters).where(clusters.c.id == cluster_id).values({OVERCOMMIT[setting].name: factor})
     )
     # Hosts by id, as every claim locks them.
     connection.execute(
@@ -114,7 +125,7 @@ def write_overcommit(connection: Connection, cluster_id: int, setting: str, fact
     )
     connection.execute(
         text(
-            "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores * h.cpu_mhz * k.cpu_overcommit),"
+            "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
             " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
             " FROM hosts h JOIN clusters k ON k.id = h.cluster_id"
             " WHERE c.host_id = h.id AND k.id = :cluster"

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from bulkdeploy.drivers.simulator_inventory import list_hosts
 from tests.infrastructure.cloud import Cloud
 from tests.support.api_client import ApiFailure
 
@@ -64,13 +65,22 @@ def test_places_are_built_and_torn_down_from_the_inside_out(cloud: Cloud) -> Non
 
 def test_the_simulator_knows_hosts_that_were_added(cloud: Cloud) -> None:
     """What a url does not say is as in CloudStack's simulator; the driver knows the host by its uuid."""
-    from bulkdeploy.drivers.simulator_inventory import list_hosts
-
     host = cloud.host(cloud.cluster(cloud.pod(cloud.zone()["id"])), url="http://sim/c0/h0")
     assert (host["name"], host["cpunumber"], host["cpuspeed"]) == ("sim-c0-h0", 4, 8000)
     with cloud.driver._pool.connection() as connection:
         known = {use.host.uuid: use.host for use in list_hosts(connection)}
     assert known[UUID(host["id"])].memory_mib_limit == 8192
+
+
+def test_hosts_follow_the_over_commit_of_their_cluster(cloud: Cloud) -> None:
+    """What is set for a cluster holds for its hypervisors too, which would refuse the starts otherwise."""
+    cluster = cloud.cluster(cloud.pod(cloud.zone()["id"]))
+    host = cloud.host(cluster)
+    for command, value, factor in (("updateConfiguration", {"value": "2.5"}, 2.5), ("resetConfiguration", {}, 1)):
+        cloud.make(command, name="mem.overprovisioning.factor", clusterid=cluster["id"], **value)
+        with cloud.driver._pool.connection() as connection:
+            known = {use.host.uuid: use.host for use in list_hosts(connection)}[UUID(host["id"])]
+        assert known.memory_mib_limit == 8192 * factor
 
 
 def test_local_disks_are_a_pool_where_the_zone_allows(cloud: Cloud) -> None:
