@@ -52,7 +52,7 @@ def run(settings: Settings) -> None:
         lease_seconds=settings.lease_seconds,
         driver_timeout_s=settings.driver_timeout_seconds,
     )
-    runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, options)
+    runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt)
     app = make_celery(settings.require_redis_url())
     add_tasks(app, runner.accept)
     try:

@@ -56,6 +56,7 @@ def run(settings: Settings, ended: Event) -> None:
         worker.drivers,
         lease_seconds=settings.lease_seconds,
         driver_timeout_s=settings.driver_timeout_seconds,
+        decrypt=worker.decrypt,
     )
     sweeper = Sweeper(worker.engine, worker.job_queue, Settler(steps))
     passes = [

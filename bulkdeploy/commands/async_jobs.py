@@ -14,6 +14,7 @@ from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
+from bulkdeploy.services import guest_passwords
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store import async_jobs
 from bulkdeploy.store.listing import Page
@@ -56,12 +57,13 @@ def _permitted(call: Call, account_id: int, row: Mapping[str, Any], *, what: str
     """The job, where it is the caller's; ``what`` says what was named: a refusal tells nothing more."""
     if account_id != call.caller.owner.account_id:
         require_access(call.connection, call.caller, account_id, what)
-    return row
+    return guest_passwords.told(row, call.system.cipher)
 
 
 def list_async_jobs(call: Call) -> Page:
-    """Jobs that have not expired, of the accounts shown."""
-    return async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
+    """Jobs that have not expired, of the accounts shown; passwords are told to who asks for the job itself."""
+    page = async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
+    return Page([guest_passwords.told(row, None) for row in page.rows], page.count)
 
 
 COMMANDS: tuple[Command, ...] = (

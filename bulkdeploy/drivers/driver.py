@@ -54,7 +54,10 @@ class NicSpec:
 
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64."""
+    """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64.
+
+    ``password``: what its image's password agent shall set; only calls that start a guest have it.
+    """
 
     uuid: UUID
     name: str
@@ -65,6 +68,7 @@ class GuestSpec:
     nics: tuple[NicSpec, ...]
     user_data: str | None = None
     public_keys: tuple[str, ...] = ()
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

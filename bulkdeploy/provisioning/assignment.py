@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +35,7 @@ class Assignment:
     guest: GuestSpec
     volume_uuids: tuple[UUID, ...]
     pinned: bool
+    password_encrypted: bytes | None = field(default=None, repr=False)
 
     @property
     def fence(self) -> int:
@@ -112,6 +113,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
         pinned=shared.pinned,
+        password_encrypted=vm.password_encrypted,
     )
 
 

@@ -1,6 +1,7 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -21,10 +22,11 @@ class DriverCalls:
     Args:
         drivers: where drivers are found.
         timeout_s: how long one call may take, in seconds.
+        decrypt: reads a guest's password.
     """
 
-    def __init__(self, drivers: FindsDrivers, timeout_s: float) -> None:
-        self._drivers, self._timeout_s = drivers, timeout_s
+    def __init__(self, drivers: FindsDrivers, timeout_s: float, decrypt: Callable[[bytes], str]) -> None:
+        self._drivers, self._timeout_s, self._decrypt = drivers, timeout_s, decrypt
 
     def run(self, work: Assignment) -> DriverError | None:
         """Make the guest run on the VM's host.
@@ -35,11 +37,13 @@ class DriverCalls:
         host = work.host
         if host is None:
             return DriverError("place", "no host", f"VM {work.name} holds no host", transient=True)
-        return self._call(
-            work,
-            "boot",
-            lambda driver: driver.ensure_running(host, work.guest, fence=work.fence, timeout_s=self._timeout_s),
-        )
+
+        def start(driver: HypervisorDriver) -> None:
+            secret = work.password_encrypted
+            guest = work.guest if secret is None else replace(work.guest, password=self._decrypt(secret))
+            driver.ensure_running(host, guest, fence=work.fence, timeout_s=self._timeout_s)
+
+        return self._call(work, "boot", start)
 
     def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
         """Make the guest not run; a VM that holds no host does not.

@@ -1,6 +1,6 @@
 """The kinds of jobs: one entry per kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Semaphore
 
 from sqlalchemy import Engine
@@ -24,10 +24,15 @@ nor take all its database connections for it."""
 
 
 def steps_of_all_kinds(
-    engine: Engine, drivers: FindsDrivers, *, lease_seconds: float, driver_timeout_s: float
+    engine: Engine,
+    drivers: FindsDrivers,
+    *,
+    lease_seconds: float,
+    driver_timeout_s: float,
+    decrypt: Callable[[bytes], str],
 ) -> Mapping[JobKind, JobSteps]:
-    """What each kind of job consists of, with the given drivers."""
-    calls = DriverCalls(drivers, driver_timeout_s)
+    """What each kind of job consists of, with the given drivers; ``decrypt`` reads guests' passwords."""
+    calls = DriverCalls(drivers, driver_timeout_s, decrypt)
     planning = Semaphore(PLANNERS_AT_ONCE)
     return {
         JobKind.DEPLOY: DeployVirtualMachine(engine, planning, calls, lease_seconds),

@@ -10,7 +10,7 @@ by its row.
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -71,11 +71,23 @@ class JobRunner:
         job_queue: where jobs that waited for another are sent.
         drivers: the hypervisors' drivers.
         options: see RunnerOptions.
+        decrypt: reads guests' passwords.
     """
 
-    def __init__(self, engine: Engine, job_queue: JobQueue, drivers: FindsDrivers, options: RunnerOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        job_queue: JobQueue,
+        drivers: FindsDrivers,
+        options: RunnerOptions,
+        decrypt: Callable[[bytes], str],
+    ) -> None:
         self._steps: Mapping[JobKind, JobSteps] = steps_of_all_kinds(
-            engine, drivers, lease_seconds=options.lease_seconds, driver_timeout_s=options.driver_timeout_s
+            engine,
+            drivers,
+            lease_seconds=options.lease_seconds,
+            driver_timeout_s=options.driver_timeout_s,
+            decrypt=decrypt,
         )
         # Queues in C instead of semaphores and executors in Python: two thirds of the cost of handing a job over.
         self._slots: SimpleQueue[None] = SimpleQueue()

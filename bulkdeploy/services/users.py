@@ -12,7 +12,7 @@ from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.random_texts import random_text
+from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.authority import AccountParameters, check_name, lock_administered, require_administered
 from bulkdeploy.services.done_jobs import done_with_object
 from bulkdeploy.services.passwords import hash_password, password_matches

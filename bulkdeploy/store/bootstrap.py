@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Table, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.accounts import AccountType
-from bulkdeploy.domain.random_texts import random_text
+from bulkdeploy.random_texts import random_text
 from bulkdeploy.store.default_rows import (
     ADMIN_ACCOUNT_ID,
     ADMIN_USER_ID,

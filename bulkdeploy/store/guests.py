@@ -15,7 +15,8 @@ from bulkdeploy.store.arrays import int_array
 
 _VMS = text(
     "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
-    " v.user_data, CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
+    " v.user_data, v.password_encrypted,"
+    " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
     " h.ip_address AS host_ip_address, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"

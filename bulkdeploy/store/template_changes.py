@@ -43,11 +43,14 @@ def update_template(connection: Connection, template_id: int, values: Mapping[st
 
 
 def user_of(connection: Connection, template_id: int) -> str | None:
-    """A VM that was made from it and is not expunged, in words, or None."""
+    """A VM, not expunged, that was made from it or has it in its drive, in words, or None."""
     vm = virtual_machines.c
-    query = select(vm.uuid).where(vm.template_id == template_id, vm.removed.is_(None))
-    uuid = connection.execute(query.order_by(vm.id).limit(1)).scalar()
-    return None if uuid is None else f"virtual machine {uuid} was made from it"
+    for column, how in ((vm.template_id, "was made from it"), (vm.iso_id, "has it in its drive")):
+        query = select(vm.uuid).where(column == template_id, vm.removed.is_(None))
+        uuid = connection.execute(query.order_by(vm.id).limit(1)).scalar()
+        if uuid is not None:
+            return f"virtual machine {uuid} {how}"
+    return None
 
 
 def accounts_named(connection: Connection, owner: Owner, names: Sequence[str]) -> dict[str, int]:

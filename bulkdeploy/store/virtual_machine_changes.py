@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, insert, text, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
 
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import StorageType, TemplateKind
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machine_details import iso_in_drive, isos
 
 
 def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
@@ -128,7 +130,10 @@ def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None
     """Let the VM, its volumes and their tags be the account's; what only its owner's VMs can have it loses."""
     both = {"vm": vm_id, "account": account_id}
     connection.execute(
-        text("UPDATE virtual_machines SET account_id = :account, group_id = NULL, key_pairs = '{}' WHERE id = :vm"),
+        text(
+            "UPDATE virtual_machines SET account_id = :account, group_id = NULL, key_pairs = '{}',"
+            " iso_id = CASE WHEN iso_id IS NOT NULL THEN 0 END WHERE id = :vm"
+        ),
         both,
     )
     connection.execute(text("UPDATE volumes SET account_id = :account WHERE vm_id = :vm AND removed IS NULL"), both)
@@ -166,6 +171,24 @@ def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
     """Whether that is a template or an ISO."""
     kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()
     return TemplateKind(kind)
+
+
+def iso_of(connection: Connection, vm_id: int) -> Row[Any] | None:
+    """The ISO in the VM's drive: id, uuid and name; None: there is none."""
+    query = (
+        select(isos.c.id, isos.c.uuid, isos.c.name)
+        .select_from(virtual_machines.join(templates, templates.c.id == virtual_machines.c.template_id))
+        .join(isos, isos.c.id == iso_in_drive(templates))
+        .where(virtual_machines.c.id == vm_id)
+    )
+    found: Row[Any] | None = connection.execute(query).first()
+    return found
+
+
+def takes_passwords(connection: Connection, template_id: int) -> bool:
+    """Whether guests made from this template take a password from their hypervisor when they start."""
+    query = select(templates.c.password_enabled).where(templates.c.id == template_id)
+    return bool(connection.execute(query).scalar_one())
 
 
 def forget_root_disk(connection: Connection, vm_id: int, template_id: int | None) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, literal, select
+from sqlalchemy import ColumnElement, FromClause, Select, case, func, literal, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
@@ -21,6 +21,8 @@ from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machin
 from bulkdeploy.store.visibility import owner_columns, with_owner
 
 VM_IDS = "vm_ids"
+
+isos = templates.alias("isos")
 
 
 class Detail(StrEnum):
@@ -69,6 +71,7 @@ def _tables() -> Any:
         .join(service_offerings, service_offerings.c.id == vm.service_offering_id)
         .join(templates, templates.c.id == vm.template_id)
         .join(deployments, deployments.c.id == vm.deployment_id)
+        .outerjoin(isos, isos.c.id == iso_in_drive(templates))
         .outerjoin(users, users.c.id == vm.user_id)
         .outerjoin(hosts, hosts.c.id == vm.host_id)
         .outerjoin(os_types, os_types.c.id == templates.c.os_type_id)
@@ -120,6 +123,12 @@ def user_data_column() -> ColumnElement[Any]:
     return case((own.is_(None), shared), else_=own).label("userdata")
 
 
+def iso_in_drive(source: FromClause) -> ColumnElement[int]:
+    """The id of the ISO in the VM's drive, ``source`` being what the VM was made from: its own or that; 0: none."""
+    made_from = case((source.c.kind == TemplateKind.ISO, virtual_machines.c.template_id))
+    return func.coalesce(virtual_machines.c.iso_id, made_from)
+
+
 def _group() -> Columns:
     return instance_groups.c.uuid.label("groupid"), instance_groups.c.name.label("group")
 
@@ -155,11 +164,10 @@ def _template() -> Columns:
 
 
 def _iso() -> Columns:
-    is_iso = templates.c.kind == TemplateKind.ISO
     return (
-        case((is_iso, templates.c.uuid)).label("isoid"),
-        case((is_iso, templates.c.name)).label("isoname"),
-        case((is_iso, templates.c.display_text)).label("isodisplaytext"),
+        isos.c.uuid.label("isoid"),
+        isos.c.name.label("isoname"),
+        isos.c.display_text.label("isodisplaytext"),
     )
 
 

@@ -151,7 +151,7 @@ def _filters() -> Filters:
         "storageid": _on_pool,
         "serviceofferingid": by_id(vm.service_offering_id),
         "templateid": by_id(vm.template_id),
-        "isoid": by_id(vm.template_id),
+        "isoid": _has_iso,
         "userid": by_id(vm.user_id),
         "groupid": by_id(vm.group_id),
         "hypervisor": same_text(vm.hypervisor),
@@ -192,6 +192,11 @@ def _in_network(network: EntityRef) -> Condition:
 def _has_key_pair(name: str) -> Condition:
     keys = key_pairs_column()
     return exists(select(1).where(deployments.c.id == virtual_machines.c.deployment_id, keys.op("?")(name)))
+
+
+def _has_iso(iso: EntityRef) -> Condition:
+    vm = virtual_machines.c
+    return func.coalesce(vm.iso_id, vm.template_id) == iso.id
 
 
 def _is_highly_available(value: bool) -> Condition:

@@ -12,7 +12,7 @@ from bulkdeploy.store.availability import is_unreachable, ping
 from bulkdeploy.store.engine import Plans, read_only
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import arm_crash_points, build_engine, build_job_queue
+from bulkdeploy.wiring.system import arm_crash_points, build_cipher, build_engine, build_job_queue
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +27,10 @@ class Worker:
     engine: Engine
     drivers: Drivers
     job_queue: JobQueue
+
+    def decrypt(self, token: bytes) -> str:
+        """A secret again that the API half encrypted; the key is read when the first one is."""
+        return build_cipher(self.settings).decrypt(token)
 
     def trouble(self) -> str | None:
         """What keeps this process from working: a service that does not answer; None: nothing."""

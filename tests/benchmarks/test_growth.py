@@ -111,7 +111,9 @@ def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
     settings = room.settings.model_copy(update={"simulator_database_url": fleet_simulator_url})
     tell_simulator(settings, room.engine)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
-    runner = JobRunner(room.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60))
+    runner = JobRunner(
+        room.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60), system.cipher.decrypt
+    )
 
     def per_job(count: int) -> float:
         _, messages = deploy_held_back(room, count)

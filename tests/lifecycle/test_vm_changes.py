@@ -457,3 +457,26 @@ def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) ->
     named = "virtualmachineid" if command in by_long_name else "id"
     assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 531
     assert owned.vms()[1] == other
+
+
+class PasswordNotes:
+    """A driver that notes the passwords which guests are started with."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self.passwords: list[str | None] = []
+
+    def ensure_running(self, host: Any, guest: Any, **named: Any) -> None:
+        """Note it."""
+        self.passwords.append(guest.password)
+        self._driver.ensure_running(host, guest, **named)
+
+
+def test_a_new_password_reaches_the_guest_at_its_next_start(stopped: Fleet, acme: ApiClient) -> None:
+    """The hypervisor is given what the job's result told."""
+    job = _done(stopped, acme, "resetPasswordForVirtualMachine")
+    acme.call("startVirtualMachine", id=_vm(stopped))
+    notes = PasswordNotes(stopped.driver)
+    stopped.run(drivers=OneDriver(notes))
+    assert notes.passwords == [job["jobresult"]["virtualmachine"]["password"]]
+    assert stopped.vms()[0].state == "Running"

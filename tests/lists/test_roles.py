@@ -27,6 +27,13 @@ RESTRICTED = {
     **dict.fromkeys(("createAccount", "updateAccount", "enableAccount", "disableAccount"), frozenset({A, R, D})),
     **dict.fromkeys(("lockAccount", "deleteAccount", "createUser", "enableUser"), frozenset({A, R, D})),
     **dict.fromkeys(("disableUser", "deleteUser"), frozenset({A, R, D})),
+    **dict.fromkeys(
+        (f"listDedicated{places}" for places in ("Zones", "Pods", "Clusters", "Hosts")), frozenset({A})
+    ),
+    **dict.fromkeys(("listPhysicalNetworks", "listTrafficTypes", "listSupportedNetworkServices"), frozenset({A})),
+    **dict.fromkeys(("listNetworkServiceProviders", "listVlanIpRanges"), frozenset({A})),
+    **dict.fromkeys(("listVirtualRouterElements", "listInternalLoadBalancerElements"), frozenset({A})),
+    **dict.fromkeys(("listHypervisorCapabilities", "listManagementServers"), frozenset({A})),
     "listStoragePools": {A, R},
     "updateConfiguration": {A, D},
     "updateResourceLimit": {A, R, D},

@@ -96,7 +96,8 @@ class Fleet:
         self, *, drivers: FindsDrivers | None = None, options: RunnerOptions = OPTIONS
     ) -> Iterator[JobRunner]:
         """A runner; on leaving, everything it accepted is finished."""
-        runner = JobRunner(self.engine, self.system.job_queue, drivers or OneDriver(self.driver), options)
+        found, decrypt = drivers or OneDriver(self.driver), self.system.cipher.decrypt
+        runner = JobRunner(self.engine, self.system.job_queue, found, options, decrypt)
         try:
             yield runner
         finally:
@@ -110,7 +111,13 @@ class Fleet:
 
     def sweeper(self) -> Sweeper:
         """A sweeper."""
-        steps = steps_of_all_kinds(self.engine, OneDriver(self.driver), lease_seconds=60, driver_timeout_s=30)
+        steps = steps_of_all_kinds(
+            self.engine,
+            OneDriver(self.driver),
+            lease_seconds=60,
+            driver_timeout_s=30,
+            decrypt=self.system.cipher.decrypt,
+        )
         return Sweeper(self.engine, self.system.job_queue, Settler(steps))
 
     def fault(self, step: Step, kind: FaultKind = FaultKind.TRANSIENT, **rule: Any) -> int:
