@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
 
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import StorageType, TemplateKind
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
@@ -173,16 +174,16 @@ def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
     return TemplateKind(kind)
 
 
-def iso_of(connection: Connection, vm_id: int) -> Row[Any] | None:
-    """The ISO in the VM's drive: id, uuid and name; None: there is none."""
+def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
+    """The ISO in the VM's drive; None: there is none."""
     query = (
         select(isos.c.id, isos.c.uuid, isos.c.name)
         .select_from(virtual_machines.join(templates, templates.c.id == virtual_machines.c.template_id))
         .join(isos, isos.c.id == iso_in_drive(templates))
         .where(virtual_machines.c.id == vm_id)
     )
-    found: Row[Any] | None = connection.execute(query).first()
-    return found
+    row = connection.execute(query).first()
+    return None if row is None else EntityRef(Entity.ISO, row.id, row.uuid, row.name)
 
 
 def takes_passwords(connection: Connection, template_id: int) -> bool:

@@ -225,6 +225,17 @@ def catalogue(world: World) -> dict[str, Cases]:
             "domainid": constant(rivals, keeps=False),
             "keyword": word("threshold", "name", "description"),
         },
+        "listHypervisorCapabilities": {
+            "id": equal("id", world.rows("listHypervisorCapabilities", hypervisor="KVM")[0]["id"]),
+            "hypervisor": equal("hypervisor", "kvm", "KVM"),
+            "keyword": word("vm", "hypervisor"),
+        },
+        "listManagementServers": {
+            "id": constant(world.rows("listManagementServers")[0]["id"], keeps=True),
+            "name": constant("bulkdeploy", keeps=True),
+            "version": constant("4.1", keeps=False),
+            "keyword": constant("bulk", keeps=True),
+        },
         "listResourceLimits": {
             "resourcetype": equal("resourcetype", "8"),
             "resourcetypename": equal("resourcetypename", "CPU", "cpu"),
