@@ -79,7 +79,8 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     _, messages = deploy_held_back(Room(None, settings, engine), 100)
     event.listen(worker_engine, "before_cursor_execute", note)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
-    runner = JobRunner(worker_engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60))
+    options = RunnerOptions(16, 60, 60)
+    runner = JobRunner(worker_engine, system.job_queue, OneDriver(driver), options, system.cipher.decrypt)
     try:
         for message in messages:
             runner.accept(message.job_id)

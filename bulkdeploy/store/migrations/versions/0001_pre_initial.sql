@@ -1,5 +1,4 @@
--- The first schema. Written by `make generate` from bulkdeploy/store/tables until the first release;
--- from then on changes are further migrations.
+-- The first schema. Changes are further migrations.
 
 CREATE SEQUENCE mac_address_numbers;
 
@@ -89,7 +88,6 @@ CREATE TABLE async_jobs (
     instance_id BIGINT,
     instance_uuid UUID,
     deployment_id BIGINT,
-    parent_id BIGINT,
     params JSONB DEFAULT '{}' NOT NULL,
     status SMALLINT DEFAULT 0 NOT NULL,
     phase TEXT DEFAULT 'queued' NOT NULL,
@@ -99,8 +97,6 @@ CREATE TABLE async_jobs (
     lease_fence BIGINT DEFAULT 0 NOT NULL,
     lease_until TIMESTAMP WITH TIME ZONE,
     attempts INTEGER DEFAULT 0 NOT NULL,
-    lost_leases INTEGER DEFAULT 0 NOT NULL,
-    host_id BIGINT,
     retry_at TIMESTAMP WITH TIME ZONE,
     progress JSONB,
     created TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
@@ -117,19 +113,13 @@ CREATE INDEX ix_async_jobs_completed ON async_jobs (completed) WHERE status <> 0
 
 CREATE INDEX ix_async_jobs_deployment ON async_jobs (deployment_id, id);
 
-CREATE INDEX ix_async_jobs_host ON async_jobs (phase, host_id) WHERE status = 0 AND host_id IS NOT NULL;
-
 CREATE INDEX ix_async_jobs_instance ON async_jobs (instance_id, id);
-
-CREATE INDEX ix_async_jobs_parent ON async_jobs (parent_id, instance_id) WHERE parent_id IS NOT NULL;
 
 CREATE INDEX ix_async_jobs_unfinished ON async_jobs (phase, lease_until) WHERE status = 0;
 
-COMMENT ON COLUMN async_jobs.kind IS 'JobKind; the cmd of a job that was done with its call';
+COMMENT ON COLUMN async_jobs.kind IS 'JobKind';
 
 COMMENT ON COLUMN async_jobs.account_id IS 'the submitter''s account';
-
-COMMENT ON COLUMN async_jobs.parent_id IS 'the job that made this one, and is woken when it ends';
 
 COMMENT ON COLUMN async_jobs.params IS 'small; kind-specific';
 
@@ -137,11 +127,7 @@ COMMENT ON COLUMN async_jobs.result IS 'JSON object, written once';
 
 COMMENT ON COLUMN async_jobs.lease_fence IS 'grows with each lease';
 
-COMMENT ON COLUMN async_jobs.attempts IS 'leases taken and used';
-
-COMMENT ON COLUMN async_jobs.lost_leases IS 'leases that ran out unattended';
-
-COMMENT ON COLUMN async_jobs.host_id IS 'running: the host whose driver works on it; waiting: for a place there';
+COMMENT ON COLUMN async_jobs.attempts IS 'leases taken';
 
 COMMENT ON COLUMN async_jobs.retry_at IS 'when a waiting job is due';
 
@@ -218,31 +204,17 @@ CREATE TABLE host_claims (
     consumer UUID NOT NULL,
     host_id BIGINT NOT NULL,
     consumer_kind SMALLINT NOT NULL,
-    account_id BIGINT NOT NULL,
     cpu_mhz BIGINT NOT NULL,
     memory_mib BIGINT NOT NULL
 );
 
 CREATE INDEX ix_host_claims_host_id ON host_claims (host_id);
 
-CREATE INDEX ix_host_claims_migrations ON host_claims (consumer) WHERE consumer_kind = 1;
-
 CREATE UNIQUE INDEX uq_host_claims_consumer ON host_claims (consumer);
 
 COMMENT ON COLUMN host_claims.consumer IS 'a VM''s or a migration''s uuid';
 
 COMMENT ON COLUMN host_claims.consumer_kind IS '0 VM, 1 migration';
-
-CREATE TABLE account_clusters (
-    account_id BIGINT NOT NULL,
-    cluster_id BIGINT NOT NULL,
-    vms INTEGER NOT NULL,
-    CONSTRAINT pk_account_clusters PRIMARY KEY (account_id, cluster_id),
-    CONSTRAINT ck_account_clusters_not_negative CHECK (vms >= 0)
-)
- WITH (fillfactor = 50);
-
-COMMENT ON COLUMN account_clusters.vms IS 'the account''s claims on hosts of the cluster';
 
 CREATE TABLE storage_claims (
     consumer UUID NOT NULL,
@@ -261,15 +233,12 @@ CREATE TABLE resource_limits (
     owner_id BIGINT NOT NULL,
     resource_type SMALLINT NOT NULL,
     max BIGINT NOT NULL,
-    amount_when_set BIGINT DEFAULT 0 NOT NULL,
     CONSTRAINT pk_resource_limits PRIMARY KEY (owner_kind, owner_id, resource_type)
 );
 
 COMMENT ON COLUMN resource_limits.owner_kind IS 'account or domain';
 
 COMMENT ON COLUMN resource_limits.max IS '-1: unlimited; storage in bytes';
-
-COMMENT ON COLUMN resource_limits.amount_when_set IS 'in use when the limit was set below it';
 
 CREATE TABLE resource_counts (
     owner_kind TEXT NOT NULL,
@@ -293,34 +262,18 @@ CREATE TABLE network_offerings (
     traffic_type TEXT DEFAULT 'Guest' NOT NULL,
     specify_vlan BOOLEAN DEFAULT false NOT NULL,
     services JSONB DEFAULT '[]' NOT NULL,
-    providers JSONB DEFAULT '{}' NOT NULL,
-    capabilities JSONB DEFAULT '{}' NOT NULL,
-    specify_ip_ranges BOOLEAN DEFAULT false NOT NULL,
-    is_persistent BOOLEAN DEFAULT false NOT NULL,
-    conserve_mode BOOLEAN DEFAULT true NOT NULL,
-    egress_default_policy BOOLEAN DEFAULT false NOT NULL,
-    network_rate INTEGER,
     is_default BOOLEAN DEFAULT false NOT NULL,
     availability TEXT DEFAULT 'Optional' NOT NULL,
     state TEXT DEFAULT 'Enabled' NOT NULL,
-    sort_key INTEGER DEFAULT 0 NOT NULL,
     created TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_network_offerings PRIMARY KEY (id),
     CONSTRAINT uq_network_offerings_uuid UNIQUE (uuid)
 );
 
-CREATE UNIQUE INDEX uq_network_offerings_live_name ON network_offerings (name) WHERE removed IS NULL;
-
 COMMENT ON COLUMN network_offerings.guest_type IS 'Isolated, Shared or L2';
 
 COMMENT ON COLUMN network_offerings.services IS 'names of services';
-
-COMMENT ON COLUMN network_offerings.providers IS 'names, by service';
-
-COMMENT ON COLUMN network_offerings.capabilities IS 'texts by name, by service';
-
-COMMENT ON COLUMN network_offerings.network_rate IS 'Mbit/s; NULL: unlimited';
 
 CREATE TABLE nics (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY,
@@ -339,6 +292,8 @@ CREATE TABLE nics (
     CONSTRAINT pk_nics PRIMARY KEY (id),
     CONSTRAINT uq_nics_uuid UNIQUE (uuid)
 );
+
+CREATE INDEX ix_nics_vm_id ON nics (vm_id);
 
 CREATE UNIQUE INDEX uq_nics_live_address ON nics (network_id, ip_address) WHERE removed IS NULL;
 
@@ -462,11 +417,6 @@ CREATE TABLE virtual_machines (
     group_id BIGINT,
     deployment_id BIGINT NOT NULL,
     user_data TEXT,
-    key_pairs TEXT[],
-    password_encrypted BYTEA,
-    iso_id BIGINT,
-    ha_enabled BOOLEAN,
-    dynamic_scaling BOOLEAN,
     details JSONB DEFAULT '{}' NOT NULL,
     display_vm BOOLEAN DEFAULT true NOT NULL,
     delete_protection BOOLEAN DEFAULT false NOT NULL,
@@ -483,8 +433,6 @@ CREATE INDEX ix_virtual_machines_account ON virtual_machines (account_id, zone_i
 
 CREATE INDEX ix_virtual_machines_deployment_id ON virtual_machines (deployment_id);
 
-CREATE INDEX ix_virtual_machines_group ON virtual_machines (group_id) WHERE group_id IS NOT NULL;
-
 CREATE INDEX ix_virtual_machines_host ON virtual_machines (host_id) WHERE host_id IS NOT NULL;
 
 CREATE INDEX ix_virtual_machines_name ON virtual_machines (lower(name));
@@ -496,16 +444,6 @@ COMMENT ON COLUMN virtual_machines.cpu_mhz IS 'speed of one core';
 COMMENT ON COLUMN virtual_machines.group_id IS 'instance group';
 
 COMMENT ON COLUMN virtual_machines.user_data IS 'base64; NULL: the deployment''s';
-
-COMMENT ON COLUMN virtual_machines.key_pairs IS 'names; NULL: the deployment''s';
-
-COMMENT ON COLUMN virtual_machines.password_encrypted IS 'given to the guest when it starts; NULL: the image''s own';
-
-COMMENT ON COLUMN virtual_machines.iso_id IS 'in its drive; 0: none; NULL: the ISO that it was made from, if any';
-
-COMMENT ON COLUMN virtual_machines.ha_enabled IS 'NULL: as the service offering says';
-
-COMMENT ON COLUMN virtual_machines.dynamic_scaling IS 'NULL: as service offering and template say';
 
 COMMENT ON COLUMN virtual_machines.compute_released IS 'its user_vm, cpu and memory counts were given back';
 
@@ -721,7 +659,7 @@ CREATE TABLE instance_groups (
     CONSTRAINT fk_instance_groups_account_id FOREIGN KEY(account_id) REFERENCES accounts (id)
 );
 
-CREATE UNIQUE INDEX uq_instance_groups_live_name ON instance_groups (account_id, name) WHERE removed IS NULL;
+CREATE INDEX ix_instance_groups_account_id ON instance_groups (account_id);
 
 CREATE TABLE user_data (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY,
@@ -737,7 +675,7 @@ CREATE TABLE user_data (
     CONSTRAINT fk_user_data_account_id FOREIGN KEY(account_id) REFERENCES accounts (id)
 );
 
-CREATE UNIQUE INDEX uq_user_data_live_name ON user_data (account_id, name) WHERE removed IS NULL;
+CREATE INDEX ix_user_data_account_id ON user_data (account_id);
 
 COMMENT ON COLUMN user_data.content IS 'base64';
 
@@ -767,9 +705,6 @@ CREATE TABLE physical_networks (
     state TEXT DEFAULT 'Enabled' NOT NULL,
     isolation_methods TEXT DEFAULT 'VLAN' NOT NULL,
     vlan_range TEXT,
-    network_speed TEXT,
-    broadcast_domain_range TEXT DEFAULT 'ZONE' NOT NULL,
-    tags TEXT[] DEFAULT '{}' NOT NULL,
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_physical_networks PRIMARY KEY (id),
     CONSTRAINT uq_physical_networks_uuid UNIQUE (uuid),
@@ -932,39 +867,6 @@ CREATE INDEX ix_security_group_rules_security_group_id ON security_group_rules (
 
 COMMENT ON COLUMN security_group_rules.direction IS 'ingress or egress';
 
-CREATE TABLE traffic_types (
-    id BIGINT GENERATED BY DEFAULT AS IDENTITY,
-    uuid UUID DEFAULT gen_random_uuid() NOT NULL,
-    physical_network_id BIGINT NOT NULL,
-    traffic_type TEXT NOT NULL,
-    labels JSONB DEFAULT '{}' NOT NULL,
-    removed TIMESTAMP WITH TIME ZONE,
-    CONSTRAINT pk_traffic_types PRIMARY KEY (id),
-    CONSTRAINT uq_traffic_types_uuid UNIQUE (uuid),
-    CONSTRAINT fk_traffic_types_physical_network_id FOREIGN KEY(physical_network_id) REFERENCES physical_networks (id)
-);
-
-CREATE UNIQUE INDEX uq_traffic_types_live ON traffic_types (physical_network_id, traffic_type) WHERE removed IS NULL;
-
-COMMENT ON COLUMN traffic_types.traffic_type IS 'Public, Guest, Management, Storage or Control';
-
-COMMENT ON COLUMN traffic_types.labels IS 'bridge, by wire parameter';
-
-CREATE TABLE network_service_providers (
-    id BIGINT GENERATED BY DEFAULT AS IDENTITY,
-    uuid UUID DEFAULT gen_random_uuid() NOT NULL,
-    physical_network_id BIGINT NOT NULL,
-    name TEXT NOT NULL,
-    state TEXT DEFAULT 'Disabled' NOT NULL,
-    element_enabled BOOLEAN DEFAULT false NOT NULL,
-    removed TIMESTAMP WITH TIME ZONE,
-    CONSTRAINT pk_network_service_providers PRIMARY KEY (id),
-    CONSTRAINT uq_network_service_providers_uuid UNIQUE (uuid),
-    CONSTRAINT fk_network_service_providers_physical_network_id FOREIGN KEY(physical_network_id) REFERENCES physical_networks (id)
-);
-
-CREATE UNIQUE INDEX uq_network_service_providers_live_name ON network_service_providers (physical_network_id, name) WHERE removed IS NULL;
-
 CREATE TABLE networks (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY,
     uuid UUID DEFAULT gen_random_uuid() NOT NULL,
@@ -1032,9 +934,7 @@ CREATE UNIQUE INDEX uq_clusters_live_name ON clusters (pod_id, name) WHERE remov
 CREATE TABLE ip_ranges (
     id BIGINT GENERATED BY DEFAULT AS IDENTITY,
     uuid UUID DEFAULT gen_random_uuid() NOT NULL,
-    network_id BIGINT,
-    zone_id BIGINT,
-    physical_network_id BIGINT,
+    network_id BIGINT NOT NULL,
     pod_id BIGINT,
     start_ip INET NOT NULL,
     end_ip INET NOT NULL,
@@ -1044,17 +944,12 @@ CREATE TABLE ip_ranges (
     vlan TEXT,
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_ip_ranges PRIMARY KEY (id),
-    CONSTRAINT ck_ip_ranges_of_a_network_or_public CHECK ((network_id IS NULL) <> (zone_id IS NULL)),
     CONSTRAINT uq_ip_ranges_uuid UNIQUE (uuid),
     CONSTRAINT fk_ip_ranges_network_id FOREIGN KEY(network_id) REFERENCES networks (id),
-    CONSTRAINT fk_ip_ranges_zone_id FOREIGN KEY(zone_id) REFERENCES zones (id),
-    CONSTRAINT fk_ip_ranges_physical_network_id FOREIGN KEY(physical_network_id) REFERENCES physical_networks (id),
     CONSTRAINT fk_ip_ranges_pod_id FOREIGN KEY(pod_id) REFERENCES pods (id)
 );
 
 CREATE INDEX ix_ip_ranges_network_id ON ip_ranges (network_id);
-
-CREATE INDEX ix_ip_ranges_zone_id ON ip_ranges (zone_id);
 
 COMMENT ON COLUMN ip_ranges.next_ip IS 'lowest address never handed out; past end_ip when spent';
 
@@ -1076,9 +971,6 @@ CREATE TABLE hosts (
     memory_mib BIGINT NOT NULL,
     tags TEXT[] DEFAULT '{}' NOT NULL,
     details JSONB DEFAULT '{}' NOT NULL,
-    url TEXT,
-    annotation TEXT,
-    annotated TIMESTAMP WITH TIME ZONE,
     created TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     removed TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_hosts PRIMARY KEY (id),
@@ -1101,10 +993,6 @@ COMMENT ON COLUMN hosts.cpu_cores IS 'physical cores, before over-commit';
 COMMENT ON COLUMN hosts.cpu_mhz IS 'speed of one core';
 
 COMMENT ON COLUMN hosts.memory_mib IS 'physical memory, before over-commit';
-
-COMMENT ON COLUMN hosts.url IS 'where addHost reached it; NULL: an inventory brought it';
-
-COMMENT ON COLUMN hosts.annotation IS 'a remark of an operator';
 
 CREATE TABLE released_addresses (
     ip_range_id BIGINT NOT NULL,
