@@ -293,8 +293,6 @@ CREATE TABLE nics (
     CONSTRAINT uq_nics_uuid UNIQUE (uuid)
 );
 
-CREATE INDEX ix_nics_vm_id ON nics (vm_id);
-
 CREATE UNIQUE INDEX uq_nics_live_address ON nics (network_id, ip_address) WHERE removed IS NULL;
 
 CREATE UNIQUE INDEX uq_nics_live_device ON nics (vm_id, device_id) WHERE removed IS NULL;
