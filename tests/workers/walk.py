@@ -62,7 +62,11 @@ class Walk:
 
     def assert_once_and_for_all(self) -> None:
         """Everything ends; each call made its VMs once, each job has one end, and nothing is amiss."""
-        wait_for(lambda: all_done(self.fleet))
+        try:
+            wait_for(lambda: all_done(self.fleet))
+        except AssertionError as error:
+            open_jobs = self.fleet.zone.rows("SELECT * FROM async_jobs WHERE status = 0 ORDER BY id")
+            raise AssertionError("\n".join(map(str, open_jobs))) from error
         for token, jobs in self.answered.items():
             assert self.bulk(token) == jobs
             made = self.fleet.zone.scalar(
