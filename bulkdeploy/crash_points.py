@@ -59,6 +59,9 @@ class CrashPoint(StrEnum):
     SWEEP_NEVER_BEGUN = "sweep.never_begun"
     SWEEP_EXPUNGE = "sweep.expunge"
     SWEEP_REMOVALS = "sweep.removals"
+    DRIVER_DELETE_VOLUME = "driver.delete_volume"
+    SWEEP_VOLUMES = "sweep.volumes"
+    SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 

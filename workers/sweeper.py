@@ -14,6 +14,7 @@ from bulkdeploy import meters
 from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
 from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
+from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import Plans
@@ -59,15 +60,18 @@ def run(settings: Settings, ended: Event) -> None:
         decrypt=worker.decrypt,
     )
     sweeper = Sweeper(worker.engine, worker.job_queue, Settler(steps))
+    volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
         _Pass(sweeper.expunge_destroyed, TIDY_EVERY_S),
+        _Pass(volumes.destroy_ownerless, TIDY_EVERY_S),
         _Pass(sweeper.expire, TIDY_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
         _Pass(sweeper.requeue_held_back, 0.0),
         _Pass(sweeper.requeue_lost, LOOK_FOR_LOST_EVERY_S),
         _Pass(sweeper.send_unsent, 0.0),
+        _Pass(volumes.remove_volumes, 0.0),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)

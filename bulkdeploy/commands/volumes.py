@@ -210,7 +210,7 @@ COMMANDS = (
     ),
     Command(
         name="destroyVolume",
-        description="Deletes a volume that no VM has, at once: there is nothing to recover it from",
+        description="Deletes a volume that no VM has: there is nothing to recover it from",
         handler=destroy_volume,
         shape=Shape.JOB,
         response=VOLUME,

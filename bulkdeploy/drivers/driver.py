@@ -174,6 +174,13 @@ class HypervisorDriver(Protocol):
             DriverError: something may be left.
         """
 
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """Make a volume that no VM has not exist in this pool. Absent is fine.
+
+        Raises:
+            DriverError: it may be left; a guest that was not stopped since may still use it.
+        """
+
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:

@@ -1,10 +1,9 @@
 """The embedded hypervisor: simulated hosts with a memory, a capacity and a temper of their own.
 
-State lies in a database apart from the product's (``simulator_database``) and every call is one
-round trip and one durable transaction there (``simulator_calls.sql``). Time that steps take is
-slept afterwards, without a connection, so that hundreds of calls in flight need few of them. That
-is also how a real hypervisor behaves towards a caller that dies while it waits: what it was asked
-to do gets done.
+State lies in a database apart from the product's (``simulator_database``) and every call is one round trip and
+one durable transaction there (``simulator_calls.sql``). Time that steps take is slept afterwards, without a
+connection, so that hundreds of calls in flight need few of them. That is also how a real hypervisor behaves
+towards a caller that dies while it waits: what it was asked to do gets done.
 """
 
 import random
@@ -109,12 +108,11 @@ class SimulatorDriver:
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
-        volumes = guest.volumes
         sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
         volume_columns = [
-            [volume.uuid for volume in volumes],
-            [volume.pool_uuid for volume in volumes],
-            [volume.size_bytes for volume in volumes],
+            [volume.uuid for volume in guest.volumes],
+            [volume.pool_uuid for volume in guest.volumes],
+            [volume.size_bytes for volume in guest.volumes],
         ]
         self._call(
             "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s)",
@@ -147,6 +145,11 @@ class SimulatorDriver:
             [None if host is None else host.uuid, guest_uuid, list(volume_uuids)],
             _Call("delete", host, fence, timeout_s),
         )
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver. Refuses while a guest uses it (transient)."""
+        query = "SELECT * FROM simulator_code.ensure_volume_absent(%s, %s, %s, %s)"
+        self._call(query, [pool_uuid, volume_uuid], _Call("delete", None, None, timeout_s))
 
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
@@ -198,9 +201,8 @@ class SimulatorDriver:
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
-        for row in self._pages(
-            "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
-        ):
+        query = "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
+        for row in self._pages(query):
             yield row[0], row[1], row[2]
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
@@ -225,7 +227,7 @@ class SimulatorDriver:
 
     def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> None:
         draw = self._random.random()
-        everything = [*parameters, call.fence, call.timeout_s * 1000, draw]
+        everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
         host = ANY_HOST if call.host is None else call.host.name
         verdict, step, reason, transient, wait_ms, host_found = self._ask(
             call.step,
@@ -282,11 +284,11 @@ class SimulatorDriver:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What every call has: the step to name when the reason is elsewhere, host, fence, patience."""
+    """What every call has: the step to name when the reason is elsewhere, host, fence (of guests), patience."""
 
     step: str
     host: HostAddress | None
-    fence: int
+    fence: int | None
     timeout_s: float
 
 

@@ -1,4 +1,4 @@
--- The three calls of a driver, one round trip and one transaction each.
+-- The calls of a driver but those in simulator_running.sql, one round trip and one transaction each.
 
 CREATE FUNCTION simulator_code.ensure_running(
     p_host uuid, p_guest uuid, p_name text, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint,
@@ -155,6 +155,36 @@ BEGIN
     END IF;
     IF v_happens THEN
         DELETE FROM simulator.volumes WHERE uuid = ANY (p_volumes);
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);
+END $$;
+
+-- No fence: nobody makes a volume anew that no guest has. A guest that has it in use keeps it.
+CREATE FUNCTION simulator_code.ensure_volume_absent(
+    p_pool uuid, p_volume uuid, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_steps text[] := '{}';
+    v_fate simulator_code.outcome;
+    v_is_there boolean;
+    v_user uuid;
+BEGIN
+    IF EXISTS (SELECT FROM simulator.volumes WHERE uuid = p_volume AND pool_uuid = p_pool) THEN
+        v_steps := '{delete}';
+    END IF;
+    v_fate := simulator_code.fate(NULL, NULL, v_steps, 'delete', false, p_timeout_ms, p_draw);
+    -- Whoever starts a guest with the volume locks it, too, and is seen in what follows. One that is made
+    -- from here on was absent when this call was done.
+    PERFORM FROM simulator.volumes WHERE uuid = p_volume AND pool_uuid = p_pool FOR UPDATE;
+    v_is_there := FOUND;
+    SELECT g.uuid INTO v_user FROM simulator.volumes v JOIN simulator.guests g ON g.uuid = v.guest_uuid
+    WHERE v_is_there AND v.uuid = p_volume AND v.uuid = ANY (g.volume_uuids);
+    IF v_user IS NOT NULL AND v_fate.verdict = 'done' THEN
+        v_fate := ('failed', 'delete', format('volume %s is in use by guest %s', p_volume, v_user), true,
+            v_fate.wait_ms, NULL);
+    ELSIF v_is_there AND v_user IS NULL AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        DELETE FROM simulator.volumes WHERE uuid = p_volume;
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);
 END $$;

@@ -72,18 +72,22 @@ CREATE FUNCTION simulator_code.make_volumes(p_guest uuid, p_volumes uuid[], p_po
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_made integer;
+    v_rows integer;
     v_problem text;
 BEGIN
-    INSERT INTO simulator.volumes (uuid, pool_uuid, size_bytes, guest_uuid)
-    SELECT a.uuid, a.pool, a.size, p_guest FROM unnest(p_volumes, p_pools, p_sizes) AS a (uuid, pool, size)
-    ORDER BY a.uuid
-    ON CONFLICT (uuid) DO NOTHING;
-    GET DIAGNOSTICS v_made = ROW_COUNT;
-    IF v_made = cardinality(p_volumes) THEN
-        RETURN NULL;
-    END IF;
-    PERFORM FROM simulator.volumes WHERE uuid = ANY (p_volumes) ORDER BY uuid FOR UPDATE;
+    LOOP -- until all are held: one that was there may be removed before its lock is taken
+        INSERT INTO simulator.volumes (uuid, pool_uuid, size_bytes, guest_uuid)
+        SELECT a.uuid, a.pool, a.size, p_guest FROM unnest(p_volumes, p_pools, p_sizes) AS a (uuid, pool, size)
+        ORDER BY a.uuid
+        ON CONFLICT (uuid) DO NOTHING;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        IF v_rows = cardinality(p_volumes) THEN
+            RETURN NULL;
+        END IF;
+        PERFORM FROM simulator.volumes WHERE uuid = ANY (p_volumes) ORDER BY uuid FOR UPDATE;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        EXIT WHEN v_rows = cardinality(p_volumes);
+    END LOOP;
     SELECT CASE
         WHEN v.pool_uuid <> a.pool THEN format('volume %s is in pool %s, not in %s', v.uuid, v.pool_uuid, a.pool)
         WHEN v.size_bytes > a.size THEN format('volume %s has %s bytes, shrinking it to %s would lose data',

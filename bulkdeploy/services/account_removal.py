@@ -16,6 +16,7 @@ from bulkdeploy.store.account_removal import insert_removal_job, lock_vms_of_acc
 from bulkdeploy.store.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.jobs import NewJob, insert_jobs
+from bulkdeploy.store.volume_removal import destroy_volumes_of_accounts
 
 RUNNING = (VmState.RUNNING.value, VmState.STARTING.value)
 ANY_STATE = tuple(state.value for state in VmState)
@@ -34,9 +35,11 @@ def remove(
 ) -> tuple[JobTicket, list[JobMessage]]:
     """Remove locked accounts with all that they own; messages to send after the commit.
 
-    VMs are expunged by jobs. The call's own job ends when the last of them is gone, at once without any.
+    VMs are expunged by jobs, volumes that no VM has are removed by the sweeper. The call's own job ends when
+    the last VM is gone, at once without any.
     """
     remove_accounts(connection, account_ids)
+    destroy_volumes_of_accounts(connection, account_ids)
     vms = lock_vms_of_accounts(connection, account_ids, ANY_STATE)
     if not vms:
         return done_with_success(connection, caller, call.cmd, call.instance), []

@@ -1,7 +1,8 @@
 """Data volumes made, attached to VMs, detached and deleted (reference section 8.17).
 
 A volume claims room in a pool when it gets a place: at once where its VM runs, else when the VM starts. Rows
-only: a running guest gets the volume when it is started the next time.
+only: a running guest gets the volume when it is started the next time, and the sweeper removes what was deleted
+from its pool.
 """
 
 from collections.abc import Mapping
@@ -28,10 +29,10 @@ from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.engine import TransactionConflict, run_transaction
 from bulkdeploy.store.events import record_event
-from bulkdeploy.store.ledger import release_pools_of
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.resource_counts import add_amounts, check_limits, subtract_amounts
-from bulkdeploy.store.volumes import list_volumes
+from bulkdeploy.store.resource_counts import add_amounts, check_limits
+from bulkdeploy.store.volume_removal import destroy_volumes
+from bulkdeploy.store.volumes import DESTROYED, EXPUNGED, list_volumes
 
 COMMANDS = "org.apache.cloudstack.api.command.user.volume"
 
@@ -75,7 +76,7 @@ def create_volume(
 
 
 def delete_volume(system: System, caller: Caller, ref: EntityRef) -> None:
-    """Delete a volume that no VM has, and give its room back.
+    """Delete a volume that no VM has. Its counts are given back; its room when it is gone from its pool.
 
     Raises:
         InvalidParameter: it was deleted, or a VM has it.
@@ -96,8 +97,9 @@ def destroy_volume(system: System, caller: Caller, ref: EntityRef) -> JobTicket:
     """
 
     def work(connection: Connection) -> JobTicket:
-        row = {**volume_row(connection, caller, ref), "state": store.EXPUNGED}
-        _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
+        shown = volume_row(connection, caller, ref)
+        may_be_left = _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
+        row = {**shown, "state": DESTROYED if may_be_left else EXPUNGED, "destroyed": may_be_left}
         return done_with_object(connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, about(ref))
 
     return run_transaction(system.engine, work)
@@ -143,15 +145,15 @@ def about(ref: EntityRef) -> Instance:
     return Instance("Volume", ref.id, ref.uuid)
 
 
-def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: EventType) -> None:
+def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: EventType) -> bool:
+    """Delete it; whether it may be on a pool and is still to be removed there."""
     row, owner = owned_volume(connection, caller, ref)
     if row.vm_id is not None or row.volume_type == VolumeType.ROOT:
         raise InvalidParameter("id", str(ref.uuid), "Please specify a volume that is not attached to any VM.")
-    release_pools_of(connection, [row.uuid])
-    if not store.change_volume(connection, row, store.GONE, vm_id=None):
+    if not destroy_volumes(connection, [row.id]):
         raise TransactionConflict
-    subtract_amounts(connection, {row.account_id: ResourceAmounts(volume=1, primary_storage_bytes=row.size_bytes)})
     record_event(connection, caller, event_type, f"deleted volume {row.name}", about(ref), owner)
+    return row.pool_id is not None
 
 
 def _size_gib(

@@ -116,13 +116,14 @@ class BelievedVolume:
 
 
 def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
-    """Every volume that is not removed."""
+    """Every volume that is not removed, or still is to be removed from its pool."""
     rows = connection.execute(
         text(
             "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
             " x.state = 'Ready' AND NOT x.standalone AS is_ready"
             " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
-            " LEFT JOIN storage_pools p ON p.id = x.pool_id WHERE x.removed IS NULL"
+            " LEFT JOIN storage_pools p ON p.id = x.pool_id"
+            " WHERE x.removed IS NULL OR x.state = 'Destroy'"
         )
     )
     for row in rows:

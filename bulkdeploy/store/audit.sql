@@ -61,15 +61,18 @@ SELECT format('migration %s claims host %s: %s', x.consumer, x.host_id, coalesce
   WHERE x.consumer_kind = 1 AND (v.id IS NULL OR v.removed IS NOT NULL OR j.status <> 0 OR v.state <> 'Migrating' OR v.host_id IS NULL OR v.host_id = x.host_id);
 
 -- invariant: nothing_is_stuck
--- promise: a VM that is being removed, or whose state nobody knows, has a job, or had one within the last hour
+-- promise: a VM that is being removed, or whose state nobody knows, has a job, or had one within the last hour; so are destroyed volumes seen to
 -- compared:
-SELECT count(*) FROM virtual_machines WHERE state IN ('Expunging', 'Unknown') AND removed IS NULL;
+SELECT (SELECT count(*) FROM virtual_machines WHERE state IN ('Expunging', 'Unknown') AND removed IS NULL) + (SELECT count(*) FROM volumes WHERE state = 'Destroy');
 -- breaches:
 SELECT format('VM %s is %s since %s and no job sees to it', v.uuid, v.state, v.updated)
   FROM virtual_machines v
   WHERE v.state IN ('Expunging', 'Unknown') AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
   FROM async_jobs j
-  WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'));
+  WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'))
+  UNION ALL SELECT format('volume %s is Destroy since %s and nobody removes it', uuid, removed)
+  FROM volumes
+  WHERE state = 'Destroy' AND coalesce(removal_due < now() - interval '1 hour', true);
 
 -- invariant: vms_have_claims
 -- promise: every VM on a host holds exactly the claim that its size asks for
@@ -94,14 +97,14 @@ SELECT format('pool %s: counts %s bytes, claims %s bytes', p.name, p.allocated_b
   WHERE p.allocated_bytes <> s.size;
 
 -- invariant: volumes_have_claims
--- promise: storage claims and volumes in pools are the same, one for one
+-- promise: storage claims and volumes in pools, destroyed ones until they are gone, are the same, one for one
 -- compared:
 SELECT count(*) FROM storage_claims;
 -- breaches:
 SELECT format('volume %s: row says pool %s, %s bytes, claim says pool %s, %s bytes', coalesce(v.uuid, x.consumer), v.pool_id, v.size_bytes, x.pool_id, x.size_bytes)
   FROM (SELECT *
   FROM volumes
-  WHERE removed IS NULL AND pool_id IS NOT NULL) v
+  WHERE (removed IS NULL OR state = 'Destroy') AND pool_id IS NOT NULL) v
   FULL JOIN storage_claims x ON x.consumer = v.uuid
   WHERE (v.pool_id, v.size_bytes) IS DISTINCT FROM (x.pool_id, x.size_bytes);
 

@@ -13,6 +13,7 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.store.addresses import release_addresses_of
 from bulkdeploy.store.ledger import release_hosts_of, release_pools_of
 from bulkdeploy.store.resource_counts import subtract_amounts
+from bulkdeploy.store.volume_removal import destroy_volumes
 
 
 def release_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
@@ -93,11 +94,15 @@ def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) 
 
 
 def _detach_volumes(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Take the volumes that were made on their own from these VMs; what is removed is nobody's already."""
-    connection.execute(
+    """Take the volumes that were made on their own from these VMs; those whose owner was deleted go, too."""
+    detached = connection.execute(
         text(
-            "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL"
-            " WHERE vm_id = ANY(:vms) AND standalone AND removed IS NULL"
+            "UPDATE volumes v SET vm_id = NULL, device_id = NULL, attached = NULL FROM accounts a"
+            " WHERE v.vm_id = ANY(:vms) AND v.standalone AND v.removed IS NULL AND a.id = v.account_id"
+            " RETURNING v.id, a.removed IS NOT NULL AS is_ownerless"
         ),
         {"vms": list(vm_ids)},
-    )
+    ).all()
+    ownerless = [row.id for row in detached if row.is_ownerless]
+    if ownerless:
+        destroy_volumes(connection, ownerless)

@@ -16,7 +16,7 @@ from bulkdeploy.store.tables.offerings import disk_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
-ALLOCATED, READY, EXPUNGED = "Allocated", "Ready", "Expunged"
+ALLOCATED, READY = "Allocated", "Ready"
 
 VOLUME_LOCK_SPACE = 4204
 """First key of the advisory locks of volumes; the second is the volume's id."""
@@ -153,5 +153,4 @@ def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> 
     return {"vm_id": vm_id, "device_id": device_id, "pool_id": pool_id, "state": state, "attached": attached}
 
 
-DETACHED: Mapping[str, Any] = {"vm_id": None, "device_id": None, "attached": None}
-GONE: Mapping[str, Any] = {"state": EXPUNGED, "removed": func.now()}
+DETACHED: Mapping[str, Any] = {"vm_id": None, "device_id": None, "attached": None, "standalone": True}

@@ -22,7 +22,7 @@ from bulkdeploy.store.tables.topology import clusters, pods, storage_pools, zone
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
-DESTROYED = "Destroy"
+DESTROYED, EXPUNGED = "Destroy", "Expunged"
 
 
 def list_volumes(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

@@ -48,8 +48,9 @@ class Cloud:
         for vm in self.zone.rows("SELECT uuid FROM virtual_machines WHERE removed IS NULL"):
             self.client.call("destroyVirtualMachine", id=vm.uuid, expunge=True)
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
-            assert time.monotonic() < deadline, "jobs that destroy VMs do not end"
+        left = "SELECT (SELECT count(*) FROM async_jobs WHERE status = 0) + count(removal_due) FROM volumes"
+        while self.zone.scalar(left):
+            assert time.monotonic() < deadline, "jobs that destroy VMs, or removals of volumes, do not end"
             time.sleep(0.05)
         self.fleet.assert_nothing_held()
 

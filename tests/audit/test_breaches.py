@@ -58,6 +58,11 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         for state in ("Expunging", "Unknown")
     ),
     (
+        "nothing_is_stuck",
+        "is Destroy since",
+        ["UPDATE volumes SET state = 'Destroy', removed = now(), removal_due = now() - interval '2 h'"],
+    ),
+    (
         "vms_have_claims",
         "no claim",
         [f"DELETE FROM host_claims WHERE consumer = (SELECT uuid FROM virtual_machines WHERE id = {FIRST_VM})"],

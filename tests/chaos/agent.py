@@ -84,25 +84,17 @@ class Agent:
             undo()
 
     def _victim(self) -> tuple[Program, int] | None:
-        """A program that runs, and the process of it to strike: an API's is its server or its master.
-
-        What is struck of workers and sweepers lives again within milliseconds (``tests.support.reborn``).
-        """
+        """A program that runs, and the process of it to strike: an API's is its server or its master."""
         program = self.dice.choice(self.system.programs)
         part = self.dice.random()
         if program.process is None or program.process.poll() is not None:
             return None
         pid = program.process.pid
-        is_api = program.name.startswith("api")
-        if is_api and part >= 0.85:
-            return program, pid
-        try:
-            children = psutil.Process(pid).children()
-        except psutil.Error:
-            return None
-        if children:
-            return program, children[0].pid
-        return (program, pid) if is_api else None
+        if program.name.startswith("api") and part < 0.85:
+            with suppress(psutil.Error):
+                children = psutil.Process(pid).children()
+                return program, children[0].pid if children else pid
+        return program, pid
 
     def _kill(self) -> None:
         victim = self._victim()

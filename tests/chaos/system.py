@@ -23,7 +23,7 @@ from bulkdeploy.embedded.postgres import PORT, SUPERUSER, PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
-from bulkdeploy.manage.programs import API, command_line, environment
+from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
 from bulkdeploy.manage.simulated_hosts import tell_simulator
 from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.store.bootstrap import admin_row
@@ -32,7 +32,6 @@ from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher
 from tests.chaos.proxy import Network, Proxy
-from tests.support import reborn
 from tests.support.api_client import ApiClient
 
 DATABASE = "chaos"
@@ -165,10 +164,10 @@ def start_system(directory: Path) -> System:
     )
     proxies = {"postgres": postgres_proxy, "valkey": valkey_proxy}
     programs = [
-        Program(f"worker-{number}", (reborn.__file__, "worker"), settings, directory / f"worker-{number}.log")
+        Program(f"worker-{number}", WORKER, settings, directory / f"worker-{number}.log")
         for number in range(WORKERS)
     ]
-    programs.append(Program("sweeper", (reborn.__file__, "sweeper"), settings, directory / "sweeper.log"))
+    programs.append(Program("sweeper", SWEEPER, settings, directory / "sweeper.log"))
     with engine.connect() as connection:
         admin = admin_row(connection)
     assert admin is not None

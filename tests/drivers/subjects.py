@@ -72,6 +72,10 @@ class Caller:
         """``ensure_absent``, with all of the guest's volumes."""
         self.driver.ensure_absent(host, guest.uuid, volume_uuids(guest), fence=self.fence, timeout_s=self.timeout_s)
 
+    def remove_volume(self, pool_uuid: UUID, volume_uuid: UUID) -> None:
+        """``ensure_volume_absent``."""
+        self.driver.ensure_volume_absent(pool_uuid, volume_uuid, timeout_s=self.timeout_s)
+
     def scale(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_scaled``."""
         self.driver.ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)

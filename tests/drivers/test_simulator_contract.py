@@ -8,11 +8,12 @@ from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add
 from tests.drivers.contract import DriverContract, FencingContract, Rig
 from tests.drivers.migration_contract import MigrationContract
 from tests.drivers.subjects import address, new_host
+from tests.drivers.volume_contract import VolumeContract
 
 ROOM = 5
 
 
-class TestSimulatorContract(DriverContract, MigrationContract, FencingContract):
+class TestSimulatorContract(DriverContract, MigrationContract, VolumeContract, FencingContract):
     """Hosts that are full by CPU, memory or number of guests, one after the other."""
 
     @pytest.fixture(params=["cpu", "memory", "guests"])

@@ -1,15 +1,20 @@
-"""Data volumes made on their own: they outlive the VMs they are attached to."""
+"""Data volumes made on their own outlive their VMs; deleted, they leave nothing on any pool."""
 
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.provisioning.volume_removal import VolumeRemoval
+from bulkdeploy.services.account_removal import RemovalCall, remove
 from bulkdeploy.services.ownership import NamedOwner
-from bulkdeploy.services.volume_attachment import attach_volume
-from bulkdeploy.services.volumes import create_volume
-from tests.support.fleet import Fleet
+from bulkdeploy.services.volume_attachment import attach_volume, detach_volume
+from bulkdeploy.services.volumes import create_volume, delete_volume
+from bulkdeploy.store.done_jobs import Instance
+from tests.support.fleet import Fleet, OneDriver
 
 
 def ref(fleet: Fleet, kind: Entity, table: str, name: str) -> EntityRef:
@@ -65,3 +70,87 @@ def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUI
     assert {tuple(row) for row in rows} == {(uuid, None, None, None, "Ready") for uuid in (used, unused)}
     assert fleet.zone.scalar("SELECT count(*) FROM storage_claims") == 2
     fleet.assert_intact()
+
+
+def detach(fleet: Fleet, uuid: UUID) -> EntityRef:
+    """Take a volume from its VM."""
+    name = fleet.zone.scalar("SELECT name FROM volumes WHERE uuid = :uuid", uuid=uuid)
+    volume = ref(fleet, Entity.VOLUME, "volumes", name)
+    detach_volume(fleet.system, fleet.caller, volume, None, None)
+    return volume
+
+
+def counted(fleet: Fleet) -> tuple[int, int]:
+    """Volumes that the account has by its count, and claims that pools hold for volumes of their own."""
+    claims = "SELECT count(*) FROM storage_claims c JOIN volumes v ON v.uuid = c.consumer WHERE v.standalone"
+    count = "SELECT amount FROM resource_counts WHERE owner_kind = 'account' AND resource_type = 2"
+    return int(fleet.zone.scalar(count)), int(fleet.zone.scalar(claims))
+
+
+def states(fleet: Fleet) -> dict[str, str]:
+    """States of the volumes made on their own, by name."""
+    return {row.name: row.state for row in fleet.zone.rows("SELECT name, state FROM volumes WHERE standalone")}
+
+
+def sweep(fleet: Fleet, *, sweepers: int = 1) -> None:
+    """The pass, by several processes at once; what was put off is due."""
+    fleet.zone.change("UPDATE volumes SET removal_due = now() WHERE removal_due IS NOT NULL")
+    passes = [VolumeRemoval(fleet.engine, OneDriver(fleet.driver), 30) for _ in range(sweepers)]
+    with ThreadPoolExecutor(sweepers) as threads:
+        for done in [threads.submit(one.remove_volumes) for one in passes]:
+            done.result()
+
+
+def test_deleted_volumes_are_removed_from_their_pools(attached: tuple[Fleet, UUID, UUID]) -> None:
+    """Counts come back at once, room when the pool has it no more: not while a guest uses it or a driver fails."""
+    fleet, used, unused = attached
+    for uuid in (used, unused):
+        delete_volume(fleet.system, fleet.caller, detach(fleet, uuid))
+    delete_volume(fleet.system, fleet.caller, make(fleet, "nowhere"))
+    assert states(fleet) == {"used": "Destroy", "unused": "Destroy", "nowhere": "Expunged"}
+    assert counted(fleet) == (1, 2)
+    fleet.assert_intact()
+    sweep(fleet, sweepers=2)
+    assert (states(fleet)["used"], states(fleet)["unused"]) == ("Destroy", "Expunged")
+    assert counted(fleet) == (1, 1)
+    fleet.run(fleet.make_job(JobKind.STOP, fleet.vms()[0].id))
+    fleet.fault(Step.DELETE, remaining=1)
+    for expected in ("Destroy", "Expunged"):
+        assert used in fleet.volumes()
+        sweep(fleet)
+        assert states(fleet)["used"] == expected
+        fleet.assert_intact()
+    assert (used in fleet.volumes(), counted(fleet)) == (False, (1, 0))
+    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    fleet.assert_nothing_held()
+
+
+def test_what_could_not_be_removed_is_due_later(attached: tuple[Fleet, UUID, UUID]) -> None:
+    """A failure puts it off, and is not asked for again in the same breath."""
+    fleet, used, _ = attached
+    delete_volume(fleet.system, fleet.caller, detach(fleet, used))
+    VolumeRemoval(fleet.engine, OneDriver(fleet.driver), 30).remove_volumes()
+    assert fleet.zone.scalar("SELECT removal_due > now() + interval '30 s' FROM volumes WHERE state = 'Destroy'")
+
+
+def test_volumes_go_with_their_owner(attached: tuple[Fleet, UUID, UUID]) -> None:
+    """Deleting an account deletes the volumes that no VM has, and the others when their VMs are expunged."""
+    fleet, used, unused = attached
+    detach(fleet, unused)
+    owner = fleet.caller.owner.account_id
+    with fleet.engine.begin() as connection:
+        remove(connection, fleet.caller, RemovalCall("x", Instance("Account", owner, used)), [owner])
+    assert states(fleet) == {"used": "Ready", "unused": "Destroy"}
+    fleet.run()
+    assert states(fleet) == {"used": "Destroy", "unused": "Destroy"}
+    sweep(fleet)
+    fleet.assert_nothing_held()
+
+
+def test_volumes_of_nobody_are_found(fleet: Fleet) -> None:
+    """One that lost its VM at the moment when its owner was deleted goes all the same."""
+    make(fleet, "left")
+    fleet.zone.change("UPDATE accounts SET removed = now() WHERE id = :id", id=fleet.caller.owner.account_id)
+    VolumeRemoval(fleet.engine, OneDriver(fleet.driver), 30).destroy_ownerless()
+    assert states(fleet) == {"left": "Expunged"}
+    fleet.assert_nothing_held()

@@ -43,6 +43,7 @@ OF_SWEEPERS = [
     CrashPoint.SWEEP_OVERDUE,
     CrashPoint.SWEEP_NEVER_BEGUN,
     CrashPoint.SWEEP_EXPUNGE,
+    CrashPoint.SWEEP_OWNERLESS,
     CrashPoint.SWEEP_EXPIRED,
     CrashPoint.SWEEP_SESSIONS,
     CrashPoint.SWEEP_REMOVALS,
@@ -51,6 +52,8 @@ OF_SWEEPERS = [
     CrashPoint.SWEEP_LOST,
     CrashPoint.RELAY_PUBLISH,
     CrashPoint.RELAY_COMMIT,
+    CrashPoint.DRIVER_DELETE_VOLUME,
+    CrashPoint.SWEEP_VOLUMES,
 ]
 """In the order in which a sweeper passes them after its start."""
 
@@ -184,6 +187,7 @@ def empty_another_host(walk: Walk, last: str, host: str) -> None:
 def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start: Start) -> None:
     """A sweeper that dies in any pass, each with something to do, does it after its next start, and once."""
     fleet = walk.fleet
+    prepare_destroyed_volume(walk)
     old = prepare_old_vms(fleet)
     prepare_unfinished_jobs(walk)
     Redis.from_url(redis_database_url).flushdb()
@@ -196,6 +200,19 @@ def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start:
     walk.assert_once_and_for_all()
     assert all(vm.removed for vm in fleet.vms() if vm.id in old)
     assert sum("never began" in job.result for job in fleet.jobs()) == VMS
+
+
+def prepare_destroyed_volume(walk: Walk) -> None:
+    """A volume that has a place in a pool, and was deleted."""
+    walk.fleet.deploy(1)
+    walk.fleet.run()
+    zone, call = walk.fleet.zone, walk.client.call
+    where = {"zoneid": zone.id_of("zones", "small"), "diskofferingid": zone.id_of("disk_offerings", "20 GiB")}
+    call("createVolume", name="destroyed", **where)
+    volume = zone.id_of("volumes", "destroyed")
+    call("attachVolume", id=volume, virtualmachineid=walk.fleet.vms()[0].uuid)
+    call("detachVolume", id=volume)
+    call("deleteVolume", id=volume)
 
 
 def prepare_old_vms(fleet: Fleet) -> set[int]:

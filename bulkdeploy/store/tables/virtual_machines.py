@@ -138,8 +138,15 @@ volumes = Table(
         Boolean,
         nullable=False,
         server_default=text("false"),
-        comment="made by createVolume: it outlives the VMs it is attached to",
+        comment="made by createVolume, or detached once: it outlives the VMs it is attached to",
+    ),
+    Column(
+        "removal_due",
+        DateTime(timezone=True),
+        comment="of Destroy: when it is tried to remove it from its pool; NULL: it is not to be removed, or gone",
     ),
     removed(),
+    Index("ix_volumes_standalone", "account_id", postgresql_where=text("standalone")),
+    Index("ix_volumes_removal_due", "removal_due", postgresql_where=text("removal_due IS NOT NULL")),
     postgresql_with={"fillfactor": "50"},
 )

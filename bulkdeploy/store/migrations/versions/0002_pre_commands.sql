@@ -174,6 +174,16 @@ CREATE INDEX ix_virtual_machines_group ON virtual_machines (group_id) WHERE grou
 
 ALTER TABLE volumes ADD COLUMN standalone BOOLEAN DEFAULT false NOT NULL;
 
-COMMENT ON COLUMN volumes.standalone IS 'made by createVolume: it outlives the VMs it is attached to';
+COMMENT ON COLUMN volumes.standalone IS 'made by createVolume, or detached once: it outlives the VMs it is attached to';
+
+UPDATE volumes SET standalone = true WHERE volume_type = 'DATADISK' AND vm_id IS NULL AND removed IS NULL;
+
+ALTER TABLE volumes ADD COLUMN removal_due TIMESTAMP WITH TIME ZONE;
+
+COMMENT ON COLUMN volumes.removal_due IS 'of Destroy: when it is tried to remove it from its pool; NULL: it is not to be removed, or gone';
+
+CREATE INDEX ix_volumes_standalone ON volumes (account_id) WHERE standalone;
+
+CREATE INDEX ix_volumes_removal_due ON volumes (removal_due) WHERE removal_due IS NOT NULL;
 
 CREATE INDEX ix_nics_vm_id ON nics (vm_id);

@@ -1,0 +1,93 @@
+"""The sweeper's pass over deleted volumes: what may be on a pool is removed there, then its room is given back.
+
+Several processes may do it at once and each may die at any line: removing is asked for again until somebody
+has written that the volume is gone.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import structlog
+from sqlalchemy import Engine, Row
+
+from bulkdeploy import meters
+from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.registry import FindsDrivers
+from bulkdeploy.store.engine import read_only, run_transaction
+from bulkdeploy.store.volume_removal import (
+    destroy_volumes_of_nobody,
+    end_removals_of_volumes,
+    volumes_to_remove,
+)
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 16
+"""Driver calls that one process makes at the same time."""
+
+OWNERLESS_AT_ONCE = 1000
+
+AGAIN_S = 60.0
+"""A volume that could not be removed is tried again after this."""
+
+PATIENCE_S = 10.0
+"""What takes longer goes on without us, and is asked for again: other passes wait for this one."""
+
+
+class VolumeRemoval:
+    """The pass.
+
+    Args:
+        engine: the database.
+        drivers: where drivers are found.
+        timeout_s: how long one driver call may take, in seconds; no longer than PATIENCE_S.
+    """
+
+    def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:
+        self._engine, self._drivers, self._timeout_s = engine, drivers, min(timeout_s, PATIENCE_S)
+
+    def destroy_ownerless(self) -> None:
+        """Delete volumes whose owner was deleted while a VM that had them was removed."""
+        destroy = partial(destroy_volumes_of_nobody, most=OWNERLESS_AT_ONCE)
+        _tell("volumes_of_nobody", run_transaction(self._engine, destroy, CrashPoint.SWEEP_OWNERLESS))
+
+    def remove_volumes(self) -> None:
+        """Remove what is due, until nothing is, or something fails: that is tried again later."""
+        while True:
+            with read_only(self._engine) as connection:
+                due = volumes_to_remove(connection, most=AT_ONCE)
+            if not due:
+                return
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+                is_gone = list(threads.map(self._remove, due))
+            gone = [row.uuid for row, done in zip(due, is_gone, strict=True) if done]
+            left = [row.uuid for row, done in zip(due, is_gone, strict=True) if not done]
+            end = partial(end_removals_of_volumes, gone=gone, left=left, again_s=AGAIN_S)
+            run_transaction(self._engine, end, CrashPoint.SWEEP_VOLUMES)
+            _tell("volumes_removed", len(gone))
+            if left:
+                return
+
+    def _remove(self, volume: Row[Any]) -> bool:
+        """Whether no hypervisor that the pool serves has the volume any more."""
+        before(CrashPoint.DRIVER_DELETE_VOLUME)
+        try:
+            for hypervisor in volume.hypervisors:
+                driver = self._drivers.driver_for(hypervisor)
+                driver.ensure_volume_absent(volume.pool_uuid, volume.uuid, timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("volume_not_removed", volume=str(volume.uuid), pool=volume.pool_name, why=str(error))
+            return False
+        except Exception:
+            log.exception("volume_not_removed", volume=str(volume.uuid), pool=volume.pool_name)
+            return False
+        after(CrashPoint.DRIVER_DELETE_VOLUME)
+        return True
+
+
+def _tell(what: str, volumes: int) -> None:
+    if volumes:
+        meters.SWEPT.labels(what).inc(volumes)
+        log.info(what, volumes=volumes)

@@ -1,0 +1,67 @@
+"""What any driver must keep when it removes single volumes; mixed into the subclass of ``DriverContract``."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from bulkdeploy.drivers.driver import DriverError
+from tests.drivers.contract import Rig
+from tests.drivers.subjects import POOL, Caller, guests_of, new_guest, volume_uuids
+
+
+class VolumeContract:
+    """A volume that no guest uses is removed, once and for all; one in use stays whole."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_of_a_stopped_guest_is_removed(self, rig: Rig, caller: Caller, times: int) -> None:
+        """It goes, other volumes stay; asking again, or for one that never was, changes nothing."""
+        guest, never_was = new_guest(), new_guest()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        gone, kept = volume_uuids(guest)
+        for _ in range(times):
+            caller.remove_volume(POOL, gone)
+            caller.remove_volume(POOL, volume_uuids(never_was)[0])
+        assert [volume[0] for volume in rig.driver.list_volumes()] == [kept]
+
+    def test_a_volume_in_use_stays(self, rig: Rig, caller: Caller) -> None:
+        """While its guest runs the answer is an error that passes; once that has stopped it can go."""
+        guest = new_guest()
+        caller.run(rig.hosts[0], guest)
+        with pytest.raises(DriverError) as refused:
+            caller.remove_volume(POOL, volume_uuids(guest)[0])
+        assert refused.value.transient
+        assert {volume[0] for volume in rig.driver.list_volumes()} == set(volume_uuids(guest))
+        caller.stop(rig.hosts[0], guest)
+        caller.remove_volume(POOL, volume_uuids(guest)[0])
+        assert len(list(rig.driver.list_volumes())) == 1
+
+    def test_a_failed_removal_of_a_volume_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
+        """A removal that fails is finished by the next one."""
+        guest = new_guest(volumes=1)
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        rig.fail_next("delete")
+        with pytest.raises(DriverError):
+            caller.remove_volume(POOL, volume_uuids(guest)[0])
+        caller.remove_volume(POOL, volume_uuids(guest)[0])
+        assert list(rig.driver.list_volumes()) == []
+
+    def test_a_running_guest_never_loses_a_volume(self, rig: Rig, caller: Caller) -> None:
+        """However starts and removals of its volume meet, a guest that runs has all its volumes."""
+        guest = new_guest(volumes=1)
+
+        def ask(number: int) -> None:
+            with suppress(DriverError):
+                if number % 2:
+                    caller.run(rig.hosts[0], guest)
+                else:
+                    caller.remove_volume(POOL, volume_uuids(guest)[0])
+
+        for _ in range(5):
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(ask, range(8)))
+            there = guests_of(rig.driver)[guest.uuid]
+            assert {volume[0] for volume in rig.driver.list_volumes()} == there.volume_uuids
+            caller.stop(rig.hosts[0], guest)
