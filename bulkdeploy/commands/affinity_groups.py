@@ -87,7 +87,7 @@ COMMANDS = (
         description="Lists the types of affinity groups",
         handler=list_affinity_group_types,
         shape=Shape.LIST,
-        response=Response("affinitygrouptype", (text("type", "the type"),)),
+        response=Response("affinityGroupType", (text("type", "the type"),)),
         parameters=PAGING,
     ),
     Command(

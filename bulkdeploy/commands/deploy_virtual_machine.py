@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import SHARED, SHARED_RULES, deploy_ask
+from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import (
@@ -75,6 +76,26 @@ def _details(call: Call) -> Mapping[str, str]:
     return {key: value for part in call.arguments.get("details", ()) for key, value in part.items()}
 
 
+UNSUPPORTED = {
+    "iptonetworklist": "networks give the addresses; ipaddress asks for one in the default network",
+    "ip6address": NO_IPV6,
+    "macaddress": "MAC addresses are made here",
+    "dhcpoptionsnetworklist": "nics have no DHCP options",
+    "datadiskofferinglist": "diskofferingid asks for one data disk; createVolume and attachVolume give more",
+    "datadisksdetails": "diskofferingid asks for one data disk; createVolume and attachVolume give more",
+    "overridediskofferingid": "the root disk is as the service offering says; rootdisksize sets its size",
+    "snapshotid": "there are no snapshots",
+    "volumeid": "a VM is made from a template or an ISO",
+    "userdataid": "give the text as userdata, or this to the stopped VM with resetUserDataForVirtualMachine",
+    "userdatadetails": "user data has no variables",
+    "customid": "ids are made here",
+    "password": "guests have no passwords set from outside",
+    "extraconfig": "hypervisors take no extra configuration",
+    "nicnetworklist": "there are no network appliances",
+    "leaseduration": "VMs have no leases",
+}
+"""Parameters that CloudStack has for this call, and why they are refused."""
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="deployVirtualMachine",
@@ -105,6 +126,7 @@ COMMANDS: tuple[Command, ...] = (
                 roles=ROOT_ADMIN_ONLY,
             ),
         ),
+        unsupported=UNSUPPORTED,
         rules=SHARED_RULES,
         errors=(
             PermissionDenied,

@@ -1,5 +1,7 @@
 """listIsos."""
 
+from typing import Any
+
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
@@ -30,11 +32,16 @@ def list_isos(call: Call) -> Page:
         call.connection,
         call.caller,
         visible(call),
-        call.arguments,
+        _filters(call),
         paging(call),
         kind=TemplateKind.ISO,
         shown=shown,
     )
+
+
+def _filters(call: Call) -> dict[str, Any]:
+    """What the caller asks for; isready=false asks for nothing, as Ansible's cs_iso sends it to see every ISO."""
+    return {name: value for name, value in call.arguments.items() if name != "isready" or value}
 
 
 COMMANDS = (

@@ -120,10 +120,7 @@ def _services(given: Arguments) -> dict[str, Any]:
     providers: dict[str, list[str]] = {}
     for entry in given.get("serviceproviderlist", ()):
         service = _listed("serviceproviderlist", entry, services)
-        provider = entry.get("provider", "")
-        if provider not in SERVICES[service]:
-            rule = f"{service} is offered by {', '.join(SERVICES[service])}"
-            raise InvalidParameter("serviceproviderlist", provider, rule)
+        provider = _provider(service, entry.get("provider", ""))
         if provider not in providers.setdefault(service, []):
             providers[service].append(provider)
     capabilities: dict[str, dict[str, str]] = {}
@@ -142,6 +139,14 @@ def _service(parameter: str, written: str) -> str:
         if known.lower() == written.lower():
             return known
     raise InvalidParameter(parameter, written, f"it should be one of {', '.join(SERVICES)}")
+
+
+def _provider(service: str, written: str) -> str:
+    for known in SERVICES[service]:
+        if known.lower() == written.lower():
+            return known
+    rule = f"{service} is offered by {', '.join(SERVICES[service])}"
+    raise InvalidParameter("serviceproviderlist", written, rule)
 
 
 def _listed(parameter: str, entry: Mapping[str, str], services: list[str]) -> str:

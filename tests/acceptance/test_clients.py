@@ -73,6 +73,7 @@ def test_libcloud_deploys_lists_stops_and_destroys(cloud: Cloud) -> None:
     driver = get_driver(Provider.CLOUDSTACK)(
         key=cloud.client.api_key, secret=cloud.client.secret_key, url=f"{cloud.client.url}/client/api", secure=False
     )
+    assert "host anti-affinity" in [kind.type for kind in driver.ex_list_affinity_group_types()]
     (location,) = driver.list_locations()
     image = next(image for image in driver.list_images() if image.extra["hypervisor"] == "KVM")
     size = next(size for size in driver.list_sizes() if size.name == "Small")

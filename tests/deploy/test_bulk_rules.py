@@ -211,6 +211,21 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
     assert nothing_written()
 
 
+@pytest.mark.parametrize(
+    "parameter",
+    ["iptonetworklist[0].networkid", "datadiskofferinglist[0].diskofferingid", "userdataid", "customid"],
+)
+def test_a_single_vm_is_never_made_without_what_was_asked_for(
+    client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str
+) -> None:
+    """What CloudStack has for the call and this service can not honour is refused by name, not left out."""
+    asked = {**zone.bulk_parameters(1), parameter: zone.id_of("zones", "small")}
+    answer = client.post("deployVirtualMachine", **asked)
+    assert (answer.status, "not supported here" in answer.body["errortext"]) == (431, True)
+    assert parameter.partition("[")[0] in answer.body["errortext"]
+    assert nothing_written()
+
+
 @pytest.mark.parametrize("prefix", ["9lives", "web-", "web.site", "\u00e9", "w" * 41])
 def test_name_prefixes_are_refused_before_anything_else_and_in_dry_runs(bulk: Bulk, prefix: str) -> None:
     """What cannot begin a host name is refused, whether or not there is room, and a dry run says so too."""

@@ -111,7 +111,7 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
         traffictype="GUEST",
         supportedservices="dhcp,UserData",
         networkrate=200,
-        **{"serviceproviderlist[0].service": "Dhcp", "serviceproviderlist[0].provider": "VirtualRouter"},
+        **{"serviceproviderlist[0].service": "dhcp", "serviceproviderlist[0].provider": "virtualrouter"},
         **{
             "servicecapabilitylist[0].service": "Dhcp",
             "servicecapabilitylist[0].capabilitytype": "DhcpAccrossMultipleSubnets",

@@ -123,7 +123,6 @@ def catalogue(world: World) -> dict[str, Cases]:
     shared = {
         "zoneid": equal("zoneid", zone),
         "hypervisor": equal("hypervisor", "vmware", "VMware"),
-        "isready": equal("isready", "false", shown=False),
         "arch": equal("arch", "aarch64"),
         "keyword": word("ACME", "name", "displaytext"),
     }
@@ -151,6 +150,7 @@ def catalogue(world: World) -> dict[str, Cases]:
         },
         "listTemplates": {
             **shared,
+            "isready": equal("isready", "false", shown=False),
             "id": equal("id", template),
             "ids": equal("id", template),
             "name": equal("name", "acme private"),
@@ -160,6 +160,7 @@ def catalogue(world: World) -> dict[str, Cases]:
         },
         "listIsos": {
             **shared,
+            "isready": equal("isready", "true", shown=True),
             "id": equal("id", iso),
             "name": equal("name", "acme iso"),
             "bootable": equal("bootable", "true", shown=True),
@@ -214,6 +215,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "keyword": word("support", "name", "description"),
         },
         "listRolePermissions": {"roleid": equal("roleid", reader), "keyword": word("zones", "rule", "description")},
+        "listStorageProviders": {"keyword": word("default", "name"), "type": constant("object", keeps=False)},
         "listDeploymentPlanners": {"keyword": word("dispersing", "name")},
         "listAffinityGroupTypes": {"keyword": word("strict", "type")},
         "listConfigurations": {

@@ -161,6 +161,6 @@ def test_every_list_that_clients_need_exists() -> None:
         *("listUsers", "listProjects", "listRoles", "listCapacity", "listResourceLimits", "listConfigurations"),
         *("listEvents", "listEventTypes", "listHypervisors", "listDeploymentPlanners", "listOsTypes"),
         *("listOsCategories", "listNetworkOfferings", "listVolumes", "listStoragePools", "listTags"),
-        *("listInstanceGroups", "listUserData", "listVirtualMachines", *EMPTY),
+        *("listInstanceGroups", "listUserData", "listVirtualMachines", "listStorageProviders", *EMPTY),
     }
     assert needed <= set(COMMANDS)
