@@ -16,7 +16,7 @@ PRIMARY = "primary"
 def list_storage_providers(call: Call) -> Page:
     """Who runs storage of the type: of primary storage the one that createStoragePool takes, of others nobody."""
     keyword = (call.text("keyword") or "").lower()
-    known = ["DefaultPrimary"] if call.arguments["type"] == PRIMARY else []
+    known = ["DefaultPrimary"] if call.arguments.get("type", PRIMARY) == PRIMARY else []
     rows = [{"name": name, "type": "PRIMARY"} for name in known if keyword in name.lower()]
     return cut_page(rows, paging(call))
 
@@ -30,7 +30,7 @@ COMMANDS = (
         response=Response("dataStoreProvider", (text("name", "the provider"), text("type", "what it provides"))),
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            string("type", "the type of storage", required=True, choices=(PRIMARY, "image", "object")),
+            string("type", "the type of storage; primary where it is not given", choices=(PRIMARY, "image", "object")),
             *PAGING,
         ),
     ),

@@ -153,19 +153,21 @@ SELECT format('address %s of network %s: %s live nics', n.ip_address, n.network_
   GROUP BY n.mac_address HAVING count(*) > 1;
 
 -- invariant: address_books
--- promise: every address that a range ever handed out is in use or listed as free
+-- promise: every address that a range ever handed out is in use or listed as free; the gateway is neither
 -- compared:
 SELECT count(*) FROM ip_ranges WHERE removed IS NULL;
 -- breaches:
-SELECT format('range %s from %s: %s handed out, %s in use, %s free', r.uuid, host(r.start_ip), r.next_ip - r.start_ip, u.used, f.free)
-  FROM ip_ranges r
+SELECT format('range %s from %s: %s handed out, %s in use, %s free', r.uuid, host(r.start_ip), r.handed_out, u.used, f.free)
+  FROM (SELECT i.id, i.uuid, i.start_ip, i.next_ip, i.next_ip - i.start_ip - (coalesce(CAST(i.gateway AS inet) >= i.start_ip AND CAST(i.gateway AS inet) < i.next_ip, false))::int AS handed_out
+  FROM ip_ranges i
+  WHERE i.removed IS NULL) r
   CROSS JOIN LATERAL (SELECT count(*) AS used
   FROM nics n
   WHERE n.ip_range_id = r.id AND n.removed IS NULL AND n.ip_address < r.next_ip) u
   CROSS JOIN LATERAL (SELECT count(*) AS free
   FROM released_addresses x
   WHERE x.ip_range_id = r.id AND x.ip_address < r.next_ip) f
-  WHERE r.removed IS NULL AND r.next_ip - r.start_ip <> u.used + f.free;
+  WHERE r.handed_out <> u.used + f.free;
 
 -- invariant: addresses
 -- promise: an address is in use or free, inside its range, and never both or twice

@@ -30,6 +30,9 @@ EMPTY = {
     "listVMSnapshot",
     "listVPCs",
 }
+ONLY_IN_JOBS = {"listVirtualMachines": {"password"}}
+"""Fields of an object that lists and jobs both answer, and only jobs' results have."""
+
 PAGED = {name for name, command in COMMANDS.items() if any(item.name == "page" for item in command.parameters)}
 ISO_8601 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}")
 PLAIN = {
@@ -122,7 +125,7 @@ def test_every_declared_field_is_sent(world: World, name: str) -> None:
         rows += world.rows(name, **{**everything(COMMANDS[name]), "projectid": project})
     if name == "listCapacity":
         rows += world.rows(name, clusterid=world.id_of("clusters", "a-1"))
-    missing = declared(response.fields) - sent(rows)
+    missing = declared(response.fields) - sent(rows) - ONLY_IN_JOBS.get(name, set())
     assert {field for field in missing if not field.startswith("tags.")} == set()
 
 
