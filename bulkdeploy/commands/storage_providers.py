@@ -30,7 +30,9 @@ COMMANDS = (
         response=Response("dataStoreProvider", (text("name", "the provider"), text("type", "what it provides"))),
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            string("type", "the type of storage; primary where it is not given", choices=(PRIMARY, "image", "object")),
+            string(
+                "type", "the type of storage; primary where it is not given", choices=(PRIMARY, "image", "object")
+            ),
             *PAGING,
         ),
     ),

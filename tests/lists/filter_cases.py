@@ -215,7 +215,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "keyword": word("support", "name", "description"),
         },
         "listRolePermissions": {"roleid": equal("roleid", reader), "keyword": word("zones", "rule", "description")},
-        "listStorageProviders": {"keyword": word("default", "name"), "type": constant("object", keeps=False)},
+        "listStorageProviders": {"type": constant("object", keeps=False)},
         "listDeploymentPlanners": {"keyword": word("dispersing", "name")},
         "listAffinityGroupTypes": {"keyword": word("strict", "type")},
         "listConfigurations": {

@@ -25,6 +25,7 @@ ELSEWHERE = {
     ("listConfigurations", "clusterid"),
     ("listResourceLimits", "domainid"),
     ("listResourceLimits", "tag"),
+    ("listStorageProviders", "keyword"),  # there is one
     ("listServiceOfferings", "state"),
     ("listDiskOfferings", "state"),
     *((name, "domainid") for name in OWNED_BY_DOMAIN),
