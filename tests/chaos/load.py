@@ -14,6 +14,7 @@ from tests.deploy.zone import Zone
 from tests.support.api_client import Answer, ApiClient
 
 SIZES = (1, 2, 5, 10, 20, 40, 40, 80, 80, 150, 150)
+LARGE = (300, 600, 900)
 MOST_LIVE_VMS = 3000
 MOST_UNFINISHED = 1200
 ATTEMPTS = 6
@@ -71,6 +72,7 @@ class Client(Thread):
         """Do one thing after the other."""
         ways: list[tuple[Callable[[], None], int]] = [
             (self._bulk, 22),
+            (self._large_and_cancelled, 2),
             (self._single, 8),
             (self._dry_run, 4),
             (self._refused, 4),
@@ -105,6 +107,14 @@ class Client(Thread):
             more["affinitygroupnames"], count = "apart", self._dice.randint(1, 6)
         self._deploy("bulkDeployVirtualMachine", count, virtualmachinecount=count, **more)
 
+    def _large_and_cancelled(self) -> None:
+        """A large batch that somebody thinks better of, at once or a little later."""
+        count, token = self._dice.choice(LARGE), str(UUID(int=self._dice.getrandbits(128)))
+        call = self._deploy("bulkDeployVirtualMachine", count, virtualmachinecount=count, requesttoken=token)
+        self._ended.wait(self._dice.uniform(0.0, 2.0))
+        if call.jobs:
+            self._cancel_of(call.jobs[0])
+
     def _dry_run(self) -> None:
         count = self._dice.choice(SIZES)
         self._deploy("bulkDeployVirtualMachine", count, virtualmachinecount=count, dryrun=True)
@@ -116,7 +126,7 @@ class Client(Thread):
     def _single(self) -> None:
         self._deploy("deployVirtualMachine", 1)
 
-    def _deploy(self, command: str, count: int, **more: object) -> None:
+    def _deploy(self, command: str, count: int, **more: object) -> BulkCall:
         self._number += 1
         prefix = f"{self.name}-{self._number}"
         naming = {"name": prefix} if command == "deployVirtualMachine" else {"nameprefix": prefix}
@@ -128,6 +138,7 @@ class Client(Thread):
             if not call.is_open:
                 break
             self._ended.wait(self._dice.uniform(0.1, 1.5))
+        return call
 
     def _destroy_some(self) -> None:
         for _ in range(self._dice.randint(1, 25)):
@@ -163,7 +174,11 @@ class Client(Thread):
 
     def _cancel(self) -> None:
         job = self._journal.some_job(self._dice)
-        answer = None if job is None else self._try("queryAsyncJobResult", jobid=job)
+        if job is not None:
+            self._cancel_of(job)
+
+    def _cancel_of(self, job: str) -> None:
+        answer = self._try("queryAsyncJobResult", jobid=job)
         if answer is not None and answer.status == 200 and "deploymentid" in answer.body:
             deployment = answer.body["deploymentid"]
             self._ask("cancelBulkDeployment", deployment, id=deployment)
