@@ -2,45 +2,54 @@
 
 A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
 afterwards on another connection.
+
+A server that ended without a shutdown may have lost the transaction and given its number to another one: what it
+says of a number from its earlier life proves only that nothing was committed, never that it was.
 """
 
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from bulkdeploy.domain.errors import OutcomeUnknown
 
 PATIENCE_S = 15.0
 POLL_S = 0.1
+NOT_YET_GIVEN = "22023"
+"""SQLSTATE of a question about a number in the future: the server forgot that it had given it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionMark:
-    """A transaction by its number, and the server's process in which it runs."""
+    """A transaction by its number, the server's process in which it runs, and when that server was started."""
 
     number: str
     backend_pid: int
+    server_started: datetime
 
 
 def mark_transaction(connection: Connection) -> TransactionMark | None:
     """Note the running transaction, in one round trip; None: it has written nothing."""
-    number, backend_pid = connection.execute(_MARK).one()
-    return None if number is None else TransactionMark(number, backend_pid)
+    number, backend_pid, server_started = connection.execute(_MARK).one()
+    return None if number is None else TransactionMark(number, backend_pid, server_started)
 
 
 def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     """Whether the transaction was committed. One that still runs is ended, for nobody can finish it any more.
 
     Raises:
-        OutcomeUnknown: the database did not tell within PATIENCE_S.
+        OutcomeUnknown: the database did not tell within PATIENCE_S, or was restarted and cannot tell.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with suppress(SQLAlchemyError), engine.connect() as connection:
-            status = connection.execute(_STATUS, {"number": mark.number}).scalar_one()
+            status, server_started = _ask(connection, mark)
+            if status == "committed" and server_started != mark.server_started:
+                break
             if status != "in progress":
                 return bool(status == "committed")
             connection.execute(_END, {"number": mark.number, "pid": mark.backend_pid})
@@ -51,8 +60,18 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     )
 
 
-_MARK = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid()")
-_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8))")
+def _ask(connection: Connection, mark: TransactionMark) -> tuple[str | None, datetime | None]:
+    try:
+        status, server_started = connection.execute(_STATUS, {"number": mark.number}).one()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == NOT_YET_GIVEN:
+            return "aborted", None
+        raise
+    return status, server_started
+
+
+_MARK = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), pg_postmaster_start_time()")
+_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), pg_postmaster_start_time()")
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid"
     " AND backend_xid = CAST(CAST(CAST(:number AS text) AS xid8) AS xid)"

@@ -100,7 +100,8 @@ def _check_deploy_calls(zone: Zone, journal: Journal) -> Iterator[str]:
 def _check_other_calls(zone: Zone, journal: Journal) -> Iterator[str]:
     """As many jobs as were answered, and at most one more for each answer that did not arrive."""
     rows = zone.rows(
-        "SELECT instance_uuid, kind, count(*) AS jobs FROM async_jobs WHERE cmd <> :expunge GROUP BY 1, 2",
+        "SELECT instance_uuid, kind, count(*) AS jobs FROM async_jobs"
+        " WHERE cmd <> :expunge AND parent_id IS NULL GROUP BY 1, 2",
         expunge=EXPUNGE_COMMAND_CLASS,
     )
     made = {(str(row.instance_uuid), row.kind): row.jobs for row in rows if row.kind != JobKind.DEPLOY.value}

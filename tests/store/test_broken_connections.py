@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -13,7 +15,9 @@ from sqlalchemy.exc import OperationalError
 
 from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
+from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
 from bulkdeploy.store.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
 
@@ -78,6 +82,24 @@ def test_a_commit_whose_answer_was_lost_is_found_out(proxy: Proxy, proxied: Engi
     assert run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT) == "done"
     breaker.join()
     assert rows(database_url) == 1
+
+
+def test_a_number_from_the_servers_earlier_life_proves_nothing(engine: Engine) -> None:
+    """A restarted server may have lost the commit and given its number away: only a refusal is certain then."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE written (number integer)"))
+        done = mark_transaction(connection)
+    with engine.connect() as connection:
+        write(connection)
+        undone = mark_transaction(connection)
+    assert done is not None
+    assert undone is not None
+    assert was_committed(engine, done)
+    earlier = done.server_started - timedelta(seconds=1)
+    with pytest.raises(OutcomeUnknown):
+        was_committed(engine, replace(done, server_started=earlier))
+    assert not was_committed(engine, replace(undone, server_started=earlier))
+    assert not was_committed(engine, replace(done, number=str(int(done.number) + 10**9), server_started=earlier))
 
 
 def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, database_url: str) -> None:
