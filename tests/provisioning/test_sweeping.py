@@ -10,7 +10,7 @@ from redis import Redis
 
 from bulkdeploy.domain.jobs import JobKind, JobStatus
 from bulkdeploy.drivers.simulator_control import Step
-from bulkdeploy.provisioning.relay import MESSAGES_AT_ONCE
+from bulkdeploy.provisioning.relay import MESSAGES_AT_ONCE, Relay
 from bulkdeploy.provisioning.steps import TOO_LATE
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
@@ -78,8 +78,11 @@ def test_a_deployment_survives_redis_being_away(unsent: Fleet, waiting: Waiting)
 
 def test_the_outbox_is_left_to_its_writer_for_a_moment(unsent: Fleet, waiting: Waiting) -> None:
     """A row just written is not sent by the sweeper: its writer is about to."""
-    unsent.sweeper().send_unsent()
-    assert waiting() == Counter()
+    relay = Relay(unsent.engine, unsent.system.job_queue, grace_s=60)
+    assert relay.send_unsent() == 0
+    _age(unsent, 60)
+    assert relay.send_unsent() == 5
+    assert waiting() == Counter(_ids(unsent))
 
 
 def test_a_relay_without_redis_keeps_the_outbox(unsent: Fleet) -> None:
