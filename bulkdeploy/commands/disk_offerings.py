@@ -16,6 +16,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.services import disk_offerings as offering_service
+from bulkdeploy.services import offerings
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import disk_offerings
 from bulkdeploy.store.listing import Page
@@ -62,12 +63,14 @@ def create_disk_offering(call: Call) -> Mapping[str, Any]:
 
 def update_disk_offering(call: Call) -> Mapping[str, Any]:
     """Change a disk offering."""
-    return offering_service.update_offering(call.system, call.caller, call.arguments["id"], call.arguments)
+    return offerings.update_offering(
+        call.system, call.caller, offering_service.DISK_OFFERING, call.arguments["id"], call.arguments
+    )
 
 
 def delete_disk_offering(call: Call) -> None:
     """Delete a disk offering."""
-    offering_service.delete_offering(call.system, call.caller, call.arguments["id"])
+    offerings.delete_offering(call.system, call.caller, offering_service.DISK_OFFERING, call.arguments["id"])
 
 
 MOST_GIB = 1024 * 1024

@@ -147,6 +147,8 @@ def delete_account_from_project(call: Call) -> JobTicket:
     return service.delete_account(call.system, call.caller, call.arguments["projectid"], call.arguments["account"])
 
 
+THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
+
 COMMANDS = (
     Command(
         name="listProjects",
@@ -204,7 +206,7 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(
-            uuid("id", Entity.PROJECT, "the project", required=True),
+            THE_PROJECT,
             string("name", "its new name"),
             string("displaytext", "its new description"),
             string("account", "an account of its domain, which is to manage it or to have roletype"),
@@ -221,7 +223,7 @@ COMMANDS = (
         response=PROJECT,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.PROJECT, "the project", required=True),),
+        parameters=(THE_PROJECT,),
     ),
     Command(
         name="suspendProject",
@@ -231,7 +233,7 @@ COMMANDS = (
         response=PROJECT,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.PROJECT, "the project", required=True),),
+        parameters=(THE_PROJECT,),
     ),
     Command(
         name="deleteProject",
@@ -241,7 +243,7 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied, ResourceInUse),
         parameters=(
-            uuid("id", Entity.PROJECT, "the project", required=True),
+            THE_PROJECT,
             boolean("cleanup", "delete what it owns, too; otherwise it must own nothing"),
         ),
     ),

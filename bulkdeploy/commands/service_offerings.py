@@ -16,6 +16,7 @@ from bulkdeploy.domain.configuration import PLANNERS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.services import offerings
 from bulkdeploy.services import service_offerings as offering_service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import service_offerings
@@ -76,12 +77,14 @@ def create_service_offering(call: Call) -> Mapping[str, Any]:
 
 def update_service_offering(call: Call) -> Mapping[str, Any]:
     """Change a service offering."""
-    return offering_service.update_offering(call.system, call.caller, call.arguments["id"], call.arguments)
+    return offerings.update_offering(
+        call.system, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"], call.arguments
+    )
 
 
 def delete_service_offering(call: Call) -> None:
     """Delete a service offering."""
-    offering_service.delete_offering(call.system, call.caller, call.arguments["id"])
+    offerings.delete_offering(call.system, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
 
 
 NO_GPU = "hosts are not known by their GPUs"

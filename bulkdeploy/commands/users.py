@@ -84,6 +84,8 @@ USER_KEYS = Response(
     "userkeys", (text("apikey", "the API key"), text("secretkey", "what requests with that key are signed with"))
 )
 
+THE_USER = uuid("id", Entity.USER, "the user", required=True)
+
 COMMANDS = (
     Command(
         name="listUsers",
@@ -134,7 +136,7 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(
-            uuid("id", Entity.USER, "the user", required=True),
+            THE_USER,
             string("username", "the new name to log in by"),
             string("firstname", "the first name"),
             string("lastname", "the last name"),
@@ -156,7 +158,7 @@ COMMANDS = (
         roles=ADMINS,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+        parameters=(THE_USER,),
     ),
     Command(
         name="disableUser",
@@ -167,7 +169,7 @@ COMMANDS = (
         roles=ADMINS,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+        parameters=(THE_USER,),
     ),
     Command(
         name="deleteUser",
@@ -177,7 +179,7 @@ COMMANDS = (
         roles=ADMINS,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+        parameters=(THE_USER,),
     ),
     Command(
         name="registerUserKeys",
@@ -187,7 +189,7 @@ COMMANDS = (
         response=USER_KEYS,
         changes_state=True,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+        parameters=(THE_USER,),
     ),
     Command(
         name="getUserKeys",
@@ -196,6 +198,6 @@ COMMANDS = (
         shape=Shape.OBJECT,
         response=USER_KEYS,
         errors=(PermissionDenied,),
-        parameters=(uuid("id", Entity.USER, "the user", required=True),),
+        parameters=(THE_USER,),
     ),
 )

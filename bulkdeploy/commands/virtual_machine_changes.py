@@ -42,6 +42,12 @@ USER_DATA = Response(
 
 VM = uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True)
 
+NEW_SIZE: tuple[Parameter, ...] = (
+    VM,
+    uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
+    mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
+)
+
 OWNER: tuple[Parameter, ...] = (
     string("account", "the account that owns the VM; with domainid"),
     uuid("domainid", Entity.DOMAIN, "the domain of the account"),
@@ -194,11 +200,7 @@ COMMANDS: tuple[Command, ...] = (
         response=VIRTUAL_MACHINE,
         errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
-        parameters=(
-            VM,
-            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
-            mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
-        ),
+        parameters=NEW_SIZE,
         unsupported={**NO_DISK_CHANGES, "automigrate": "volumes stay in their pools"},
     ),
     Command(
@@ -208,11 +210,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
-        parameters=(
-            VM,
-            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
-            mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
-        ),
+        parameters=NEW_SIZE,
         unsupported={**NO_DISK_CHANGES, "automigrate": "a VM whose host has no room is migrated by its own call"},
     ),
     Command(

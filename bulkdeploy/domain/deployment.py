@@ -6,6 +6,7 @@ was checked, in the sizes and ids that are written. Units: MHz, MiB, bytes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.accounts import Owner
@@ -56,6 +57,19 @@ class DeployAsk:
     request_token: str | None = None
     fingerprint: bytes = b""
     uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of_existing(cls, vm: Any, **more: Any) -> "DeployAsk":
+        """What a call gives an existing VM, by its row, in the form that deploy rules are checked in."""
+        return cls(
+            bulk=False,
+            count=1,
+            zone_id=vm.zone_id,
+            service_offering_id=vm.service_offering_id,
+            template_id=vm.template_id,
+            method="POST",
+            **more,
+        )
 
     def shown(self, parameter: str, row_id: int) -> str:
         """An entity as an answer names it: internal ids mean nothing to a caller."""

@@ -12,8 +12,8 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, Failed, Outcome, Settlement
-from bulkdeploy.provisioning.start_virtual_machine import STILL_CLAIMED, STOPPED, another_place
-from bulkdeploy.provisioning.starting import AVOID, Starter
+from bulkdeploy.provisioning.start_virtual_machine import starter_of_existing_vms
+from bulkdeploy.provisioning.starting import AVOID
 from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, pause
 from bulkdeploy.provisioning.stop_virtual_machine import STILL_RUNNING, must_ask_again
 from bulkdeploy.store.jobs import LeasedJob
@@ -31,16 +31,7 @@ class RebootVirtualMachine:
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._calls = calls
-        self._starter = Starter(
-            engine,
-            planning,
-            calls,
-            lease_seconds,
-            find_place=another_place,
-            failed=STOPPED,
-            abandoned=STILL_CLAIMED,
-            removes_volumes=False,
-        )
+        self._starter = starter_of_existing_vms(engine, planning, calls, lease_seconds)
 
     def moves_vm(self, job: LeasedJob) -> bool:
         """See JobSteps."""

@@ -25,8 +25,7 @@ from bulkdeploy.provisioning.outcome import (
     Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.start_virtual_machine import STILL_CLAIMED, STOPPED, another_place
-from bulkdeploy.provisioning.starting import Starter
+from bulkdeploy.provisioning.start_virtual_machine import STILL_CLAIMED, starter_of_existing_vms
 from bulkdeploy.provisioning.steps import OVERDUE, Begin, pause
 from bulkdeploy.store.engine import read_only, run_transaction
 from bulkdeploy.store.jobs import LeasedJob, write_progress
@@ -48,16 +47,7 @@ class RestoreVirtualMachine:
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._calls, self._lease_seconds = engine, calls, lease_seconds
-        self._starter = Starter(
-            engine,
-            planning,
-            calls,
-            lease_seconds,
-            find_place=another_place,
-            failed=STOPPED,
-            abandoned=STILL_CLAIMED,
-            removes_volumes=False,
-        )
+        self._starter = starter_of_existing_vms(engine, planning, calls, lease_seconds)
 
     def moves_vm(self, job: LeasedJob) -> bool:
         """See JobSteps. A stopped VM stays so."""

@@ -51,16 +51,7 @@ class StartVirtualMachine:
 
     def __init__(self, engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float) -> None:
         self._engine, self._planning, self._lease_seconds = engine, planning, lease_seconds
-        self._starter = Starter(
-            engine,
-            planning,
-            calls,
-            lease_seconds,
-            find_place=another_place,
-            failed=STOPPED,
-            abandoned=STILL_CLAIMED,
-            removes_volumes=False,
-        )
+        self._starter = starter_of_existing_vms(engine, planning, calls, lease_seconds)
 
     def moves_vm(self, job: LeasedJob) -> bool:
         """See JobSteps."""
@@ -114,7 +105,7 @@ def _place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[i
     )
 
 
-def another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
+def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
     """Give the old host back and claim another; where there is none the old claim stays for the caller to end."""
     savepoint = connection.begin_nested()
     release_hosts(connection, [work.job.vm_id])
@@ -123,3 +114,19 @@ def another_place(connection: Connection, work: Assignment, avoid_host_ids: froz
         return True
     savepoint.rollback()
     return False
+
+
+def starter_of_existing_vms(
+    engine: Engine, planning: Semaphore, calls: DriverCalls, lease_seconds: float
+) -> Starter:
+    """Runs VMs that there were before their job: one that cannot be started is Stopped, and keeps its volumes."""
+    return Starter(
+        engine,
+        planning,
+        calls,
+        lease_seconds,
+        find_place=_another_place,
+        failed=STOPPED,
+        abandoned=STILL_CLAIMED,
+        removes_volumes=False,
+    )

@@ -11,16 +11,16 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.inventory_values import name
 from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.places import delete_place
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store import clusters
 from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import change_row, has_live, insert_row, remove_row, what_hangs_on
+from bulkdeploy.store.live_rows import change_row, has_live, insert_row
 
 KIND = "Cluster"
 OF_THE_POD = "another cluster of the pod"
@@ -89,17 +89,7 @@ def delete_cluster(system: System, caller: Caller, cluster: EntityRef) -> None:
     Raises:
         InvalidParameter: hosts or pools are still in it.
     """
-
-    def work(connection: Connection) -> None:
-        hold(connection, cluster)
-        if left := what_hangs_on(connection, clusters.CONTENTS, cluster.id):
-            raise InvalidParameter("id", str(cluster.uuid), f"cluster {cluster.name} still has {', '.join(left)}")
-        release_place(connection, cluster)
-        remove_row(connection, cluster)
-        text = f"deleted cluster {cluster.name}"
-        record_event(connection, caller, EventType.CLUSTER_DELETE, text, subject(KIND, cluster))
-
-    run_transaction(system.engine, work)
+    delete_place(system, caller, cluster, clusters.CONTENTS, EventType.CLUSTER_DELETE, KIND)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.inventory_values import ip_address, name, netmask
 from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.places import delete_place
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
 from bulkdeploy.store import pods
-from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row, what_hangs_on
+from bulkdeploy.store.live_rows import change_row, insert_row
 
 KIND = "Pod"
 OF_THE_ZONE = "another pod of the zone"
@@ -76,16 +76,7 @@ def delete_pod(system: System, caller: Caller, pod: EntityRef) -> None:
     Raises:
         InvalidParameter: something is still in it.
     """
-
-    def work(connection: Connection) -> None:
-        hold(connection, pod)
-        if left := what_hangs_on(connection, pods.CONTENTS, pod.id):
-            raise InvalidParameter("id", str(pod.uuid), f"pod {pod.name} still has {', '.join(left)}")
-        release_place(connection, pod)
-        remove_row(connection, pod)
-        record_event(connection, caller, EventType.POD_DELETE, f"deleted pod {pod.name}", subject(KIND, pod))
-
-    run_transaction(system.engine, work)
+    delete_place(system, caller, pod, pods.CONTENTS, EventType.POD_DELETE, KIND)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:

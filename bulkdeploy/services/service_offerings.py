@@ -1,27 +1,21 @@
-"""Making, changing and deleting service offerings (reference section 8.5)."""
+"""Service offerings: their columns, and what makes one (reference section 8.5)."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection
-
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.configuration import PLANNERS
-from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.services import offerings
 from bulkdeploy.services.inventory_values import name
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject
-from bulkdeploy.services.offering_places import changed_places, places, require_own
+from bulkdeploy.services.offerings import OfferingKind
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked, checked_tags, details_of
 from bulkdeploy.store import service_offerings
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
 
-KIND = "ServiceOffering"
 FIXED = {"cpunumber": "cpu_number", "cpuspeed": "cpu_mhz", "memory": "memory_mib"}
 BOUNDS = {
     "mincpunumber": "min_cpu_number",
@@ -53,51 +47,8 @@ def create_offering(system: System, caller: Caller, given: Arguments) -> Mapping
     """
     _check_sizes(given)
     values = {column: given.get(parameter) for parameter, column in (FIXED | BOUNDS).items()}
-    values.update(_columns(given))
     values["details"] = details_of(given.get("serviceofferingdetails", ()))
-
-    def work(connection: Connection) -> Mapping[str, Any]:
-        row = {**values, **places(connection, caller, given)}
-        offering = insert_row(connection, Entity.SERVICE_OFFERING, row)
-        text = f"created service offering {offering.name}"
-        return _told(connection, caller, EventType.SERVICE_OFFERING_CREATE, offering, text)
-
-    return run_transaction(system.engine, work)
-
-
-def update_offering(system: System, caller: Caller, offering: EntityRef, given: Arguments) -> Mapping[str, Any]:
-    """Change a service offering; what was deployed from it stays as it is.
-
-    Raises:
-        InvalidParameter, PermissionDenied: as ``create_offering``.
-    """
-    values = _columns(given)
-
-    def work(connection: Connection) -> Mapping[str, Any]:
-        require_own(connection, caller, offering, hold(connection, offering))
-        row = {**values, **changed_places(connection, caller, given)}
-        change_row(connection, offering, row)
-        text = f"changed service offering {offering.name}{changed(row)}"
-        return _told(connection, caller, EventType.SERVICE_OFFERING_EDIT, offering, text)
-
-    return run_transaction(system.engine, work)
-
-
-def delete_offering(system: System, caller: Caller, offering: EntityRef) -> None:
-    """Offer it to nobody any more; VMs that have it keep it.
-
-    Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to delete.
-    """
-
-    def work(connection: Connection) -> None:
-        require_own(connection, caller, offering, hold(connection, offering))
-        remove_row(connection, offering)
-        text = f"deleted service offering {offering.name}"
-        record_event(connection, caller, EventType.SERVICE_OFFERING_DELETE, text, subject(KIND, offering))
-
-    run_transaction(system.engine, work)
+    return offerings.create_offering(system, caller, SERVICE_OFFERING, given, values)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:
@@ -133,9 +84,12 @@ def _check_sizes(given: Arguments) -> None:
             raise InvalidParameter(high, given[high], f"it must not be below {low} {given[low]}")
 
 
-def _told(
-    connection: Connection, caller: Caller, event: EventType, offering: EntityRef, text: str
-) -> Mapping[str, Any]:
-    record_event(connection, caller, event, text, subject(KIND, offering))
-    wanted = {"id": offering, "state": hold(connection, offering)["state"]}
-    return only_row(service_offerings.list_service_offerings(connection, caller, wanted, None, ONE))
+SERVICE_OFFERING = OfferingKind(
+    Entity.SERVICE_OFFERING,
+    "ServiceOffering",
+    EventType.SERVICE_OFFERING_CREATE,
+    EventType.SERVICE_OFFERING_EDIT,
+    EventType.SERVICE_OFFERING_DELETE,
+    _columns,
+    service_offerings.list_service_offerings,
+)

@@ -79,7 +79,7 @@ def _check_taker(connection: Connection, row: Row[Any], owner: Owner, taker: Own
     zone = read_zone(connection, row.zone_id)
     if zone is None:
         raise InvalidParameter("virtualmachineid", str(row.uuid), "its zone was deleted")
-    check_offering(connection, _ask(row), taker, zone)
+    check_offering(connection, DeployAsk.of_existing(row), taker, zone)
     template = read_template(connection, row.template_id, row.zone_id, taker)
     if template is not None and not taker.is_root_admin:
         own = template.owner_id == taker.account_id
@@ -109,17 +109,5 @@ def _security_groups(
     if not given:
         return (ensure_default_security_group(connection, taker),)
     ids = {ref.id: str(ref.uuid) for ref in given}
-    ask = _ask(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
+    ask = DeployAsk.of_existing(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
     return asked_security_groups(connection, ask, taker)
-
-
-def _ask(row: Row[Any], **more: Any) -> DeployAsk:
-    return DeployAsk(
-        bulk=False,
-        count=1,
-        zone_id=row.zone_id,
-        service_offering_id=row.service_offering_id,
-        template_id=row.template_id,
-        method="POST",
-        **more,
-    )

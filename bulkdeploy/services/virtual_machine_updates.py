@@ -174,7 +174,7 @@ def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner,
     if not any(network.has_security_groups for network in networks):
         raise InvalidParameter(parameter, None, "no network of the virtual machine has security groups")
     ids = None if given.security_group_ids is None else {ref.id: str(ref.uuid) for ref in given.security_group_ids}
-    ask = _ask_for(
+    ask = DeployAsk.of_existing(
         row,
         security_group_ids=None if ids is None else tuple(ids),
         security_group_names=given.security_group_names,
@@ -242,7 +242,7 @@ def update_affinity_groups(
 
     def work(connection: Connection, row: Row[Any], owner: Owner) -> JobTicket:
         ids = None if groups is None else {ref.id: str(ref.uuid) for ref in groups}
-        ask = _ask_for(
+        ask = DeployAsk.of_existing(
             row,
             affinity_group_ids=None if ids is None else tuple(ids),
             affinity_group_names=names,
@@ -278,16 +278,3 @@ def _require_same_owner(connection: Connection, caller: Caller, owner: Owner, na
     found = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
     if found.account_id != owner.account_id:
         raise PermissionDenied(f"The virtual machine does not belong to account {found.account_name}")
-
-
-def _ask_for(row: Row[Any], **more: Any) -> DeployAsk:
-    """What a call gives an existing VM, in the form that deploy rules are checked in."""
-    return DeployAsk(
-        bulk=False,
-        count=1,
-        zone_id=row.zone_id,
-        service_offering_id=row.service_offering_id,
-        template_id=row.template_id,
-        method="POST",
-        **more,
-    )

@@ -12,14 +12,14 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.inventory_values import cidr, ip_address, name
 from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.places import delete_place
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store import zones
-from bulkdeploy.store.dedications import release_place
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row, what_hangs_on
+from bulkdeploy.store.live_rows import change_row, insert_row
 
 KIND = "Zone"
 GUEST_CIDR = "10.1.1.0/24"
@@ -93,16 +93,7 @@ def delete_zone(system: System, caller: Caller, zone: EntityRef) -> None:
     Raises:
         InvalidParameter: something is still in it.
     """
-
-    def work(connection: Connection) -> None:
-        hold(connection, zone)
-        if left := what_hangs_on(connection, zones.CONTENTS, zone.id):
-            raise InvalidParameter("id", str(zone.uuid), f"zone {zone.name} still has {', '.join(left)}")
-        release_place(connection, zone)
-        remove_row(connection, zone)
-        record_event(connection, caller, EventType.ZONE_DELETE, f"deleted zone {zone.name}", subject(KIND, zone))
-
-    run_transaction(system.engine, work)
+    delete_place(system, caller, zone, zones.CONTENTS, EventType.ZONE_DELETE, KIND)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:

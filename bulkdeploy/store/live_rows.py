@@ -16,6 +16,8 @@ from bulkdeploy.store.entities import SOURCES
 UNIQUE_VIOLATION = "23505"
 
 Values = Mapping[str, Any]
+Contents = Mapping[str, Column[Any]]
+"""What may hang on a row: the column that names it, by what the things are called."""
 
 
 class NameTaken(Exception):
@@ -80,7 +82,7 @@ def has_live(connection: Connection, column: Column[Any], parent_id: int) -> boo
     return bool(connection.execute(select(exists(query))).scalar_one())
 
 
-def what_hangs_on(connection: Connection, children: Mapping[str, Column[Any]], parent_id: int) -> list[str]:
+def what_hangs_on(connection: Connection, children: Contents, parent_id: int) -> list[str]:
     """Which of these kinds of things, by their names, a parent still has."""
     return [noun for noun, column in children.items() if has_live(connection, column, parent_id)]
 

@@ -34,12 +34,7 @@ class Rig:
 
 
 class DriverContract:
-    """Make-it-so calls, and the truth about what is there."""
-
-    @pytest.fixture
-    def rig(self) -> Rig:
-        """Subclasses give theirs."""
-        raise NotImplementedError
+    """Make-it-so calls, and the truth about what is there. Subclasses give the fixture ``rig``, a ``Rig``."""
 
     @pytest.fixture
     def caller(self, rig: Rig) -> Caller:

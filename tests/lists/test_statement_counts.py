@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, event, select, text
@@ -15,9 +14,9 @@ from bulkdeploy.store.owners import owners_by_id
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.virtual_machines import virtual_machine_rows
 from bulkdeploy.wiring.cipher import FernetCipher
+from tests.conftest import SMALL_ZONE
 from tests.lists.test_shapes import COMMANDS, EMPTY, everything
 
-SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
 ADMIN_ID = 2
 MOST_STATEMENTS = 9
 

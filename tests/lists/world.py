@@ -1,12 +1,21 @@
 """One database with things of every kind and owner, behind a real API server, for all reading tests."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.system import Cipher
+from bulkdeploy.api.app import create_app
+from bulkdeploy.services.system import Cipher, System
+from bulkdeploy.store.engine import create_engine
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api_client import ApiClient
+from tests.support.api_server import serving
+from tests.support.services import database_clone
 
 ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR, RIVAL = "admin", "customers-admin", "acme", "neighbour", "rival"
 
@@ -90,3 +99,18 @@ def deploy_vms(world: World) -> None:
     world.deploy("rival-1", "rival", "rivals")
     world.deploy("admin-1")
     world.deploy("moon-1", projectid=world.id_of("projects", "moon"))
+
+
+@contextmanager
+def open_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A clone of the tests' template database behind a server of its own."""
+    cipher = request.getfixturevalue("cipher")
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
+    postgres_url, template = request.getfixturevalue("postgres_url"), request.getfixturevalue("template_database")
+    with database_clone(postgres_url, template) as url:
+        engine = create_engine(url, pool_size=20)
+        settings = Settings(database_url=url, redis_url=request.getfixturevalue("redis_url"), data_dir=folder)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir)
+        with serving(create_app(system, refuse_undeclared_fields=True)) as address:
+            yield World(engine, address, cipher)
+        engine.dispose()
