@@ -45,6 +45,7 @@ class CrashPoint(StrEnum):
     WAKE_CLEAR = "wake.clear"
     DRIVER_BOOT = "driver.boot"
     DRIVER_STOP = "driver.stop"
+    DRIVER_LOOK = "driver.look"
     DRIVER_DELETE = "driver.delete"
     DRIVER_MIGRATE = "driver.migrate"
     DRIVER_SCALE = "driver.scale"

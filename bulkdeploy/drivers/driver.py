@@ -156,7 +156,14 @@ class HypervisorDriver(Protocol):
         """Make the guest not run; its definition leaves the host, its volumes stay. Absent is fine.
 
         Raises:
-            DriverError: it may still run.
+            DriverError: it may still run; ``power_of`` tells.
+        """
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
+
+        Raises:
+            DriverError: it can not be seen now; or it is on another host.
         """
 
     def ensure_absent(

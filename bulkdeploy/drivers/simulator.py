@@ -12,13 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import LiteralString, TypeVar
+from typing import LiteralString
 from uuid import UUID
-
-import psycopg
-from psycopg import Connection
-from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from bulkdeploy.drivers.driver import (
     DriverError,
@@ -31,7 +26,6 @@ from bulkdeploy.drivers.driver import (
     PowerState,
     StaleFence,
 )
-from bulkdeploy.drivers.simulator_database import conninfo
 from bulkdeploy.drivers.simulator_inventory import (
     AdoptedGuest,
     SimulatedHost,
@@ -41,26 +35,11 @@ from bulkdeploy.drivers.simulator_inventory import (
     set_overcommit,
     sync_hosts,
 )
+from bulkdeploy.drivers.simulator_link import ANY_HOST, SimulatorLink
 from bulkdeploy.drivers.simulator_model import read_host_url, read_pool_url
 
-T = TypeVar("T")
-
-ANY_HOST = "any host"
-"""Named in errors of calls that no single host is asked."""
-
-PAGE_ROWS = 5000
-"""Rows that the lists fetch at a time; between pages no connection is held."""
-
-STATEMENT_TIMEOUT_MS = 30_000
-"""After this long in the database a call has failed; it is rolled back."""
-
-CONNECTION_WAIT_S = 10.0
-"""A call that gets no connection within this, or its own patience, has failed: nothing was asked."""
-
-RECONNECT_S = 5.0
-"""A connection attempt is repeated for this long, then given up; the next call starts a new one."""
-
-DEADLOCK = "40P01"
+ABSENT = "Absent"
+"""The power of a guest that is not there."""
 
 
 class SimulatorDriver:
@@ -90,21 +69,7 @@ class SimulatorDriver:
     ) -> None:
         self._random = random.Random(seed)  # noqa: S311 - dice, not secrets
         self._sleep = sleep
-        options = f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c synchronous_commit={'on' if durable else 'off'}"
-        self._pool = ConnectionPool(
-            conninfo(url),
-            min_size=1,
-            max_size=pool_size,
-            kwargs={
-                "autocommit": True,
-                "prepare_threshold": 0,
-                "application_name": "bulkdeploy-simulator",
-                "options": options,
-            },
-            name="simulator",
-            reconnect_timeout=RECONNECT_S,
-            open=True,
-        )
+        self._link = SimulatorLink(url, pool_size=pool_size, durable=durable)
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
@@ -129,6 +94,15 @@ class SimulatorDriver:
             [host.uuid, guest_uuid, forced],
             _Call("stop", host, fence, timeout_s),
         )
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver."""
+        power = self._call(
+            "SELECT * FROM simulator_code.look_at(%s, %s, %s, %s, %s)",
+            [host.uuid, guest_uuid],
+            _Call("look", host, fence, timeout_s),
+        )
+        return None if power is None or power == ABSENT else PowerState(power)
 
     def ensure_absent(
         self,
@@ -168,7 +142,7 @@ class SimulatorDriver:
         del hypervisor
         model = read_host_url(access.url, host_uuid)
         host = promising(host_uuid, model, promise)
-        self._ask("connect", model.name, lambda link: sync_hosts(link, [host]), patience_s=timeout_s)
+        self._link.ask("connect", model.name, lambda link: sync_hosts(link, [host]), patience_s=timeout_s)
         return model
 
     def ensure_overcommit(
@@ -176,7 +150,7 @@ class SimulatorDriver:
     ) -> None:
         """See HypervisorDriver."""
         work = partial(set_overcommit, uuids=host_uuids, cpu=cpu_overcommit, memory=memory_overcommit)
-        self._ask("overcommit", ANY_HOST, work, patience_s=timeout_s)
+        self._link.ask("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """See HypervisorDriver. The url says how large it is (``simulator_model``)."""
@@ -193,7 +167,7 @@ class SimulatorDriver:
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""
-        for row in self._pages(
+        for row in self._link.pages(
             "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids FROM simulator.guests"
             " WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
         ):
@@ -202,7 +176,7 @@ class SimulatorDriver:
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
         query = "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
-        for row in self._pages(query):
+        for row in self._link.pages(query):
             yield row[0], row[1], row[2]
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
@@ -211,7 +185,7 @@ class SimulatorDriver:
         Raises:
             DriverError: the database does not answer.
         """
-        self._ask("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
+        self._link.ask("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
         """Take guests as running; see ``simulator_inventory.adopt_guests``.
@@ -219,17 +193,20 @@ class SimulatorDriver:
         Raises:
             DriverError: see there, or the database does not answer.
         """
-        return self._ask("adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests)))
+        return self._link.ask("adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests)))
 
     def close(self) -> None:
         """See HypervisorDriver."""
-        self._pool.close()
+        self._link.close()
 
-    def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> None:
+    def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> str | None:
+        """Make the call; what it answers, if anything."""
         draw = self._random.random()
         everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
         host = ANY_HOST if call.host is None else call.host.name
-        verdict, step, reason, transient, wait_ms, host_found = self._ask(
+        verdict: str
+        reason: str | None
+        verdict, step, reason, transient, wait_ms, host_found = self._link.ask(
             call.step,
             host,
             lambda connection: connection.execute(query, everything).fetchall()[0],
@@ -247,39 +224,7 @@ class SimulatorDriver:
             raise StaleFence(step, host, reason, transient=False)
         if verdict == "failed":
             raise DriverError(step, host, reason, transient=transient)
-
-    def _ask(
-        self, step: str, host: str, work: Callable[[Connection], T], *, patience_s: float = CONNECTION_WAIT_S
-    ) -> T:
-        """``work`` on a connection; done anew when it lost its connection or a deadlock.
-
-        Doing anything here twice is harmless: it is of the make-it-so kind, or only looks.
-        """
-        wait_s = min(patience_s, CONNECTION_WAIT_S)
-        for is_last in (False, False, True):
-            try:
-                with self._pool.connection(timeout=wait_s) as connection:
-                    return work(connection)
-            except PoolTimeout as error:
-                reason = f"no connection to the simulator's database within {wait_s:g} s"
-                raise DriverError("connect", host, reason, transient=True, unanswered=True) from error
-            except psycopg.OperationalError as error:
-                if is_last or self._pool.closed:
-                    raise DriverError("connect", host, str(error), transient=True, unanswered=True) from error
-                if error.sqlstate != DEADLOCK:
-                    self._pool.check()  # a restarted server leaves dead connections behind
-            except psycopg.Error as error:
-                raise DriverError(step, host, str(error), transient=False) from error
-        raise AssertionError("the last attempt returns or raises")
-
-    def _pages(self, query: LiteralString) -> Iterator[TupleRow]:
-        last = UUID(int=0)
-        while True:
-            page = self._ask("list", ANY_HOST, partial(_page, query, last))
-            yield from page
-            if len(page) < PAGE_ROWS:
-                return
-            last = page[-1][0]
+        return reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +235,3 @@ class _Call:
     host: HostAddress | None
     fence: int | None
     timeout_s: float
-
-
-def _page(query: LiteralString, after: UUID, connection: Connection) -> list[TupleRow]:
-    return connection.execute(query, [after, PAGE_ROWS]).fetchall()

@@ -114,6 +114,26 @@ BEGIN
     RETURN simulator_code.answer(v_fate, v_steps, 'stop', p_timeout_ms, p_draw);
 END $$;
 
+-- The guest's power stands where other calls have their reason. The fence is remembered, so what is seen
+-- stays true against callers that are late.
+CREATE FUNCTION simulator_code.look_at(
+    p_host uuid, p_guest uuid, p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'look');
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, '{}', 'look', false, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' THEN
+        SELECT power INTO v_fate.reason FROM simulator.guests WHERE uuid = p_guest;
+    END IF;
+    RETURN simulator_code.answer(v_fate, '{}', 'look', p_timeout_ms, p_draw);
+END $$;
+
 CREATE FUNCTION simulator_code.ensure_absent(
     p_host uuid, p_guest uuid, p_volumes uuid[],
     p_fence bigint, p_timeout_ms double precision, p_draw double precision

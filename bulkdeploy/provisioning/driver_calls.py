@@ -8,7 +8,7 @@ import structlog
 
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, StaleFence
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, PowerState, StaleFence
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.outcome import LeaseLost
@@ -48,19 +48,38 @@ class DriverCalls:
     def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
         """Make the guest not run; a VM that holds no host does not.
 
+        A failure that is not ``unanswered`` means that the guest runs on. A refusal alone does not: an earlier
+        call that nobody heard the end of may have stopped it, so it is looked at.
+
         Raises:
             LeaseLost: see ``run``.
         """
         host = work.host
         if host is None:
             return None
-        return self._call(
+        failure = self._call(
             work,
             "stop",
             lambda driver: driver.ensure_stopped(
                 host, work.guest.uuid, forced=forced, fence=work.fence, timeout_s=self._timeout_s
             ),
         )
+        if failure is None or failure.unanswered:
+            return failure
+        return self._unless_gone(work, host, failure)
+
+    def _unless_gone(self, work: Assignment, host: HostAddress, failure: DriverError) -> DriverError | None:
+        """None where the guest, whose stop was refused, is not there; unanswered where that can not be seen."""
+        seen: list[PowerState | None] = []
+
+        def look(driver: HypervisorDriver) -> None:
+            seen.append(driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s))
+
+        blind = self._call(work, "look", look)
+        if blind is not None:
+            reason = f"{failure.reason}; whether it still runs could not be seen: {blind.reason}"
+            return DriverError(failure.step, failure.host, reason, transient=failure.transient, unanswered=True)
+        return None if seen == [None] else failure
 
     def remove(self, work: Assignment, *, with_volumes: bool) -> DriverError | None:
         """Make the guest, and with ``with_volumes`` its volumes, not exist.

@@ -15,7 +15,7 @@ from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE
 from bulkdeploy.provisioning.start_virtual_machine import starter_of_existing_vms
 from bulkdeploy.provisioning.starting import AVOID
 from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, pause
-from bulkdeploy.provisioning.stop_virtual_machine import STILL_RUNNING, must_ask_again
+from bulkdeploy.provisioning.stop_virtual_machine import left_by, must_ask_again
 from bulkdeploy.store.jobs import LeasedJob
 
 
@@ -54,5 +54,5 @@ class RebootVirtualMachine:
                 return pause(work, None)
             if failure is not None:
                 code = RESOURCE_UNAVAILABLE if failure.transient else INTERNAL_ERROR
-                return Failed(code, f"VM {work.name} was not rebooted: {failure}", STILL_RUNNING)
+                return Failed(code, f"VM {work.name} was not rebooted: {failure}", left_by(failure))
         return self._starter.run(work, pinned=False)

@@ -3,8 +3,10 @@
 A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
 afterwards on another connection.
 
-A server that ended without a shutdown may have lost the transaction and given its number to another one: what it
-says of a number from its earlier life proves only that nothing was committed, never that it was.
+A server that ended without a shutdown, or one of whose processes crashed, may have lost the transaction and given
+its number to another one: what it says of a number from its earlier life proves only that nothing was committed,
+never that it was. Its lives are told apart by when it began to count its statistics: it forgets those whenever it
+recovers, and keeps them over a shutdown. (Whoever resets them by hand makes a few outcomes unknown, no more.)
 """
 
 import time
@@ -25,30 +27,30 @@ NOT_YET_GIVEN = "22023"
 
 @dataclass(frozen=True, slots=True)
 class TransactionMark:
-    """A transaction by its number, the server's process in which it runs, and when that server was started."""
+    """A transaction by its number, the server's process in which it runs, and when that server's life began."""
 
     number: str
     backend_pid: int
-    server_started: datetime
+    life_began: datetime
 
 
 def mark_transaction(connection: Connection) -> TransactionMark | None:
     """Note the running transaction, in one round trip; None: it has written nothing."""
-    number, backend_pid, server_started = connection.execute(_MARK).one()
-    return None if number is None else TransactionMark(number, backend_pid, server_started)
+    number, backend_pid, life_began = connection.execute(_MARK).one()
+    return None if number is None else TransactionMark(number, backend_pid, life_began)
 
 
 def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     """Whether the transaction was committed. One that still runs is ended, for nobody can finish it any more.
 
     Raises:
-        OutcomeUnknown: the database did not tell within PATIENCE_S, or was restarted and cannot tell.
+        OutcomeUnknown: the database did not tell within PATIENCE_S, or recovered from a crash since.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with suppress(SQLAlchemyError), engine.connect() as connection:
-            status, server_started = _ask(connection, mark)
-            if status == "committed" and server_started != mark.server_started:
+            status, life_began = _ask(connection, mark)
+            if status == "committed" and life_began != mark.life_began:
                 break
             if status != "in progress":
                 return bool(status == "committed")
@@ -62,16 +64,19 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
 
 def _ask(connection: Connection, mark: TransactionMark) -> tuple[str | None, datetime | None]:
     try:
-        status, server_started = connection.execute(_STATUS, {"number": mark.number}).one()
+        status, life_began = connection.execute(_STATUS, {"number": mark.number}).one()
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == NOT_YET_GIVEN:
             return "aborted", None
         raise
-    return status, server_started
+    return status, life_began
 
 
-_MARK = text("SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), pg_postmaster_start_time()")
-_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), pg_postmaster_start_time()")
+_LIFE = "pg_stat_get_bgwriter_stat_reset_time()"
+_MARK = text(
+    "SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), $life".replace("$life", _LIFE)
+)
+_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), $life".replace("$life", _LIFE))
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid"
     " AND backend_xid = CAST(CAST(CAST(:number AS text) AS xid8) AS xid)"

@@ -66,7 +66,8 @@ class Agent:
             (self._flush, 2),
             (self._restart_valkey, 1),
             (self._fill_valkey, 1),
-            (self._restart_postgres, 0.8),
+            (self._restart_postgres, 0.6),
+            (self._kill_backend, 0.4),
             (self._break_hypervisors, 5),
         ]
 
@@ -182,6 +183,17 @@ class Agent:
         process.wait()
         self._did("restart PostgreSQL", "without a shutdown")
         self._start_postgres()
+
+    def _kill_backend(self) -> None:
+        """One process of PostgreSQL dies: the server ends all the others, recovers from its log, and goes on."""
+        process = self.system.postgres.process
+        if process is None or process.poll() is not None:
+            return
+        with suppress(psutil.Error):
+            children = psutil.Process(process.pid).children()
+            if children:
+                self.dice.choice(children).kill()
+                self._did("crash PostgreSQL", "by kill -9 of one of its processes")
 
     def _start_postgres(self) -> None:
         """Launch it, again and again while what is left of the old one still ends."""

@@ -154,6 +154,17 @@ class DriverContract:
         caller.stop(rig.hosts[0], guest)
         assert guests_of(rig.driver) == {}
 
+    def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
+        """It runs, or it is not there; whoever asks at another host is told that it is not that host's."""
+        guest, host = new_guest(), rig.hosts[0]
+        assert caller.look(host, guest) is None
+        caller.run(host, guest)
+        assert caller.look(host, guest) is PowerState.RUNNING
+        with pytest.raises(DriverError):
+            caller.look(rig.hosts[1], guest)
+        caller.stop(host, guest)
+        assert caller.look(host, guest) is None
+
     def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
         """A removal that fails half-way is finished by the next one."""
         guest = new_guest()
@@ -253,8 +264,18 @@ class FencingContract:
         with pytest.raises(StaleFence):
             late.migrate(rig.hosts[0], rig.hosts[1], guest)
         with pytest.raises(StaleFence):
+            late.look(rig.hosts[0], guest)
+        with pytest.raises(StaleFence):
             late.scale(rig.hosts[0], replace(guest, cpu_number=2))
         assert guests_of(rig.driver) == before
+
+    def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:
+        """A start with a lower fence than that of the look does not bring the guest back."""
+        guest = new_guest()
+        assert Caller(rig.driver, fence=5).look(rig.hosts[0], guest) is None
+        with pytest.raises(StaleFence):
+            Caller(rig.driver, fence=4).run(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:
         """One lease calls as often as it likes, and the next lease takes over."""

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from itertools import count
 from uuid import UUID, uuid4
 
-from bulkdeploy.drivers.driver import Guest, GuestSpec, HostAddress, HypervisorDriver, NicSpec, VolumeSpec
+from bulkdeploy.drivers.driver import (
+    Guest,
+    GuestSpec,
+    HostAddress,
+    HypervisorDriver,
+    NicSpec,
+    PowerState,
+    VolumeSpec,
+)
 from bulkdeploy.drivers.simulator_inventory import SimulatedHost
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
@@ -67,6 +75,10 @@ class Caller:
     def stop(self, host: HostAddress, guest: GuestSpec, *, forced: bool = False) -> None:
         """``ensure_stopped``."""
         self.driver.ensure_stopped(host, guest.uuid, forced=forced, fence=self.fence, timeout_s=self.timeout_s)
+
+    def look(self, host: HostAddress, guest: GuestSpec) -> PowerState | None:
+        """``power_of``."""
+        return self.driver.power_of(host, guest.uuid, fence=self.fence, timeout_s=self.timeout_s)
 
     def remove(self, host: HostAddress | None, guest: GuestSpec) -> None:
         """``ensure_absent``, with all of the guest's volumes."""

@@ -9,8 +9,9 @@ import pytest
 from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
-from bulkdeploy.drivers.simulator import PAGE_ROWS, SimulatorDriver
+from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, list_hosts
+from bulkdeploy.drivers.simulator_link import PAGE_ROWS
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host
 
 

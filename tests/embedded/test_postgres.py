@@ -9,8 +9,12 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from sqlalchemy import text
 
+from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import UNSAFE_FOR_TESTS, PostgresServer
+from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
+from bulkdeploy.store.engine import create_engine
 
 
 def server_on(folder: Path) -> PostgresServer:
@@ -45,6 +49,27 @@ def test_data_survives_a_stop_and_a_start(server: PostgresServer) -> None:
     server.stop()
     server.start()
     assert read_row(server) == (42,)
+
+
+def test_what_a_server_says_of_a_commit_is_believed_over_a_shutdown_and_not_over_a_crash(
+    server: PostgresServer,
+) -> None:
+    """A server that recovered from the crash of one of its processes may have given the number to another."""
+    engine = create_engine(server.url())
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE kept AS SELECT 42 AS answer"))
+        done = mark_transaction(connection)
+    assert done is not None
+    server.stop()
+    server.start()
+    assert was_committed(engine, done)
+    with psycopg.connect(server.url()) as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    with pytest.raises(OutcomeUnknown):
+        was_committed(engine, done)
+    engine.dispose()
 
 
 def test_server_killed_with_9_starts_again_with_its_data(server_folder: Path) -> None:

@@ -133,7 +133,6 @@ def test_asking_twice_succeeds_twice(running: Fleet, do: Callable[..., JobStatus
 def test_a_failed_stop_leaves_the_vm_running(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A guest that may still run keeps its host: nothing is given back, forced or not."""
     running.fault(Step.STOP, FaultKind.PERMANENT)
-    running.fault(Step.ANY)
     for forced in (False, True):
         assert do(JobKind.STOP, forced=forced) is JobStatus.FAILED
         assert running.vms()[0].state == "Running"
@@ -152,6 +151,39 @@ def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: J
         with running.runner(options=impatient) as runner:
             runner.accept(job)
     assert (running.job(job).status, running.job(job).attempts) == (JobStatus.SUCCEEDED, 2)
+    running.assert_intact()
+
+
+@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY, JobKind.REBOOT])
+def test_a_stop_that_is_refused_after_one_that_nobody_heard_of(running: Fleet, kind: JobKind) -> None:
+    """The first was done: that the second is refused does not make the guest run."""
+    running.fault(Step.ANY, FaultKind.HANG, effect=HangEffect.DONE, remaining=1)
+    job = running.make_job(kind, running.vms()[0].id, forced=True)
+    with running.runner(options=replace(OPTIONS, driver_timeout_s=0.2)) as runner:
+        runner.accept(job)
+    running.fault(Step.ANY, FaultKind.PERMANENT, remaining=1)
+    running.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+    running.run(job)
+    assert (running.job(job).status, running.job(job).attempts) == (JobStatus.SUCCEEDED, 2)
+    running.assert_intact()
+
+
+@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY])
+def test_a_guest_that_can_not_be_seen_may_run(running: Fleet, kind: JobKind) -> None:
+    """A hypervisor that refuses a stop and a look is asked again; when time is up the VM is Unknown and held."""
+    running.fault(Step.ANY, FaultKind.PERMANENT)
+    job = running.make_job(kind, running.vms()[0].id, forced=True)
+    running.run(job)
+    assert running.job(job).status == JobStatus.IN_PROGRESS
+    running.zone.change(
+        "UPDATE async_jobs SET retry_at = now(), created = created - interval '3 h',"
+        " started = started - interval '3 h' WHERE phase = 'waiting'"
+    )
+    running.sweeper().end_late()
+    running.run(job)
+    assert running.job(job).status == JobStatus.FAILED
+    assert "could not be seen" in running.results()[-1]["errortext"]
+    assert running.vms()[0].state == "Unknown"
     running.assert_intact()
 
 
@@ -187,7 +219,7 @@ def test_expunging_a_destroyed_vm_gives_back_the_rest_once(running: Fleet, do: C
 
 def test_a_failed_destroy_leaves_the_vm_running(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A guest that cannot be stopped is not called destroyed."""
-    running.fault(Step.ANY)
+    running.fault(Step.STOP)
     assert do(JobKind.DESTROY) is JobStatus.FAILED
     assert running.vms()[0].state == "Running"
     running.assert_intact()

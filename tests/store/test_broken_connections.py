@@ -95,11 +95,11 @@ def test_a_number_from_the_servers_earlier_life_proves_nothing(engine: Engine) -
     assert done is not None
     assert undone is not None
     assert was_committed(engine, done)
-    earlier = done.server_started - timedelta(seconds=1)
+    earlier = done.life_began - timedelta(seconds=1)
     with pytest.raises(OutcomeUnknown):
-        was_committed(engine, replace(done, server_started=earlier))
-    assert not was_committed(engine, replace(undone, server_started=earlier))
-    assert not was_committed(engine, replace(done, number=str(int(done.number) + 10**9), server_started=earlier))
+        was_committed(engine, replace(done, life_began=earlier))
+    assert not was_committed(engine, replace(undone, life_began=earlier))
+    assert not was_committed(engine, replace(done, number=str(int(done.number) + 10**9), life_began=earlier))
 
 
 def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, database_url: str) -> None:
