@@ -32,7 +32,8 @@ from bulkdeploy.provisioning.outcome import (
 )
 from bulkdeploy.provisioning.starting import AVOID
 from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, earlier_failure, pause, why_overdue
-from bulkdeploy.scheduling.migrate import claim_destination
+from bulkdeploy.scheduling.migrate import claim_destination, find_destination
+from bulkdeploy.scheduling.replace import replace_place
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.host_maintenance import is_enabled
@@ -123,11 +124,12 @@ class MigrateVirtualMachine:
             return _failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled")
         if OVERDUE in work.job.progress:
             return _failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
-        problem = claim_destination(
-            connection, work.job.vm_id, work.job.uuid, host_id=params.get(HOST), avoid_host_ids=frozenset({here})
+        place = find_destination(
+            connection, work.job.vm_id, host_id=params.get(HOST), avoid_host_ids=frozenset({here})
         )
-        if problem is not None:
-            return _failed(work, INSUFFICIENT_CAPACITY, problem)
+        if isinstance(place, str):
+            return _failed(work, INSUFFICIENT_CAPACITY, place)
+        claim_destination(connection, place, work.job.uuid)
         return self._claimed(connection, work.job)
 
     def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed:
@@ -147,14 +149,16 @@ class MigrateVirtualMachine:
         if len(failed) > most:
             why = f"{failure}; gave up after {len(failed)} hosts (start.retry is {most})"
             return _failed(work, RESOURCE_UNAVAILABLE, why)
-        savepoint = connection.begin_nested()
-        release_destinations(connection, [job.vm_id])
         avoid = frozenset({*failed, move.source_id})
-        problem = claim_destination(connection, job.vm_id, job.uuid, host_id=None, avoid_host_ids=avoid)
+        problem = replace_place(
+            connection,
+            job.vm_id,
+            give_back=lambda: release_destinations(connection, [job.vm_id]),
+            find=lambda: find_destination(connection, job.vm_id, host_id=None, avoid_host_ids=avoid),
+            claim=partial(claim_destination, migration=job.uuid),
+        )
         if problem is not None:
-            savepoint.rollback()
             return _failed(work, RESOURCE_UNAVAILABLE, f"{failure}; then {problem}")
-        savepoint.commit()
         progress = {name: value for name, value in job.progress.items() if name != FAILURE}
         return self._claimed(connection, replace(job, progress={**progress, AVOID: sorted(failed)}))
 

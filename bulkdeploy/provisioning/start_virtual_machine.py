@@ -26,7 +26,8 @@ from bulkdeploy.provisioning.outcome import (
 )
 from bulkdeploy.provisioning.starting import Starter, with_host
 from bulkdeploy.provisioning.steps import OVERDUE, Begin, why_overdue
-from bulkdeploy.scheduling.place import place_stopped_vm
+from bulkdeploy.scheduling.place import Place, claim_place, plan_stopped_vm
+from bulkdeploy.scheduling.replace import NO_ROOM, replace_place
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.job_leases import DriverLimits
@@ -84,18 +85,20 @@ class StartVirtualMachine:
         return self._starter.run(work, pinned=any(pin in work.job.params for pin in PINS))
 
     def _claim(self, connection: Connection, *, work: Assignment) -> Assignment | Paused | None:
-        if not _place(connection, work, frozenset()):
+        place = _find(connection, work, frozenset())
+        if place is None:
             return None
+        claim_place(connection, place)
         if not write_progress(connection, work.job, work.job.progress, self._lease_seconds):
             raise LeaseLost(f"job {work.job.id} lost its lease while it was given a place")
         limits = DriverLimits.of(read_configuration(connection))
         return with_host(connection, read_assignment(connection, work.job), limits)
 
 
-def _place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
+def _find(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> Place | None:
     params = work.job.params
     pins = {pin: params[pin] for pin in PINS if pin in params}
-    return place_stopped_vm(
+    return plan_stopped_vm(
         connection,
         work.job.vm_id,
         avoid_host_ids=avoid_host_ids,
@@ -107,13 +110,13 @@ def _place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[i
 
 def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> bool:
     """Give the old host back and claim another; where there is none the old claim stays for the caller to end."""
-    savepoint = connection.begin_nested()
-    release_hosts(connection, [work.job.vm_id])
-    if _place(connection, work, avoid_host_ids):
-        savepoint.commit()
-        return True
-    savepoint.rollback()
-    return False
+    problem = replace_place(
+        connection,
+        work.job.vm_id,
+        give_back=lambda: release_hosts(connection, [work.job.vm_id]),
+        find=lambda: _find(connection, work, avoid_host_ids) or NO_ROOM,
+    )
+    return problem is None
 
 
 def starter_of_existing_vms(

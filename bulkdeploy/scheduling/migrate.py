@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from bulkdeploy.placement.model import Reason
 from bulkdeploy.placement.rooms import suitable_hosts
 from bulkdeploy.scheduling.need import PlacementNeed
-from bulkdeploy.scheduling.place import claim_plan, plan_in_zone, write_placed, zone_as_seen
+from bulkdeploy.scheduling.place import Place, claim_place, plan_in_zone, zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.virtual_machine_migration import take_over_source
@@ -17,20 +17,12 @@ from bulkdeploy.store.virtual_machine_migration import take_over_source
 BOUND = "its volumes or its address bind it to where it is"
 
 
-def claim_destination(
-    connection: Connection,
-    vm_id: int,
-    migration: UUID,
-    *,
-    host_id: int | None,
-    avoid_host_ids: frozenset[int],
-) -> str | None:
-    """Claim another host for a running VM, its old one passing to the migration; None, or why there is none.
+def find_destination(
+    connection: Connection, vm_id: int, *, host_id: int | None, avoid_host_ids: frozenset[int]
+) -> Place | str:
+    """Another host for a running VM, or why there is none; nothing is claimed.
 
     ``avoid_host_ids`` has the host it runs on. All rules of placement hold but the clusters' thresholds.
-
-    Raises:
-        TransactionConflict: repeat the whole transaction.
     """
     vm = movable(connection, vm_id, host_id=host_id)
     if vm is None:
@@ -39,10 +31,17 @@ def claim_destination(
     planned = plan_in_zone(connection, configuration, vm.need, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids)
     if planned.plan.placed == 0:
         return f"no other host can take it ({_reasons(planned.plan.excluded)})"
-    take_over_source(connection, vm.uuid, migration)
-    claim_plan(connection, planned, vm.need, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
-    write_placed(connection, vm, planned.plan)
-    return None
+    return Place(vm, vm.need, planned)
+
+
+def claim_destination(connection: Connection, place: Place, migration: UUID) -> None:
+    """Claim a running VM's destination; what it holds passes to the migration.
+
+    Raises:
+        TransactionConflict: repeat the whole transaction.
+    """
+    take_over_source(connection, place.vm.uuid, migration)
+    claim_place(connection, place)
 
 
 def movable(connection: Connection, vm_id: int, *, host_id: int | None = None) -> VmToPlace | None:

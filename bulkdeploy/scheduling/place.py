@@ -1,7 +1,7 @@
 """Snapshot -> plan -> claim, inside one transaction of the caller.
 
 ``plan_in_zone`` decides; ``claim_plan`` writes the decision into the ledger, where the room is
-checked again. ``place_stopped_vm`` does both for the start of one VM.
+checked again. A ``Place`` is the plan of one VM that exists.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,15 @@ class Planned:
     plan: Plan
     seed: int
     pool_limits: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one VM is to go, by its need (the VM's own, or narrowed by the call)."""
+
+    vm: VmToPlace
+    need: PlacementNeed
+    planned: Planned
 
 
 def plan_in_zone(
@@ -117,7 +126,7 @@ def claim_plan(
     claim_pools(connection, planned.pool_limits, pools, sizes, volumes)
 
 
-def place_stopped_vm(
+def plan_stopped_vm(
     connection: Connection,
     vm_id: int,
     *,
@@ -127,19 +136,16 @@ def place_stopped_vm(
     planner: str | None = None,
     last_host_first: bool = False,
     avoid_host_ids: frozenset[int] = frozenset(),
-) -> bool:
-    """Claim a host for a VM that holds none, and write it into the VM's row; False: there is no room.
+) -> Place | None:
+    """Where a VM that holds no host would go now; None: there is no room. Nothing is claimed.
 
     Volumes that exist bind the VM to where their pools can be reached; the caller's pins narrow it.
     ``planner`` is used instead of the VM's own; ``last_host_first``: others only where that has no room.
-
-    Raises:
-        TransactionConflict: repeat the whole transaction.
     """
     configuration = read_configuration(connection)
     vm = read_vm_to_place(connection, vm_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
     if vm is None:
-        return False
+        return None
     need = vm.need if planner is None else replace(vm.need, planner=planner)
     needs = [need]
     if last_host_first and need.host_id is None and vm.last_host_id is not None:
@@ -149,14 +155,18 @@ def place_stopped_vm(
             connection, configuration, wanted, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids
         )
         if planned.plan.placed:
-            claim_plan(connection, planned, wanted, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
-            write_placed(connection, vm, planned.plan)
-            return True
-    return False
+            return Place(vm, wanted, planned)
+    return None
 
 
-def write_placed(connection: Connection, vm: VmToPlace, placed: Plan) -> None:
-    """Write the place of a one-VM plan into the VM's row and its new volumes' rows."""
+def claim_place(connection: Connection, place: Place) -> None:
+    """Claim a VM's place, and write it into the VM's row and its new volumes' rows.
+
+    Raises:
+        TransactionConflict: repeat the whole transaction.
+    """
+    vm, placed = place.vm, place.planned.plan
+    claim_plan(connection, place.planned, place.need, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
     write_place(
         connection,
         vm.id,

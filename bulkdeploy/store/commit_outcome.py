@@ -5,8 +5,7 @@ afterwards on another connection.
 
 A server that ended without a shutdown, or one of whose processes crashed, may have lost the transaction and given
 its number to another one: what it says of a number from its earlier life proves only that nothing was committed,
-never that it was. Its lives are told apart by when it began to count its statistics: it forgets those whenever it
-recovers, and keeps them over a shutdown. (Whoever resets them by hand makes a few outcomes unknown, no more.)
+never that it was.
 """
 
 import time
@@ -18,6 +17,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from bulkdeploy.domain.errors import OutcomeUnknown
+from bulkdeploy.store.server_life import LIFE_BEGAN
 
 PATIENCE_S = 15.0
 POLL_S = 0.1
@@ -72,11 +72,10 @@ def _ask(connection: Connection, mark: TransactionMark) -> tuple[str | None, dat
     return status, life_began
 
 
-_LIFE = "pg_stat_get_bgwriter_stat_reset_time()"
 _MARK = text(
-    "SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), $life".replace("$life", _LIFE)
+    "SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), $life".replace("$life", LIFE_BEGAN)
 )
-_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), $life".replace("$life", _LIFE))
+_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), $life".replace("$life", LIFE_BEGAN))
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid"
     " AND backend_xid = CAST(CAST(CAST(:number AS text) AS xid8) AS xid)"

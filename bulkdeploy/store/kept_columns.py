@@ -16,7 +16,7 @@ Why that is so in the cases that one would doubt:
 - What the running transaction itself wrote it sees, but it may be rolled back: such readings are answered and not
   kept. A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
 - Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
-  identity, the time of the server's start included.
+  identity, the server's life (``store.server_life``) included.
 - Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
   that loses a race against reality forgets everything (``store.engine``).
 
@@ -32,6 +32,7 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.placement.model import Ints
 from bulkdeploy.store.copying import array_of_numbers, psycopg_connection
+from bulkdeploy.store.server_life import LIFE_BEGAN
 
 OPTION = "bulkdeploy_kept_columns"
 
@@ -102,7 +103,7 @@ class _Found:
 
 _IDENTITY = """
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_current_xact_id_if_assigned() IS NULL,
-           concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), pg_relation_filenode('{table}'),
+           concat_ws(' ', extract(epoch FROM {life}), pg_relation_filenode('{table}'),
                      (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
 
@@ -128,7 +129,7 @@ def _ask(
     changed = f"NOT ({table.gone})" if kept is None else "age(xmin) <= age(%(since)s::xid)"
     arrays = ", ".join(f"array_agg({name})" for name in names)
     statement = (
-        f"{_IDENTITY.format(table=table.name)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
+        f"{_IDENTITY.format(table=table.name, life=LIFE_BEGAN)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
         f" WHERE {table.scope} AND {changed} ORDER BY {table.columns[table.key]}) AS q({', '.join(names)})"
     )
     parameters = {"scope": scope, "since": None if kept is None else str(kept.since % XIDS)}

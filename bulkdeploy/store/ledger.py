@@ -209,6 +209,39 @@ def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
     connection.execute(_RELEASE_HOSTS, who)
 
 
+_LOCK_COUNTS_AT = text(
+    "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
+    "   SELECT x.account_id, h.cluster_id FROM host_claims x, hosts h"
+    "   WHERE x.consumer = :who AND h.id = ANY(:hosts)) ORDER BY account_id, cluster_id FOR UPDATE"
+)
+_LOCK_POOLS_OF = text(
+    "SELECT FROM storage_pools WHERE id = ANY(:pools) OR id IN"
+    " (SELECT pool_id FROM storage_claims WHERE consumer = ANY(:volumes)) ORDER BY id FOR UPDATE"
+)
+
+
+def lock_move(
+    connection: Connection,
+    consumer: UUID,
+    volumes: Sequence[UUID],
+    host_ids: Sequence[int],
+    pool_ids: Sequence[int],
+) -> None:
+    """Lock, in order, what a consumer and these volumes hold and where they are to go.
+
+    Whoever gives back and claims in one transaction begins with it: giving back takes locks of every kind, so
+    the claim that follows would take its own too late.
+    """
+    held = connection.execute(
+        text("SELECT host_id FROM host_claims WHERE consumer = :who"), {"who": consumer}
+    ).scalars()
+    hosts = sorted({*held, *host_ids})
+    _lock_hosts(connection, np.array(hosts, dtype=np.int64))
+    connection.execute(_LOCK_COUNTS_AT, {"who": consumer, "hosts": hosts})
+    if volumes or pool_ids:
+        connection.execute(_LOCK_POOLS_OF, {"volumes": list(volumes), "pools": sorted(set(pool_ids))})
+
+
 def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
     """Delete these volumes' storage claims and give the room back; volumes without one are fine."""
     connection.execute(

@@ -132,6 +132,19 @@ def test_a_failure_in_a_batch_is_its_own(fleet: Fleet) -> None:
     fleet.assert_intact()
 
 
+def test_vms_that_move_on_never_wait_for_each_other_crosswise(fleet: Fleet) -> None:
+    """Two workers whose starts fail everywhere give back and claim at once, and PostgreSQL breaks no deadlock."""
+    fleet.deploy(24)
+    fleet.zone.change("UPDATE storage_pools SET scope = 'ZONE', cluster_id = NULL, pod_id = NULL")
+    fleet.fault(Step.BOOT, rate=0.7)
+    with fleet.runner() as one, fleet.runner() as other:
+        for position, job in enumerate(fleet.jobs()):
+            (one if position % 2 else other).accept(job.id)
+    assert {job.status for job in fleet.jobs()} <= {JobStatus.SUCCEEDED, JobStatus.FAILED}
+    assert fleet.zone.scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == 0
+    fleet.assert_intact()
+
+
 def test_a_failure_that_cannot_be_cleaned_up_waits(fleet: Fleet) -> None:
     """While what a try left cannot be removed the job is unfinished and the claims stay; then it goes on."""
     fleet.deploy(1)
