@@ -73,7 +73,7 @@ class GuestSpec:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """A guest as the hypervisor has it."""
+    """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids."""
 
     uuid: UUID
     host_uuid: UUID
@@ -82,6 +82,7 @@ class Guest:
     cpu_mhz: int
     memory_mib: int
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
+    nic_uuids: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``...
+            ``migrate``, ``scale``, ``devices``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -234,6 +235,17 @@ class HypervisorDriver(Protocol):
 
         Raises:
             DriverError: it has these or its old sizes; or it does not run there (transient False).
+        """
+
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
+
+        Volumes that do not exist are made; those that it loses stay on their pools. Having them is fine. Called
+        with those it had before it undoes a change of which nobody knows how far it got.
+
+        Raises:
+            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
+                does not run there (transient False).
         """
 
     def list_guests(self) -> Iterator[Guest]:

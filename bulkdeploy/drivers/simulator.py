@@ -74,14 +74,10 @@ class SimulatorDriver:
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
         sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
-        volume_columns = [
-            [volume.uuid for volume in guest.volumes],
-            [volume.pool_uuid for volume in guest.volumes],
-            [volume.size_bytes for volume in guest.volumes],
-        ]
         self._call(
-            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s)",
-            [host.uuid, guest.uuid, *sizes, *volume_columns],
+            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[],"
+            " p_nics => %s, p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
+            [host.uuid, guest.uuid, *sizes, *_devices(guest)],
             _Call("boot", host, fence, timeout_s),
         )
 
@@ -165,13 +161,22 @@ class SimulatorDriver:
             _Call("scale", host, fence, timeout_s),
         )
 
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s)",
+            [host.uuid, guest.uuid, *_devices(guest)],
+            _Call("devices", host, fence, timeout_s),
+        )
+
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""
         for row in self._link.pages(
-            "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids FROM simulator.guests"
-            " WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
+            "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
+            " FROM simulator.guests WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
         ):
-            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]))
+            nics = None if row[7] is None else frozenset(row[7])
+            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -235,3 +240,13 @@ class _Call:
     host: HostAddress | None
     fence: int | None
     timeout_s: float
+
+
+def _devices(guest: GuestSpec) -> list[list[object]]:
+    """Its volumes, their pools and sizes, and its nics."""
+    return [
+        [volume.uuid for volume in guest.volumes],
+        [volume.pool_uuid for volume in guest.volumes],
+        [volume.size_bytes for volume in guest.volumes],
+        [nic.uuid for nic in guest.nics],
+    ]

@@ -22,6 +22,7 @@ class Step(StrEnum):
     DELETE = "delete"
     MIGRATE = "migrate"
     SCALE = "scale"
+    DEVICES = "devices"
     ANY = "any"
 
 

@@ -136,6 +136,6 @@ BEGIN
         WHERE uuid = p_guest.host_uuid;
     END IF;
     UPDATE simulator.guests SET fence = p_fence, power = 'Absent', host_uuid = NULL, volume_uuids = '{}',
-        changed = now()
+        nic_uuids = NULL, changed = now()
     WHERE uuid = p_guest.uuid;
 END $$;

@@ -1,4 +1,4 @@
--- The calls that change a running guest: its host or its sizes, in one transaction each. It is never on two
+-- The calls that change a running guest: its host, its sizes or its devices, in one transaction each. It is never on two
 -- hosts or on none.
 
 CREATE FUNCTION simulator_code.ensure_migrated(
@@ -110,3 +110,47 @@ BEGIN
     WHERE uuid = p_guest.uuid;
     RETURN NULL;
 END $$;
+
+-- The volumes are made first, also by a call that fails: what it does not do is to plug them.
+CREATE FUNCTION simulator_code.ensure_devices(
+    p_host uuid, p_guest uuid, p_volumes uuid[], p_pools uuid[], p_sizes bigint[], p_nics uuid[],
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'devices');
+    v_guest simulator.guests;
+    v_steps text[] := '{}';
+    v_problem text;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
+    IF v_guest.power <> 'Running' THEN
+        RETURN simulator_code.refusal(
+            'devices', format('guest %s does not run: it is %s', p_guest, v_guest.power), false, v_fate.host_name
+        );
+    ELSIF (simulator_code.are_same(v_guest.volume_uuids, p_volumes)
+        AND simulator_code.are_same(v_guest.nic_uuids, p_nics)) IS NOT TRUE
+    THEN
+        v_steps := '{devices}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'devices', false, p_timeout_ms, p_draw);
+    IF v_steps <> '{}' THEN
+        v_problem := simulator_code.make_volumes(p_guest, p_volumes, p_pools, p_sizes);
+        IF v_problem IS NULL AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+            UPDATE simulator.guests SET volume_uuids = p_volumes, nic_uuids = p_nics, changed = now()
+            WHERE uuid = p_guest;
+        ELSIF v_problem IS NOT NULL AND v_fate.verdict = 'done' THEN
+            v_fate := ('failed', 'devices', v_problem, false, v_fate.wait_ms, v_fate.host_name);
+        END IF;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'devices', p_timeout_ms, p_draw);
+END $$;
+
+-- Whether two lists have the same members; NULL where one is not known.
+CREATE FUNCTION simulator_code.are_same(p_some uuid[], p_others uuid[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN p_some @> p_others AND p_some <@ p_others;

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
     changed timestamptz NOT NULL DEFAULT now(),
     CHECK ((power = 'Absent') = (host_uuid IS NULL))
 ) WITH (fillfactor = 80);
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: nobody said which
 
 CREATE TABLE IF NOT EXISTS simulator.volumes (
     uuid uuid PRIMARY KEY,
@@ -56,7 +57,7 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 );
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'any'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -66,7 +67,7 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 );
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

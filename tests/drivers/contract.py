@@ -267,6 +267,8 @@ class FencingContract:
             late.look(rig.hosts[0], guest)
         with pytest.raises(StaleFence):
             late.scale(rig.hosts[0], replace(guest, cpu_number=2))
+        with pytest.raises(StaleFence):
+            late.devices(rig.hosts[0], replace(guest, nics=()))
         assert guests_of(rig.driver) == before
 
     def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:

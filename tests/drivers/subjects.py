@@ -29,12 +29,17 @@ def new_volume(size_bytes: int = GIB) -> VolumeSpec:
     return VolumeSpec(uuid4(), "ROOT-1", size_bytes, POOL, TEMPLATE)
 
 
+def new_nic() -> NicSpec:
+    """A nic that no guest has."""
+    number = next(_numbers)
+    return NicSpec(uuid4(), f"02:00:00:00:{number // 256 % 256:02x}:{number % 256:02x}", None, NETWORK, "100")
+
+
 def new_guest(*, cpu_number: int = 1, cpu_mhz: int = 500, memory_mib: int = 256, volumes: int = 2) -> GuestSpec:
     """A guest that does not exist yet."""
     number = next(_numbers)
-    nic = NicSpec(uuid4(), f"02:00:00:00:{number // 256 % 256:02x}:{number % 256:02x}", None, NETWORK, "100")
     disks = tuple(new_volume() for _ in range(volumes))
-    return GuestSpec(uuid4(), f"i-2-{number}-VM", cpu_number, cpu_mhz, memory_mib, disks, (nic,))
+    return GuestSpec(uuid4(), f"i-2-{number}-VM", cpu_number, cpu_mhz, memory_mib, disks, (new_nic(),))
 
 
 def new_host(name: str, *, guests: int = 100, cpu_mhz: int = 100_000, memory_mib: int = 100_000) -> SimulatedHost:
@@ -91,6 +96,10 @@ class Caller:
     def scale(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_scaled``."""
         self.driver.ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+
+    def devices(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_devices``."""
+        self.driver.ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
         """``ensure_migrated``."""

@@ -6,6 +6,7 @@ from psycopg import Connection
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault
 from tests.drivers.contract import DriverContract, FencingContract, Rig
+from tests.drivers.device_contract import DeviceContract
 from tests.drivers.migration_contract import MigrationContract
 from tests.drivers.subjects import address, new_host
 from tests.drivers.volume_contract import VolumeContract
@@ -13,7 +14,7 @@ from tests.drivers.volume_contract import VolumeContract
 ROOM = 5
 
 
-class TestSimulatorContract(DriverContract, MigrationContract, VolumeContract, FencingContract):
+class TestSimulatorContract(DriverContract, MigrationContract, VolumeContract, DeviceContract, FencingContract):
     """Hosts that are full by CPU, memory or number of guests, one after the other."""
 
     @pytest.fixture(params=["cpu", "memory", "guests"])

@@ -67,7 +67,7 @@ def test_the_simulator_knows_hosts_that_were_added(cloud: Cloud) -> None:
     """What a url does not say is as in CloudStack's simulator; the driver knows the host by its uuid."""
     host = cloud.host(cloud.cluster(cloud.pod(cloud.zone()["id"])), url="http://sim/c0/h0")
     assert (host["name"], host["cpunumber"], host["cpuspeed"]) == ("sim-c0-h0", 4, 8000)
-    with cloud.driver._pool.connection() as connection:
+    with cloud.driver._link._pool.connection() as connection:
         known = {use.host.uuid: use.host for use in list_hosts(connection)}
     assert known[UUID(host["id"])].memory_mib_limit == 8192
 
@@ -78,7 +78,7 @@ def test_hosts_follow_the_over_commit_of_their_cluster(cloud: Cloud) -> None:
     host = cloud.host(cluster)
     for command, value, factor in (("updateConfiguration", {"value": "2.5"}, 2.5), ("resetConfiguration", {}, 1)):
         cloud.make(command, name="mem.overprovisioning.factor", clusterid=cluster["id"], **value)
-        with cloud.driver._pool.connection() as connection:
+        with cloud.driver._link._pool.connection() as connection:
             known = {use.host.uuid: use.host for use in list_hosts(connection)}[UUID(host["id"])]
         assert known.memory_mib_limit == 8192 * factor
 
