@@ -194,7 +194,7 @@ class Client(Thread):
         answer = self._try(command, **parameters)
         with self._journal.lock:
             asked = self._journal.asked[subject, command]
-            if answer is None:
+            if answer is None or leaves_open(answer):
                 asked.broken += 1
             elif answer.status == 200:
                 asked.answered += 1
@@ -226,7 +226,7 @@ def make(client: ApiClient, journal: Journal, call: BulkCall) -> None:
     """Make a deploy call, and write down what was answered."""
     answer = attempt(client, journal, call.command, **call.parameters)
     with journal.lock:
-        if answer is None or (answer.status in UNEXPECTED and call.broken):
+        if answer is None or leaves_open(answer) or (answer.status in UNEXPECTED and call.broken):
             call.broken += 1
         elif answer.status != 200:
             call.refusal = reason(answer)
@@ -239,6 +239,11 @@ def make(client: ApiClient, journal: Journal, call: BulkCall) -> None:
             ]
             call.jobs = [job["jobid"] for job in jobs]
             journal.vms += [job["jobinstanceid"] for job in jobs]
+
+
+def leaves_open(answer: Answer) -> bool:
+    """Whether it says that nobody knows what the call did."""
+    return answer.status == 530 and "whether it was done is not known" in answer.text
 
 
 def saw(journal: Journal, job: str, answer: Answer) -> None:
