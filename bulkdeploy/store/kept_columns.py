@@ -13,8 +13,10 @@ Why that is so in the cases that one would doubt:
   it runs, prepared transactions included. Aborted ones leave no visible version.
 - ``xmin`` has 32 bits and its age compares over two billion transactions, for frozen rows too; a row older than
   that looks new and is read in vain. With a reading half as old nothing is compared, the whole is read.
-- What the running transaction itself wrote it sees, but it may be rolled back: such readings are answered and not
-  kept. A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
+- What the running transaction itself wrote it sees, but it may be rolled back: readings with such rows are answered
+  and not kept. Its rows, and those of its subtransactions, carry its number or a later one. Having a number alone
+  does no harm: whoever locks a row has one. Rows that it removed count as well, so they are read, too.
+- A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
 - Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
   identity, the server's life (``store.server_life``) included.
 - Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
@@ -37,6 +39,7 @@ from bulkdeploy.store.server_life import LIFE_BEGAN
 OPTION = "bulkdeploy_kept_columns"
 
 XIDS = 1 << 32
+GONE = "gone"
 MOST_TRANSACTIONS = 1 << 30
 """How many transactions after a reading what changed can still be told by age."""
 
@@ -102,10 +105,12 @@ class _Found:
 
 
 _IDENTITY = """
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::text, pg_current_xact_id_if_assigned() IS NULL,
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce(bool_and(NOT own), true),
            concat_ws(' ', extract(epoch FROM {life}), pg_relation_filenode('{table}'),
                      (SELECT oid FROM pg_database WHERE datname = current_database()))
 """
+_OWN = "coalesce(age(xmin) <= (SELECT age(pg_current_xact_id_if_assigned()::xid)), false)"
+"""True of what this transaction wrote, and of what others did that began after it."""
 
 
 def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading | None) -> _Found:
@@ -113,24 +118,23 @@ def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading |
     if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
         kept = None
         changes, since, is_clean, source = _ask(connection, table, scope, kept)
-    live = {name: changes[name] for name in table.columns}
-    if kept is None:
-        return _Found(_Reading(source, since, live), is_clean)
-    merged = _merged(table.key, kept.columns, live, changes["gone"])
-    return _Found(_Reading(source, since, merged), is_clean)
+    gone = changes.pop(GONE)
+    before = {name: column[:0] for name, column in changes.items()} if kept is None else kept.columns
+    return _Found(_Reading(source, since, _merged(table.key, before, changes, gone)), is_clean)
 
 
 def _ask(
     connection: Connection, table: KeptTable, scope: int, kept: _Reading | None
 ) -> tuple[dict[str, Ints], int, bool, str]:
-    """Rows that changed (all, with nothing kept) sorted by key, and what the snapshot was, in one statement."""
-    names = [*table.columns, "gone"]
-    values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint"])
-    changed = f"NOT ({table.gone})" if kept is None else "age(xmin) <= age(%(since)s::xid)"
+    """Rows that changed (all, with nothing kept) in any order, and what the snapshot was, in one statement."""
+    names = [*table.columns, GONE]
+    values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
+    # A comparison with a subquery is one with a constant: the age of what is kept is taken once, not per row.
+    changed = "true" if kept is None else "age(xmin) <= (SELECT age(%(since)s::xid))"
     arrays = ", ".join(f"array_agg({name})" for name in names)
     statement = (
         f"{_IDENTITY.format(table=table.name, life=LIFE_BEGAN)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
-        f" WHERE {table.scope} AND {changed} ORDER BY {table.columns[table.key]}) AS q({', '.join(names)})"
+        f" WHERE {table.scope} AND {changed}) AS q({', '.join(names)}, own)"
     )
     parameters = {"scope": scope, "since": None if kept is None else str(kept.since % XIDS)}
     with psycopg_connection(connection).cursor(binary=True) as cursor:

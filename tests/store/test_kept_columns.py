@@ -97,18 +97,37 @@ def test_reads_the_whole_when_transactions_cannot_be_compared_any_more(things: E
 
 
 @pytest.mark.parametrize("warm", [True, False])
-def test_does_not_keep_what_is_rolled_back(things: Engine, warm: bool) -> None:
+@pytest.mark.parametrize("begin", ["SELECT 1", "SAVEPOINT inner_one"])
+@pytest.mark.parametrize(
+    ("change", "seen"), [("used = 99", {1: 99, 2: 20, 5: 50}), ("removed = now()", {2: 20, 5: 50})]
+)
+def test_does_not_keep_what_is_rolled_back(
+    things: Engine, warm: bool, begin: str, change: str, seen: dict[int, int]
+) -> None:
     """A transaction sees what it wrote; once it is rolled back nobody does."""
     kept = KeptColumns()
     if warm:
         with things.connect() as connection:
             read(kept, connection)
     with things.connect() as connection:
-        connection.execute(text("SAVEPOINT inner_one"))
-        connection.execute(text("UPDATE things SET used = 99 WHERE id = 1"))
-        assert read(kept, connection)[1] == 99
+        connection.execute(text(begin))
+        connection.execute(text(f"UPDATE things SET {change} WHERE id = 1"))
+        assert read(kept, connection) == seen
         connection.rollback()
-        assert read(kept, connection)[1] == 10
+        assert read(kept, connection) == {1: 10, 2: 20, 5: 50}
+
+
+def test_keeps_what_a_transaction_reads_that_wrote_elsewhere(things: Engine) -> None:
+    """Who locked a row or wrote another table before reads the whole only once, as deploy calls do."""
+    kept = KeptColumns()
+    with things.connect() as writer:
+        writer.execute(text("SELECT FROM things WHERE id = 3 FOR SHARE"))
+        writer.execute(text("CREATE TABLE others (id bigint)"))
+        first = kept.read(writer, THINGS, ZONE)
+        assert kept.read(writer, THINGS, ZONE) is first
+        writer.rollback()
+    with things.connect() as connection:
+        assert kept.read(connection, THINGS, ZONE) is first
 
 
 def test_a_reading_is_not_changed_by_a_later_one(things: Engine) -> None:
