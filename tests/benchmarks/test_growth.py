@@ -19,6 +19,7 @@ from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.inventory_generation import Size, generate_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.jobs import FIRST
+from bulkdeploy.store.kept_columns import kept_columns
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import OneDriver
@@ -70,6 +71,13 @@ def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(room: Room
     statements.clear()
     deploy_held_back(room, MANY)
     assert statements == few
+
+
+def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(room: Room) -> None:
+    """Hosts, their capacity and pools are read whole once per process: afterwards only what changed."""
+    deploy_held_back(room, 1)
+    left = {table for table, _ in kept_columns(room.engine)._readings}
+    assert left == {"hosts", "host_capacity", "storage_pools"}
 
 
 def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(room: Room) -> None:
