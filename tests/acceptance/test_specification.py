@@ -8,7 +8,7 @@ from typing import Any
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from tests.acceptance.conftest import Cloud
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def finished(cloud: Cloud, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyte
 
-PATIENCE = 30.0  # seconds before a test gives up on a text
+PATIENCE = 120.0  # seconds before a test gives up on a text
 
 
 class _AnsweringScreen(pyte.Screen):

@@ -5,7 +5,7 @@ from threading import Event, Thread
 
 from bulkdeploy.provisioning.group_commit import GroupCommit
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 class Log:

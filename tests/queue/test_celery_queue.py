@@ -16,7 +16,7 @@ from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @contextmanager

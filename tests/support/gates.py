@@ -3,7 +3,7 @@
 from threading import Event
 from typing import Any
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class GatedDriver:

@@ -14,7 +14,7 @@ from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
 from tests.support.fleet import Fleet
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 Start: TypeAlias = Callable[..., subprocess.Popen[bytes]]
 """Starts a program by its arguments."""
