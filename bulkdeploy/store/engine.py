@@ -44,9 +44,10 @@ SILENCE_OPTIONS = {
 
 FAREWELL = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;"
-    " SET tcp_user_timeout = 30000"
+    " SET tcp_user_timeout = 30000; SET idle_in_transaction_session_timeout = 60000"
 )
-"""The other way round: a machine that is gone without a word keeps its locks for so long, not for hours."""
+"""The other way round: a machine that is gone without a word keeps its locks for half a minute, not for hours; a
+process that sleeps in the middle of a transaction for one."""
 
 
 class Plans(Enum):

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
+from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
 from bulkdeploy.store.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
@@ -116,6 +117,27 @@ def test_a_connection_that_breaks_after_reading_is_no_error(proxy: Proxy, proxie
         found = connection.execute(text("SELECT count(*) FROM written")).scalar_one()
         proxy.cut()
     assert found == 0
+
+
+def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> None:
+    """PostgreSQL ends it, so nobody waits for its locks any longer; the sleeper is told, and changed nothing."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE written (number integer)"))
+
+    def sleep(connection: Connection) -> None:
+        limit = connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one()
+        assert limit == "1min"
+        connection.execute(text("LOCK TABLE written; SET LOCAL idle_in_transaction_session_timeout = 10"))
+        with engine.connect() as other:
+            write(other)  # waits for the lock
+            other.commit()
+        connection.execute(text("INSERT INTO written VALUES (2)"))
+
+    with pytest.raises(DBAPIError) as told:
+        run_transaction(engine, sleep, CrashPoint.DEPLOY_COMMIT)
+    assert is_unreachable(told.value)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM written")).scalar_one() == 1
 
 
 @pytest.mark.parametrize("make", [create_engine, create_reading_engine])
