@@ -1,8 +1,8 @@
-"""Sessions on the wire: two cookies, and the session key that may also come as a parameter.
+"""Sessions on the wire: two cookies, and the session key that every call carries as a parameter.
 
-Source: reference section 2.2. A call by session needs the cookie JSESSIONID and the session key,
-as the parameter ``sessionkey`` or as the cookie of that name; a key that is given must be right,
-wherever it is given.
+Source: reference section 2.2. A browser adds cookies to whatever another site makes it send, and that site
+cannot read them; so a call counts only with the session key as the parameter ``sessionkey``, as under CloudStack's
+``api.sessionkey.check.locations`` ParameterOnly, whatever a browser thinks of SameSite. cmk and bulkmonkey send it.
 """
 
 import hmac
@@ -22,10 +22,12 @@ def token_of(request: WireRequest) -> str | None:
 
 
 def has_session_key(request: WireRequest, session: OpenSession) -> bool:
-    """Whether the request shows the session's own key and no other."""
-    given = [key for key in (request.parameters.get(KEY), request.cookies.get(KEY)) if key is not None]
-    right = [hmac.compare_digest(digest(key), session.session_key_hash) for key in given]
-    return bool(right) and all(right)
+    """Whether the request shows the session's own key as a parameter, and no other one as a cookie."""
+    parameter = request.parameters.get(KEY, "")
+    return all(
+        hmac.compare_digest(digest(key), session.session_key_hash)
+        for key in (parameter, request.cookies.get(KEY, parameter))
+    )
 
 
 def cookies_of(session: SessionBegun) -> tuple[Cookie, ...]:

@@ -89,7 +89,7 @@ def _hours_east(timezone: str | None) -> str | None:
 COMMANDS = (
     Command(
         name="login",
-        description="Begins a session: later calls with its two cookies need no signature",
+        description="Begins a session: later calls with its cookies and its sessionkey need no signature",
         handler=login,
         shape=Shape.BARE,
         response=Response(
@@ -106,7 +106,7 @@ COMMANDS = (
                 text("timezone", "the user's time zone"),
                 text("timezoneoffset", "hours that the time zone is ahead of UTC"),
                 text("registered", "whether the user registered by itself"),
-                text("sessionkey", "what later calls give as sessionkey, unless they send the cookie of this name"),
+                text("sessionkey", "what every later call gives as its parameter sessionkey"),
                 text("is2faenabled", "whether a second factor is needed"),
                 text("is2faverified", "whether the second factor was given, or none is needed"),
             ),

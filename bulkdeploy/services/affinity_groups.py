@@ -10,7 +10,13 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.owned_entities import named_entity
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    require_access,
+    require_same_owner,
+)
 from bulkdeploy.services.system import System
 from bulkdeploy.store import affinity_groups
 from bulkdeploy.store.done_jobs import Instance
@@ -69,7 +75,7 @@ def delete_affinity_group(
 
     Raises:
         InvalidParameter: there is no such group or owner, or it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: it is not the caller's to touch, or not of the owner named beside its id.
         ResourceInUse: a VM is in it, or a place is dedicated through it.
     """
 
@@ -82,7 +88,9 @@ def delete_affinity_group(
         if row.account_id is not None:
             owner = require_access(connection, caller, row.account_id, f"{NOUN} {found.uuid}")
         else:
-            _require_root_admin(caller, row.name)
+            _require_root_admin(caller, found)
+        if ref is not None:
+            require_same_owner(connection, caller, named, row.account_id, NOUN)
         user = affinity_groups.user_of(connection, found.id)
         if user is not None:
             raise ResourceInUse(f"Affinity group {row.name} can not be deleted: {user}")
@@ -107,7 +115,9 @@ def _affinity_type(text: str) -> AffinityType:
     return made_here[text.lower()]
 
 
-def _require_root_admin(caller: Caller, name: str) -> None:
+def _require_root_admin(caller: Caller, group: EntityRef) -> None:
     """Groups of a whole domain come from dedicating places, which is a root admin's matter."""
     if not caller.is_root_admin:
-        raise PermissionDenied(f"{caller.username} does not have permission to operate with affinity group {name}")
+        raise PermissionDenied(
+            f"{caller.username} does not have permission to operate with affinity group {group.uuid}"
+        )

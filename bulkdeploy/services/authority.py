@@ -59,23 +59,23 @@ def lock_administered(
         raise InvalidParameter(name, value, "the account was deleted")
     if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
         raise InvalidParameter(name, value, "it is an account that the service itself keeps")
-    require_administered(connection, caller, owner, row.role_id, apis)
+    require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
     return owner, row
 
 
-def require_administered(connection: Connection, caller: Caller, owner: Owner, role_id: int, apis: Apis) -> None:
+def require_administered(
+    connection: Connection, caller: Caller, owner: Owner, role_id: int, apis: Apis, what: str
+) -> None:
     """Let pass the account itself, and admins above it who may all that it may.
 
     Raises:
-        PermissionDenied: anybody else.
+        PermissionDenied: anybody else; ``what`` says what of the account the caller named.
     """
     if owner.account_id == caller.owner.account_id:
         return
     above = caller.is_root_admin or owner.lineage.startswith(caller.owner.lineage)
     if caller.role_type is RoleType.USER or not above:
-        raise PermissionDenied(
-            f"{caller.username} does not have permission to operate with resource account {owner.account_name}"
-        )
+        raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
     require_rights(caller, rights_of(connection, role_id), apis, f"account {owner.account_name}")
 
 

@@ -26,7 +26,7 @@ from bulkdeploy.services.deployment_groups import check_affinity_groups, check_k
 from bulkdeploy.services.deployment_names import check_host_names
 from bulkdeploy.services.deployment_networks import choose_networks, choose_security_groups
 from bulkdeploy.services.deployment_sizes import vm_disks, vm_sizes
-from bulkdeploy.services.ownership import resolve_owner
+from bulkdeploy.services.ownership import require_open_zones, resolve_owner
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.store import deployment_facts as facts
 from bulkdeploy.store.configuration import Configuration
@@ -45,7 +45,7 @@ def check_deployment(
     state = facts.account_state(connection, owner.account_id)
     if state is not AccountState.ENABLED:
         raise OwnerDisabled(owner.account_name, state.value)
-    zone = _check_zone(connection, caller, ask)
+    zone = _check_zone(connection, caller, ask, owner)
     offering = check_offering(connection, ask, owner, zone)
     cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
     disk_offering = _check_disk_offering(connection, ask, owner, zone)
@@ -98,12 +98,13 @@ def _check_values(configuration: Configuration, ask: DeployAsk) -> None:
     check_host_names(ask)
 
 
-def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk) -> ZoneFacts:
+def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk, owner: Owner) -> ZoneFacts:
     zone = facts.read_zone(connection, ask.zone_id)
     if zone is None:
         raise InvalidParameter("zoneid", ask.shown("zoneid", ask.zone_id), "the zone was deleted")
+    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
     if not zone.enabled and not caller.is_root_admin:
-        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.name}")
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     return zone
 
 
@@ -120,7 +121,9 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
             ask.shown("serviceofferingid", ask.service_offering_id),
             "the offering is not active",
         )
-    check_available(offering, "serviceofferingid", owner, zone)
+    check_available(
+        offering, "serviceofferingid", ask.shown("serviceofferingid", ask.service_offering_id), owner, zone
+    )
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
             ("zoneid", "serviceofferingid"),
@@ -136,13 +139,13 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
 
 
 def check_available(
-    offering: OfferingFacts | DiskOfferingFacts, parameter: str, owner: Owner, zone: ZoneFacts
+    offering: OfferingFacts | DiskOfferingFacts, parameter: str, shown: str, owner: Owner, zone: ZoneFacts
 ) -> None:
-    """Offerings may be kept to domains (and those below) and to zones."""
+    """Offerings may be kept to domains (and those below) and to zones; ``shown``: the offering as it was given."""
     lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
     if offering.domain_ids and not set(offering.domain_ids) & set(lineage):
         raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use offering {offering.name}"
+            f"Account {owner.account_name} does not have permission to use offering {shown}"
         )
     if offering.zone_ids and zone.id not in offering.zone_ids:
         raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
@@ -158,7 +161,7 @@ def _check_disk_offering(
         raise InvalidParameter(
             "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), "the disk offering is not active"
         )
-    check_available(offering, "diskofferingid", owner, zone)
+    check_available(offering, "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
             ("zoneid", "diskofferingid"),
@@ -181,7 +184,8 @@ def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: 
     usable = template.is_public or template.shared_with_owner or template.owner_id == owner.account_id
     if not usable and not owner.is_root_admin:
         raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use template {template.name}"
+            f"Account {owner.account_name} does not have permission to use template "
+            f"{ask.shown('templateid', ask.template_id)}"
         )
     if not template.ready:
         raise InvalidParameter(

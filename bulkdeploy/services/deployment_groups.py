@@ -34,7 +34,8 @@ def check_affinity_groups(connection: Connection, ask: DeployAsk, owner: Owner) 
         of_domain = group.account_id is None and owner.lineage.startswith(group.domain_lineage)
         if group.account_id != owner.account_id and not of_domain:
             raise PermissionDenied(
-                f"Affinity Group {group.name} does not belong to the VM's account {owner.account_name}"
+                f"Affinity Group {ask.shown('affinitygroupids', group.id)} does not belong to the VM's account "
+                f"{owner.account_name}"
             )
     return tuple(groups)
 

@@ -60,6 +60,10 @@ def _asked_networks(
         if network is None:
             shown = ask.shown("networkids", network_id)
             raise InvalidParameter("networkids", shown, f"Unable to find network by id {shown}")
+        if not is_usable(network, owner):  # first: what else is wrong with it is told only to who may use it
+            raise PermissionDenied(
+                f"Account {owner.account_name} does not have permission to use network {network.uuid}"
+            )
         if network.is_system:
             raise InvalidParameter(
                 "networkids",
@@ -69,10 +73,6 @@ def _asked_networks(
         if network.zone_id != zone.id:
             raise InvalidParameter(
                 "networkids", network.name, f"Network id={network.uuid} doesn't belong to zone {zone.name}"
-            )
-        if not is_usable(network, owner):
-            raise PermissionDenied(
-                f"Account {owner.account_name} does not have permission to use network {network.name}"
             )
         networks.append(network)
     if zone.security_groups_enabled:

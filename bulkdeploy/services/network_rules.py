@@ -58,7 +58,7 @@ def check_zone(connection: Connection, caller: Caller, zone: EntityRef) -> str |
     if row.network_type == NetworkType.BASIC:
         raise InvalidParameter("zoneid", str(zone.uuid), "a Basic zone has one guest network and gets no others")
     if row.allocation_state != AllocationState.ENABLED and not caller.is_root_admin:
-        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {row.name}")
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     guest_cidr: str | None = row.guest_cidr
     return guest_cidr
 

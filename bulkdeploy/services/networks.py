@@ -19,7 +19,7 @@ from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.services.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.network_rules import NetworkAsk, check_offering, check_zone, choose_vlan, reach_of
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import as_found_by_id
+from bulkdeploy.services.ownership import as_found_by_id, require_open_zones
 from bulkdeploy.services.system import System
 from bulkdeploy.store import network_changes as store
 from bulkdeploy.store.done_jobs import Instance
@@ -50,6 +50,7 @@ def create_network(system: System, caller: Caller, ask: NetworkAsk) -> Mapping[s
         offering = check_offering(connection, caller, ask.offering)
         subnet = subnet_of(GuestType(offering.guest_type), ask.subnet, guest_cidr or DEFAULT_GUEST_CIDR)
         reach = reach_of(connection, caller, ask, offering.guest_type)
+        require_open_zones(connection, reach.owner, {ask.zone.id: str(ask.zone.uuid)})
         require_room(connection, reach.owner, ResourceType.NETWORK)
         vlan, physical_id = choose_vlan(connection, ask, offering)
         ref = insert_entity(

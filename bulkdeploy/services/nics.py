@@ -167,14 +167,14 @@ def _network(connection: Connection, vm: Row[Any], owner: Owner, network: Entity
     found = facts.read_networks(connection, ids=[network.id])
     if not found:
         raise InvalidParameter("networkid", str(network.uuid), "the network was deleted")
+    if not is_usable(found[0], owner):
+        raise PermissionDenied(
+            f"Account {owner.account_name} does not have permission to use network {network.uuid}"
+        )
     if found[0].is_system or found[0].zone_id != vm.zone_id:
         raise InvalidParameter("networkid", network.name, "it should be a guest network of the VM's zone")
     if found[0].has_security_groups:
         raise InvalidParameter("networkid", network.name, "a VM has one network where security groups are enabled")
-    if not is_usable(found[0], owner):
-        raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use network {network.name}"
-        )
     return found[0]
 
 

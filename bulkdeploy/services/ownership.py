@@ -4,6 +4,7 @@ Root admins may everything; domain and resource admins what belongs to their dom
 domains below; everybody what belongs to their own account and to projects they are members of.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store import owners
 from bulkdeploy.store.visibility import ProjectScope, Visibility
+from bulkdeploy.store.zones import zones_closed_to
 
 ALL_PROJECTS = -1
 """``projectid=-1``: all projects of the caller."""
@@ -147,6 +149,36 @@ def require_access(connection: Connection, caller: Caller, account_id: int, what
     if not may_access(connection, caller, owner):
         raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
     return owner
+
+
+def require_same_owner(
+    connection: Connection, caller: Caller, named: NamedOwner, account_id: int | None, noun: str
+) -> None:
+    """Where a call names an owner beside the id of a thing, it is the thing's: ``account_id``, None: a domain's.
+
+    Raises:
+        InvalidCombination, InvalidParameter: as ``resolve_owner``.
+        PermissionDenied: it is another owner, or one that the caller may not act for.
+    """
+    if named == NamedOwner():
+        return
+    found = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
+    if found.account_id != account_id:
+        raise PermissionDenied(f"The {noun} does not belong to account {found.account_name}")
+
+
+def require_open_zones(connection: Connection, owner: Owner, zones: Mapping[int, str]) -> None:
+    """Zones, by internal id as an answer names them, are public or kept to the owner's domain or one above it.
+
+    Raises:
+        PermissionDenied: one is kept to another domain.
+    """
+    if owner.is_root_admin:
+        return
+    for zone_id in sorted(zones_closed_to(connection, zones, owner.lineage)):
+        raise PermissionDenied(
+            f"Account {owner.account_name} does not have permission to use zone {zones[zone_id]}"
+        )
 
 
 def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:

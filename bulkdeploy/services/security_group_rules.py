@@ -12,7 +12,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Traffic, check_cidrs
 from bulkdeploy.services.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.owned_entities import lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner
+from bulkdeploy.services.ownership import NamedOwner, require_same_owner
 from bulkdeploy.services.security_groups import NOUN, about, security_group_row
 from bulkdeploy.services.system import System
 from bulkdeploy.store import security_group_rules as rules
@@ -51,7 +51,7 @@ def authorize(
     Raises:
         InvalidParameter, InvalidCombination: a number, network or group that breaks a rule, or a rule that
             the security group has already.
-        PermissionDenied: the group is not the caller's to touch.
+        PermissionDenied: the group is not the caller's to touch, or not of the owner named beside its id.
     """
     traffic.check()
     check_cidrs(cidrs)
@@ -68,6 +68,7 @@ def authorize(
             parameter = "securitygroupname"
             ref = named_entity(connection, caller, Entity.SECURITY_GROUP, named, ref, NOUN, parameter)
         row, owner = lock_own(connection, caller, ref, NOUN, parameter)
+        require_same_owner(connection, caller, named, owner.account_id, NOUN)
         ends = [*((cidr, None) for cidr in cidrs), *((None, _peer(connection, owner, peer)) for peer in peers)]
         there = rules.existing_rule(connection, ref.id, direction, traffic, ends)
         if there is not None:

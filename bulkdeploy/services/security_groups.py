@@ -10,7 +10,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.owned_entities import lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.store import security_groups
 from bulkdeploy.store.done_jobs import Instance
@@ -75,13 +75,15 @@ def delete_security_group(
 
     Raises:
         InvalidParameter: there is no such group or owner, it was deleted, or it is the default group.
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: it is not the caller's to touch, or not of the owner named beside its id.
         ResourceInUse: a VM is in it, or a rule of another group names it.
     """
 
     def work(connection: Connection) -> None:
         found = ref or named_entity(connection, caller, Entity.SECURITY_GROUP, named, name or "", NOUN, "name")
         row, owner = lock_own(connection, caller, found, NOUN)
+        if ref is not None:
+            require_same_owner(connection, caller, named, owner.account_id, NOUN)
         _check_not_default("id" if ref else "name", str(found.uuid) if ref else row.name, row.name)
         user = security_groups.user_of(connection, found.id)
         if user is not None:

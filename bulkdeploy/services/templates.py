@@ -21,7 +21,7 @@ from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.services.done_jobs import done_with_success
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_open_zones
 from bulkdeploy.services.system import System
 from bulkdeploy.store import template_changes as store
 from bulkdeploy.store.done_jobs import Instance
@@ -31,6 +31,7 @@ from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.live_limits import require_room
 from bulkdeploy.store.owned_entities import insert_entity, mark_removed
 from bulkdeploy.store.templates import TemplateFilter, list_templates
+from bulkdeploy.store.zones import zones_closed_to
 
 NOMINAL_BYTES = 2 * GIB
 SCHEMES = ("http", "https", "ftp")
@@ -91,11 +92,12 @@ def register(
     columns: Mapping[str, Any],
     zones: Sequence[EntityRef] | None,
 ) -> Page:
-    """Register a template or ISO in these zones, or in all; one row per zone.
+    """Register a template or ISO in these zones, or in all that are open to its owner; one row per zone.
 
     Raises:
         InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
-        PermissionDenied: it is to be featured, and the caller no admin; or as ``lock_owner``.
+        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; or as
+            ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
     _check_url(columns["url"])
@@ -109,6 +111,10 @@ def register(
             raise InvalidParameter(
                 "zoneid", ",".join(str(zone.uuid) for zone in zones or ()), "the zone was deleted"
             )
+        if wanted is None and not owner.is_root_admin:
+            closed = zones_closed_to(connection, zone_ids, owner.lineage)
+            zone_ids = [zone_id for zone_id in zone_ids if zone_id not in closed]
+        require_open_zones(connection, owner, {zone.id: str(zone.uuid) for zone in zones or ()})
         require_room(connection, owner, ResourceType.TEMPLATE)
         ref = insert_entity(
             connection,

@@ -238,7 +238,7 @@ def _require_administered_user(connection: Connection, caller: Caller, apis: Api
         raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
     account_id, role_id = place
     owner = owners_by_id(connection, [account_id])[account_id]
-    require_administered(connection, caller, owner, role_id, apis)
+    require_administered(connection, caller, owner, role_id, apis, f"user {ref.uuid}")
     return owner
 
 

@@ -75,7 +75,7 @@ def _check_iso(connection: Connection, iso: EntityRef, row: Row[Any], owner: Own
     if not (
         facts.is_public or facts.shared_with_owner or facts.owner_id == owner.account_id or owner.is_root_admin
     ):
-        raise PermissionDenied(f"Account {owner.account_name} does not have permission to use ISO {facts.name}")
+        raise PermissionDenied(f"Account {owner.account_name} does not have permission to use ISO {shown_id}")
     if not facts.ready:
         raise InvalidParameter("id", shown_id, f"ISO {facts.name} is not ready in the VM's zone")
 

@@ -48,9 +48,7 @@ def _check_template(connection: Connection, row: Row[Any], *, template: EntityRe
         raise InvalidParameter("templateid", shown, "the template was deleted")
     own = facts.owner_id == owner.account_id
     if not (facts.is_public or facts.shared_with_owner or own or owner.is_root_admin):
-        raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use template {facts.name}"
-        )
+        raise PermissionDenied(f"Account {owner.account_name} does not have permission to use template {shown}")
     if not facts.ready:
         raise InvalidParameter("templateid", shown, f"template {facts.name} is not ready in the VM's zone")
     if template_kind_of(connection, row.template_id) == TemplateKind.ISO:

@@ -10,7 +10,7 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.deployment import DeployAsk
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
@@ -18,7 +18,7 @@ from bulkdeploy.services.deployment_groups import check_affinity_groups, check_k
 from bulkdeploy.services.deployment_names import require_host_name
 from bulkdeploy.services.deployment_networks import asked_security_groups
 from bulkdeploy.services.done_jobs import done_with_object
-from bulkdeploy.services.ownership import NamedOwner, require_access, resolve_owner
+from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.services.virtual_machine_changes import Change, about, change_vm, compute_of, shown
@@ -194,7 +194,7 @@ def reset_ssh_key(
     """
 
     def work(connection: Connection, row: Row[Any], owner: Owner) -> JobTicket:
-        _require_same_owner(connection, caller, owner, named)
+        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
         check_key_pairs(connection, names, owner)
         rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
         cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
@@ -214,7 +214,7 @@ def reset_user_data(
     """
 
     def work(connection: Connection, row: Row[Any], owner: Owner) -> Mapping[str, Any]:
-        _require_same_owner(connection, caller, owner, named)
+        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
         rows.update_vm(connection, row.id, {"user_data": given.content(connection, caller) or ""})
         return shown(connection, vm)
 
@@ -269,12 +269,3 @@ def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mappi
     if row.removed is not None:
         raise InvalidParameter("virtualmachineid", str(vm.uuid), "the virtual machine was expunged")
     return {"virtualmachineid": vm.uuid, "userdata": rows.user_data_of(connection, vm.id) or None}
-
-
-def _require_same_owner(connection: Connection, caller: Caller, owner: Owner, named: NamedOwner) -> None:
-    """Where a call names an owner besides the VM, it is the VM's."""
-    if named == NamedOwner():
-        return
-    found = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
-    if found.account_id != owner.account_id:
-        raise PermissionDenied(f"The virtual machine does not belong to account {found.account_name}")

@@ -71,12 +71,14 @@ def detach_volume(
 
     Raises:
         InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.
-        PermissionDenied: the volume is not the caller's to touch.
+        PermissionDenied: the volume, or the VM named, is not the caller's to touch.
     """
 
     def work(connection: Connection) -> JobTicket:
         found = ref
         if found is None and vm is not None and device_id is not None:
+            seen = store.read_vm(connection, vm.id)
+            require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
             found = store.volume_at(connection, vm.id, device_id)
         if found is None:
             raise InvalidParameter("deviceid", device_id, "the VM has no volume with this device number")

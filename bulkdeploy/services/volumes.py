@@ -21,7 +21,13 @@ from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.services.deployment_checks import check_available
 from bulkdeploy.services.deployment_sizes import disk_gib
 from bulkdeploy.services.done_jobs import done_with_object
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    require_access,
+    require_open_zones,
+)
 from bulkdeploy.services.system import System
 from bulkdeploy.store import deployment_facts as facts
 from bulkdeploy.store import volume_changes as store
@@ -50,7 +56,7 @@ def create_volume(
 
     Raises:
         InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
-        PermissionDenied: the caller may not make things for this owner, or the owner not use the offering.
+        PermissionDenied: the caller may not make things for this owner, or the owner not use zone or offering.
         ResourceLimitExceeded: of volumes or primary storage, of the account or a domain above it.
     """
 
@@ -168,12 +174,13 @@ def _size_gib(
     place = facts.read_zone(connection, zone.id)
     if place is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
+    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
     if not place.enabled and not caller.is_root_admin:
-        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {place.name}")
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     found = facts.read_disk_offering(connection, offering.id)
     if found is None or not found.active:
         raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
-    check_available(found, "diskofferingid", owner, place)
+    check_available(found, "diskofferingid", str(offering.uuid), owner, place)
     if found.storage_type is StorageType.LOCAL and not place.local_storage_enabled:
         raise InvalidCombination(
             ("zoneid", "diskofferingid"),

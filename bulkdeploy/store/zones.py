@@ -1,6 +1,6 @@
 """The list query of zones, and what may be in one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Column, Connection, and_, exists, or_, select
@@ -16,6 +16,7 @@ from bulkdeploy.store.filters import (
     by_id,
     by_ids,
     filtered,
+    id_in,
     keyword,
     same_text,
     tagged,
@@ -68,6 +69,13 @@ def list_zones(connection: Connection, caller: Caller, arguments: Arguments, pag
     add_tags(connection, ZONE, rows, keep_id=True)
     add_capacity(connection, CapacityLevel.ZONE, rows, wanted=bool(arguments.get("showcapacities")))
     return Page(rows, count)
+
+
+def zones_closed_to(connection: Connection, zone_ids: Iterable[int], lineage: str) -> set[int]:
+    """Those of the zones that are kept to a domain which ``lineage`` neither is nor lies below."""
+    private = select(zones.c.id).join(domains, domains.c.id == zones.c.domain_id)
+    closed = private.where(id_in(zones.c.id, zone_ids), ~within(lineage, domains.c.lineage))
+    return set(connection.execute(closed).scalars())
 
 
 def _query() -> Any:
