@@ -144,9 +144,7 @@ def check_available(
     """Offerings may be kept to domains (and those below) and to zones; ``shown``: the offering as it was given."""
     lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
     if offering.domain_ids and not set(offering.domain_ids) & set(lineage):
-        raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use offering {shown}"
-        )
+        raise PermissionDenied(f"Account {owner.account_name} does not have permission to use offering {shown}")
     if offering.zone_ids and zone.id not in offering.zone_ids:
         raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
 

@@ -12,9 +12,16 @@ from bulkdeploy.store.owned_entities import find_by_name, lock_entity
 
 
 def lock_own(
-    connection: Connection, caller: Caller, ref: EntityRef, noun: str, parameter: str = "id"
+    connection: Connection,
+    caller: Caller,
+    ref: EntityRef,
+    noun: str,
+    parameter: str = "id",
+    given: str | None = None,
 ) -> tuple[Row[Any], Owner]:
     """The row behind an id, locked until the end of the transaction, and its owner; ``noun`` names it in texts.
+
+    ``given``: what the caller named, where that was something else: a refusal tells nothing more.
 
     Raises:
         InvalidParameter: it was deleted.
@@ -23,7 +30,7 @@ def lock_own(
     row = lock_entity(connection, ref)
     if row is None:
         raise InvalidParameter(parameter, str(ref.uuid), f"the {noun} was deleted")
-    return row, require_access(connection, caller, row.account_id, f"{noun} {ref.uuid}")
+    return row, require_access(connection, caller, row.account_id, given or f"{noun} {ref.uuid}")
 
 
 def named_entity(

@@ -98,7 +98,7 @@ def revoke(system: System, caller: Caller, direction: Direction, rule: EntityRef
         if place is None or place["direction"] != direction:
             raise InvalidParameter("id", str(rule.uuid), f"there is no {direction} rule with this id")
         group = EntityRef(Entity.SECURITY_GROUP, place["id"], place["uuid"], place["name"])
-        row, owner = lock_own(connection, caller, group, NOUN)
+        row, owner = lock_own(connection, caller, group, NOUN, given=f"{NOUN} rule {rule.uuid}")
         if not rules.delete_rule(connection, rule.id):
             raise InvalidParameter("id", str(rule.uuid), "the rule was taken away already")
         text = f"took a {direction} rule from security group {row.name}"

@@ -1,10 +1,12 @@
-"""Calling any command there is: plausible parameters by its declaration, things of any owner, pictures of rows."""
+"""Calling any command there is: good parameters by its declaration, things of any owner, pictures of rows."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
-from sqlalchemy import Table, text
+import psycopg
+from sqlalchemy import text
 
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
@@ -12,21 +14,27 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.services.system import System
 from bulkdeploy.signature import sign
+from bulkdeploy.store.engine import create_engine
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
+from tests.access.tenants import STOPPED, own
 from tests.lists.world import ADMIN, World
+from tests.support.services import database_clone
 
 COMMANDS = {name: command for name, command in find_commands().items() if not command.open}
 OF_NOBODY = frozenset({"sessions", "api_calls", "api_keys"})
 """Tables that calls and these tests write as they go."""
 
 TEXTS = {
+    "name": "walker",
     "username": "walker",
     "password": "a long enough password",
     "publickey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x",
     "userdata": "aGVsbG8=",
+    "url": "http://images.example/walker",
 }
 SAMPLES = {
     WireType.STRING: "x",
@@ -41,6 +49,20 @@ SAMPLES = {
     WireType.MAP: "x",
 }
 
+SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free"}
+"""Which of a tenant's things is taken where a call does not want a certain one."""
+
+UNNAMED = {
+    Entity.ACCOUNT: "accounts t WHERE t.name = :owner",
+    Entity.DOMAIN: "domains t JOIN accounts a ON a.domain_id = t.id WHERE a.name = :owner",
+    Entity.USER: "users t JOIN accounts a ON a.id = t.account_id WHERE a.name = :owner",
+    Entity.NIC: "nics t JOIN virtual_machines v ON v.id = t.vm_id"
+    " WHERE NOT t.is_default AND v.name = :name || '-stopped'",
+    Entity.SECURITY_GROUP_RULE: "security_group_rules t JOIN security_groups g ON g.id = t.security_group_id"
+    " WHERE g.name = :name AND t.direction = :suffix",
+}
+"""Where things are that have no name of their own."""
+
 
 class Walker:
     """Calls commands in this process as any user of a world, through everything but the socket.
@@ -48,9 +70,11 @@ class Walker:
     Not a mock: the dispatcher is what the web application hands every request to.
     """
 
-    def __init__(self, world: World, dispatcher: Dispatcher) -> None:
-        self.world, self._dispatcher = world, dispatcher
-        self._things: dict[tuple[Entity, str | None], str | None] = {}
+    def __init__(self, world: World, system: System) -> None:
+        self.world, self._system = world, system
+        self._dispatcher = Dispatcher(system, find_commands(), refuse_undeclared_fields=True)
+        self._things: dict[tuple[Entity, str | None, str], str | None] = {}
+        self._named: dict[tuple[str, str], str] = {}
         tables = (table for table in metadata.sorted_tables if table.name not in OF_NOBODY)
         assert catalog
         self._picture = " UNION ALL ".join(
@@ -67,18 +91,59 @@ class Walker:
             sent["signature"] = sign(sent, client.secret_key)
         return self._dispatcher.answer(WireRequest(sent, "POST"))
 
+    @contextmanager
+    def in_a_copy(self, postgres_url: str) -> Iterator["Walker"]:
+        """The same in a copy of the world, which goes afterwards: what is done there is not done here."""
+        self.world.engine.dispose()
+        with database_clone(postgres_url, str(self.world.engine.url.database)) as url:
+            engine = create_engine(url, pool_size=5)
+            system = System(engine, self._system.job_queue, self._system.cipher, self._system.data_dir)
+            copy = Walker(self.world, system)
+            copy._things, copy._named = self._things, self._named
+            yield copy
+            engine.dispose()
+
+    def begin_anew(self, postgres_url: str) -> None:
+        """Let this copy be as the world is once more; the engine stays, with all statements that it knows."""
+        engine, world = self._system.engine, self.world.engine
+        engine.dispose()
+        world.dispose()
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{engine.url.database}" WITH (FORCE)')
+            copied = f'"{engine.url.database}" TEMPLATE "{world.url.database}" STRATEGY FILE_COPY'
+            connection.execute(f"CREATE DATABASE {copied}")
+
+    def want_security_groups(self) -> None:
+        """From now on the zone and its network have security groups."""
+        with self._system.engine.begin() as connection:
+            connection.execute(text("UPDATE zones SET security_groups_enabled = true WHERE name = 'small'"))
+            offering = "SELECT network_offering_id FROM networks WHERE name = 'guests'"
+            added = "services || '[\"SecurityGroup\"]'"
+            connection.execute(text(f"UPDATE network_offerings SET services = {added} WHERE id = ({offering})"))
+
+    def named(self, table: str, name: str) -> str:
+        """The uuid of something by its name."""
+        if (table, name) not in self._named:
+            self._named[table, name] = self.world.id_of(table, name)
+        return self._named[table, name]
+
     def picture(self) -> dict[str, Any]:
         """What every table holds, in short."""
-        with self.world.engine.connect() as connection:
+        with self._system.engine.connect() as connection:
             return {row[0]: tuple(row[1:]) for row in connection.execute(text(self._picture))}
 
-    def thing(self, entity: Entity, owner: str | None) -> str | None:
-        """The uuid of something of this kind that an account owns, or that nobody owns; None: there is none."""
-        if (entity, owner) not in self._things:
+    def thing(self, entity: Entity, owner: str | None, suffix: str = "") -> str | None:
+        """The uuid of something of this kind that a tenant owns, or of anything there is; None: there is none.
+
+        ``suffix``: the end of the thing's name, where a tenant has several.
+        """
+        key = entity, owner, suffix or SUFFIXES.get(entity, "")
+        if key not in self._things:
             with self.world.engine.connect() as connection:
-                found = connection.execute(text(_select(entity, owner)), {"owner": owner}).scalar()
-            self._things[entity, owner] = None if found is None else str(found)
-        return self._things[entity, owner]
+                values = {"owner": owner, "name": owner and own(owner), "suffix": key[2]}
+                found = connection.execute(text(_select(entity, owner)), values).scalar()
+            self._things[key] = None if found is None else str(found)
+        return self._things[key]
 
     def sample(self, parameter: Parameter, owner: str) -> str | None:
         """A value that a parameter could have in a call of this account; the admin may name anything."""
@@ -116,7 +181,7 @@ class Walker:
 
 def is_owned(entity: Entity) -> bool:
     """Whether things of this kind belong to accounts."""
-    return entity in (Entity.ACCOUNT, Entity.DOMAIN, Entity.NIC) or "account_id" in SOURCES[entity].table.c
+    return entity in UNNAMED or "account_id" in SOURCES[entity].table.c
 
 
 def id_parameters(command: Command) -> Iterator[tuple[Parameter, Entity]]:
@@ -133,34 +198,23 @@ def content(answer: WireAnswer) -> dict[str, Any]:
     return dict(inner)
 
 
-def secret_ids(walker: Walker, owner: str) -> set[str]:
-    """The ids of everything that an account owns and that only its own may see."""
-    found = {walker.thing(entity, owner) for entity in SOURCES if is_owned(entity)}
-    return {uuid for uuid in found if uuid is not None}
-
-
 def _select(entity: Entity, owner: str | None) -> str:
+    """The newest of the things, where several would do."""
     source = SOURCES[entity]
-    table: Table = source.table
-    name, columns = table.name, table.c
-    where = ["t.removed IS NULL"] if "removed" in columns else []
+    if owner is not None and entity in UNNAMED:
+        return f"SELECT t.uuid FROM {UNNAMED[entity]} ORDER BY t.id LIMIT 1"
+    where = ["t.removed IS NULL"] if "removed" in source.table.c else []
     if source.kind is not None:
         where.append(f"t.kind = '{source.kind.value}'")
-    if "is_public" in columns:
-        shared = "SELECT FROM template_permissions p WHERE p.template_id = t.id"
-        where.append(f"NOT t.is_public AND NOT EXISTS ({shared})")
-    tables = f"{name} t"
+    tables, order = f"{source.table.name} t", "t.id"
     if owner is not None:
-        if entity is Entity.ACCOUNT:
-            where.append("t.name = :owner")
-        elif entity is Entity.DOMAIN:
-            tables += " JOIN accounts a ON a.domain_id = t.id"
+        tables, order = f"{tables} JOIN accounts a ON a.id = t.account_id", "t.id DESC"
+        if entity is Entity.PROJECT:
+            where.append("t.name = :name")
+        elif entity in (Entity.JOB, Entity.DEPLOYMENT, Entity.EVENT):
             where.append("a.name = :owner")
-        elif "account_id" in columns:
-            tables += " JOIN accounts a ON a.id = t.account_id"
-            where.append("a.name IN (:owner, :owner || '-project')")
-        elif "vm_id" in columns:
-            tables += " JOIN virtual_machines v ON v.id = t.vm_id JOIN accounts a ON a.id = v.account_id"
-            where.append("a.name = :owner")
-    condition = f" WHERE {' AND '.join(where)}" if where else ""
-    return f"SELECT t.uuid FROM {tables}{condition} ORDER BY t.id LIMIT 1"
+        else:
+            of_project = ":suffix LIKE '%-project' AND a.name = :owner || '-project'"
+            where.append(f"(a.name = :owner OR {of_project}) AND t.{source.name} = :name || :suffix")
+    condition = f"WHERE {' AND '.join(where)}" if where else ""
+    return f"SELECT t.uuid FROM {tables} {condition} ORDER BY {order} LIMIT 1"

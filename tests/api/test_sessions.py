@@ -8,6 +8,7 @@ import requests
 from sqlalchemy import Engine, func, select, update
 
 from bulkdeploy.store.tables.accounts import accounts, sessions, users
+from bulkdeploy.store.tables.groups import ssh_key_pairs
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.accounts import TestUser
 from tests.support.browser import PASSWORD, Browser, error_of
@@ -20,9 +21,8 @@ def count_sessions(engine: Engine) -> int:
 
 
 def test_calls_by_session(browser: Browser) -> None:
-    """The session key may come as parameter or as cookie."""
+    """The session key comes as a parameter, with its cookie beside it or without."""
     key = browser.login("admin", ADMIN_PASSWORD).json()["loginresponse"]["sessionkey"]
-    assert browser.call().status_code == 200
     assert browser.call(sessionkey=key).status_code == 200
     browser.http.cookies.clear(
         "localhost.local" if "localhost" in browser.address else "127.0.0.1", "/client", "sessionkey"
@@ -43,6 +43,32 @@ def test_a_wrong_session_key_ends_the_session(browser: Browser, engine: Engine, 
     assert count_sessions(engine) == 0
     retried = requests.get(browser.address, params=query | {"sessionkey": right}, headers=cookie, timeout=60)
     assert retried.status_code == 401
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+@pytest.mark.parametrize("command", ["listCapabilities", "createSSHKeyPair"])
+def test_cookies_alone_are_no_session(browser: Browser, engine: Engine, method: str, command: str) -> None:
+    """What another site makes a browser send carries all cookies and no key: it is refused and changes nothing."""
+    browser.login("admin", ADMIN_PASSWORD)
+    form = {"command": command, "response": "json", "name": "planted"}
+    sent = {"params": form} if method == "get" else {"data": form}
+    answer = browser.http.request(method, browser.address, timeout=60, **sent)
+    assert (answer.status_code, error_of(answer)["errortext"]) == (401, "unable to verify user credentials")
+    assert count_sessions(engine) == 0
+    with engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(ssh_key_pairs)).scalar_one() == 0
+
+
+@pytest.mark.parametrize("wrong", ["parameter", "cookie"])
+def test_both_keys_must_be_right(browser: Browser, wrong: str) -> None:
+    """The right key as a parameter beside another one's cookie is refused, and so is the reverse."""
+    key = browser.login("admin", ADMIN_PASSWORD).json()["loginresponse"]["sessionkey"]
+    token = browser.http.cookies["JSESSIONID"]
+    browser.http.cookies.clear()
+    cookie = f"JSESSIONID={token}; sessionkey={'x' * len(key) if wrong == 'cookie' else key}"
+    query = {"command": "listCapabilities", "sessionkey": "x" * len(key) if wrong == "parameter" else key}
+    answer = requests.get(browser.address, params=query, headers={"Cookie": cookie}, timeout=60)
+    assert answer.status_code == 401
 
 
 def test_unknown_command_by_session(browser: Browser, ann: TestUser) -> None:

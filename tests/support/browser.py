@@ -20,8 +20,9 @@ class Browser:
         return self.http.post(self.address, data=form, timeout=60)
 
     def call(self, command: str = "listCapabilities", **parameters: str) -> requests.Response:
-        """A call by GET, with whatever cookies there are."""
-        query = {"command": command, "response": "json", **parameters}
+        """A call by GET, with whatever cookies there are, and with the session key as console and cmk give it."""
+        key = self.http.cookies.get("sessionkey")
+        query = {"command": command, "response": "json", **({"sessionkey": key} if key else {}), **parameters}
         return self.http.get(self.address, params=query, timeout=60)
 
 
