@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner
+from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -98,8 +98,8 @@ def update_user(
 ) -> Mapping[str, Any]:
     """Change a user's name, names, address, time zone, password or keys, and answer the user.
 
-    Nobody changes the own password without the current one; wrong ones count like failed logins. A changed
-    password ends the user's sessions.
+    Nobody changes the own password without the current one, and who is no admin nobody's of the account; wrong ones
+    count like failed logins. A changed password ends the user's sessions.
 
     Raises:
         InvalidParameter: a name that is taken, a wrong current password, an API key of somebody else.
@@ -114,8 +114,8 @@ def update_user(
         check_name("username", columns["username"])
     if "password" in arguments:
         columns["password_hash"] = _hashed(arguments["password"])
-        if ref.id == caller.user_id:
-            _check_current_password(system, caller, arguments.get("currentpassword"))
+        if ref.id == caller.user_id or caller.role_type is RoleType.USER:
+            _check_current_password(system, caller, apis, ref, arguments.get("currentpassword"))
 
     def work(connection: Connection) -> Mapping[str, Any]:
         owner, user = _lock_administered_user(connection, caller, apis, ref)
@@ -261,15 +261,18 @@ def _set_keys(system: System, connection: Connection, user_id: int, api_key: str
     users.replace_keys(connection, user_id, api_key, system.cipher.encrypt(secret_key))
 
 
-def _check_current_password(system: System, caller: Caller, current: str | None) -> None:
-    if current is None:
-        raise InvalidParameter("currentpassword", "", "who changes the own password must give the current one")
+def _check_current_password(
+    system: System, caller: Caller, apis: Apis, ref: EntityRef, current: str | None
+) -> None:
     with system.engine.begin() as connection:
-        user = users.lock_user(connection, caller.user_id)
+        _require_administered_user(connection, caller, apis, ref)
+        if current is None:
+            raise InvalidParameter("currentpassword", "", "to change this password the current one must be given")
+        user = users.lock_user(connection, ref.id)
         matches = password_matches(current, None if user is None else user.password_hash)
         if not matches:
             allowed = read_configuration(connection).number("incorrect.login.attempts.allowed")
-            count_failed_login(connection, caller.user_id, allowed)
+            count_failed_login(connection, ref.id, allowed)
     if not matches:
         raise InvalidParameter("currentpassword", "(not shown)", "it is not the current password")
 

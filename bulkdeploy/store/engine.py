@@ -12,7 +12,7 @@ import orjson
 import psycopg
 import sqlalchemy
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.engine.interfaces import IsolationLevel
+from sqlalchemy.engine.interfaces import ExceptionContext, IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -118,6 +118,7 @@ def _engine(
         max_overflow=0,
         pool_timeout=30,
         pool_use_lifo=True,
+        hide_parameters=True,
         connect_args={"application_name": application_name, "prepare_threshold": prepare_after, **SILENCE_OPTIONS},
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
@@ -125,7 +126,17 @@ def _engine(
     )
     event.listen(engine, "connect", _expect_farewell)
     event.listen(engine, "checkout", _notice_dropped)
+    event.listen(engine, "handle_error", _forget_values)
     return engine
+
+
+def _forget_values(context: ExceptionContext) -> None:
+    """Errors end in logs, rows hold hashes and encrypted secrets: PostgreSQL's DETAIL shows them, and goes."""
+    error, wrapped = context.original_exception, context.sqlalchemy_exception
+    if isinstance(error, psycopg.Error) and error.diag.message_detail is not None:
+        error.args = (error.diag.message_primary,)
+        if wrapped is not None:
+            wrapped.args = (f"({type(error).__name__}) {error.diag.message_primary}",)
 
 
 def _expect_farewell(connection: psycopg.Connection[Any], record: object) -> None:

@@ -187,6 +187,19 @@ def test_the_own_password_needs_the_current_one(world: World) -> None:
     assert world.scalar(sessions, id=user["id"]) == 0
 
 
+def test_users_of_one_account_do_not_become_each_other(world: World) -> None:
+    """A user changes a colleague's password only with the current one, and cannot even guess at a stranger's."""
+    made, other = make_account(world), make_account(world)
+    colleague = {**PERSON, "username": new_name(), "account": made["name"], "domainid": made["domainid"]}
+    theirs, client = world.client().call("createUser", **colleague)["user"]["id"], keyed(world, made)
+    assert refusal(client.get("updateUser", id=theirs, password="taken over"))[0] == 431
+    client.call("updateUser", id=theirs, password="another password", currentpassword=PASSWORD)
+    stranger = {"id": other["user"][0]["id"], "password": "taken over", "currentpassword": "a guess"}
+    code, text = refusal(client.get("updateUser", **stranger))
+    assert (code, other["name"] in text) == (531, False)
+    assert world.scalar("SELECT failed_logins FROM users WHERE uuid = :id", id=stranger["id"]) == 0
+
+
 def test_guessing_the_current_password_disables_the_user(world: World) -> None:
     """As many wrong guesses as logins may fail."""
     made = make_account(world)

@@ -191,6 +191,58 @@ def test_owners_get_where_strangers_do_not(
     assert not problems, "\n".join(problems)
 
 
+IN_ZONES = {
+    "deployVirtualMachine": {"serviceofferingid": "Small", "templateid": "Debian 12", "networkids": "guests"},
+    "createVolume": {"diskofferingid": "20 GiB"},
+    "createNetwork": {"networkofferingid": "DefaultIsolatedNetworkOfferingWithSourceNatService"},
+    "registerTemplate": {},
+    "registerIso": {},
+}
+TABLES = {"serviceofferingid": "service_offerings", "templateid": "templates", "networkids": "networks"}
+TABLES |= {"diskofferingid": "disk_offerings", "networkofferingid": "network_offerings"}
+
+
+@pytest.mark.parametrize("name", IN_ZONES)
+def test_zones_are_kept_to_their_domains(walker: Walker, postgres_url: str, name: str) -> None:
+    """In a zone that is kept to a domain others make nothing, nor do admins for them; its own do."""
+    asked = {key: walker.named(TABLES[key], value) for key, value in IN_ZONES[name].items()}
+    asked |= {"name": "walker", "url": "http://images.example/x", "format": "QCOW2", "hypervisor": "KVM"}
+    for_acme = {"account": USER, "domainid": str(walker.thing(Entity.DOMAIN, USER))}
+    private = {domain: walker.named("zones", f"kept to {domain}") for domain in ("acme", "rivals")}
+    with walker.in_a_copy(postgres_url) as copy:
+        before = copy.picture()
+        for by, more in ((USER, {}), (DOMAIN_ADMIN, {}), (DOMAIN_ADMIN, for_acme), (ADMIN, for_acme)):
+            answer = copy.call(name, by, {**asked, **more, "zoneid": private["rivals"]})
+            assert answer.status == 531
+            assert b"does not have permission to use zone" in answer.body
+            assert b"kept to" not in answer.body
+        assert copy.picture() == before
+        assert b"permission to use zone" not in copy.call(name, USER, {**asked, "zoneid": private["acme"]}).body
+
+
+def test_an_owner_beside_an_id_is_the_things_own(walker: Walker, postgres_url: str) -> None:
+    """Who names an account or project beside the id of something that belongs to another is refused."""
+    admins = {"account": DOMAIN_ADMIN, "domainid": str(walker.thing(Entity.DOMAIN, DOMAIN_ADMIN))}
+    mine = {"projectid": str(walker.thing(Entity.PROJECT, DOMAIN_ADMIN))}
+    theirs = {"projectid": str(walker.thing(Entity.PROJECT, RIVAL))}
+    rule = {"cidrlist": "10.0.0.0/8", "protocol": "tcp", "startport": "1", "endport": "2"}
+    group = {"securitygroupid": str(walker.thing(Entity.SECURITY_GROUP, USER))}
+    calls = {
+        "deleteAffinityGroup": {"id": str(walker.thing(Entity.AFFINITY_GROUP, USER))},
+        "deleteSecurityGroup": {"id": group["securitygroupid"]},
+        "authorizeSecurityGroupIngress": group | rule,
+        "authorizeSecurityGroupEgress": group | rule,
+        "resetSSHKeyForVirtualMachine": {"id": str(walker.thing(Entity.VIRTUAL_MACHINE, USER)), "keypair": "x"},
+    }
+    with walker.in_a_copy(postgres_url) as copy:
+        before = copy.picture()
+        for name, asked in calls.items():
+            for owner in (admins, mine, theirs):
+                answer = copy.call(name, DOMAIN_ADMIN, asked | owner)
+                assert (answer.status, bool(OWNERSHIP.search(answer.body))) == (531, True), (name, answer.body)
+        assert copy.picture() == before
+
+
 def bad_values(parameter: Parameter) -> Iterator[tuple[str, str, int]]:
     """Values that a parameter cannot have, under the name they are sent by, and the code they get."""
     name, kind = parameter.name, parameter.element or parameter.type

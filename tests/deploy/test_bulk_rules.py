@@ -236,7 +236,7 @@ def test_name_prefixes_are_refused_before_anything_else_and_in_dry_runs(bulk: Bu
 def test_private_templates_are_for_their_owner(bulk: Bulk, zone: Zone, nothing_written: Untouched) -> None:
     """The owner of the VMs must be allowed to use the template, though a root admin calls."""
     zone.change("UPDATE templates SET is_public = false WHERE name = 'Debian 12'")
-    refused(bulk, 531, "acme", "Debian 12")
+    refused(bulk, 531, "acme", zone.id_of("templates", "Debian 12"))
     assert nothing_written()
     assert bulk(count=1, account=None, domainid=None)["count"] == 1
     zone.change("UPDATE templates SET account_id = (SELECT id FROM accounts WHERE name = 'acme')")
@@ -278,7 +278,7 @@ def test_networks_must_be_usable(bulk: Bulk, zone: Zone, nothing_written: Untouc
     """A network that serves another account is refused."""
     network = zone.id_of("networks", "guests")
     zone.change("UPDATE networks SET acl_type = 'Account'")
-    refused(bulk, 531, "guests", networkids=network)
+    refused(bulk, 531, network, networkids=network)
     zone.change("UPDATE networks SET acl_type = 'Domain'")
     assert nothing_written()
 
