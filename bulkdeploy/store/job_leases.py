@@ -106,6 +106,12 @@ _LOCK_HOSTS = text(
     "   WHERE j.id = ANY(CAST(:ids AS bigint[])) AND v.host_id IS NOT NULL ORDER BY 1) hosts"
 )
 
+_LOCK_OWN_HOSTS = text(
+    "SELECT FROM host_capacity WHERE host_id IN (SELECT instance_id FROM async_jobs"
+    "   WHERE id = ANY(CAST(:ids AS bigint[])) AND instance_type = 'Host') ORDER BY host_id FOR UPDATE"
+)
+"""Jobs of hosts change them as they are leased: their rows come before the locks of leases (ADR 5)."""
+
 _TAKE_LEASES = _sql(
     "WITH asked AS (SELECT j.id, v.host_id, v.hypervisor, j.started IS NULL AS is_new,"
     "     (j.phase = 'running')::int AS lost,"
@@ -148,6 +154,7 @@ def take_leases(
     unfinished jobs; of a kind the lessee knows; within the limits; and of suspects no more than ``suspects``.
     """
     ids = int_array(sorted(job_ids))
+    connection.execute(_LOCK_OWN_HOSTS, {"ids": ids})
     if limits.per_host or limits.per_hypervisor:
         lock = {"space": HOST_LOCK_SPACE, "ids": ids, "per_hypervisor": limits.per_hypervisor}
         connection.execute(_LOCK_HOSTS, lock)
@@ -274,7 +281,8 @@ _CHANGE_HOST = text(
 def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: DriverLimits) -> bool:
     """Let a leased job go on with the host that its VM has now been given; False: it must wait for a place.
 
-    Who holds the host's lock here takes leases, and waits for no row that a job under way has locked.
+    Who holds the host's lock meanwhile takes leases, and waits for no row that a job under way has locked: hosts
+    that are to be changed were locked before.
     """
     if limits.per_host:
         lock = {"space": HOST_LOCK_SPACE, "host": 0 if limits.per_hypervisor else host_id}

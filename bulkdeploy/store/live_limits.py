@@ -14,7 +14,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
 
-ACCOUNT_LOCK_SPACE, DOMAIN_LOCK_SPACE = 4202, 4203
+ACCOUNT_LOCK_SPACE, DOMAIN_LOCK_SPACE = 4205, 4203
 """First keys of the advisory locks; the second is the account's or domain's id."""
 
 _TABLES = {ResourceType.NETWORK: networks, ResourceType.TEMPLATE: templates}
