@@ -185,7 +185,10 @@ class Agent:
         self._start_postgres()
 
     def _kill_backend(self) -> None:
-        """One process of PostgreSQL dies: the server ends all the others, recovers from its log, and goes on."""
+        """One process of PostgreSQL dies: the server ends all the others, recovers from its log, and goes on.
+
+        Without the process that recovers it does not; then it is started as after any end.
+        """
         process = self.system.postgres.process
         if process is None or process.poll() is not None:
             return
@@ -194,6 +197,7 @@ class Agent:
             if children:
                 self.dice.choice(children).kill()
                 self._did("crash PostgreSQL", "by kill -9 of one of its processes")
+                self._after(1.0, self._start_postgres)
 
     def _start_postgres(self) -> None:
         """Launch it, again and again while what is left of the old one still ends."""
