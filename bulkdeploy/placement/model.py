@@ -5,8 +5,8 @@ columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.snaps
 ``ZoneSnapshot``, ``scheduling`` writes a ``Plan`` into the ledger.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -193,6 +193,21 @@ class ClusterSpread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """What a plan does to all eligible clusters, a column per fact; one by one: ``ClusterSpread``."""
+
+    cluster_id: Ints
+    pod_id: Ints
+    before: Ints
+    room: Ints
+    added: Ints
+
+    def __iter__(self) -> Iterator[ClusterSpread]:
+        facts = (self.cluster_id, self.pod_id, self.before, self.room, self.added)
+        return map(ClusterSpread, *(fact.tolist() for fact in facts))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Where each VM goes, in job order; clusters are interleaved so that load arrives evenly.
 
@@ -208,8 +223,8 @@ class Plan:
     pod_ids: Ints
     pool_ids: Ints
     capacity: int
-    excluded: Mapping[Reason, int] = field(default_factory=dict)
-    spread: tuple[ClusterSpread, ...] = ()
+    excluded: Mapping[Reason, int]
+    spread: Spread
 
     @property
     def placed(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bulkdeploy.placement.dispersion import interleave
 from bulkdeploy.placement.hosts import Rack, share_hosts
-from bulkdeploy.placement.model import ClusterSpread, Ints, PlacementRequest, Plan, Strategy, ZoneSnapshot
+from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, Strategy, ZoneSnapshot
 from bulkdeploy.placement.pool_choice import choose_shared_pools
 from bulkdeploy.placement.rooms import Rooms, measure_rooms
 from bulkdeploy.placement.slots import total
@@ -128,8 +128,7 @@ def _places(
     return np.repeat(chosen.at, per_host)[by_host], pools
 
 
-def _spread(snapshot: ZoneSnapshot, rooms: Rooms, opened: Ints, share: Ints) -> tuple[ClusterSpread, ...]:
+def _spread(snapshot: ZoneSnapshot, rooms: Rooms, opened: Ints, share: Ints) -> Spread:
     columns = snapshot.clusters
     at = rooms.order[opened]
-    facts = (columns.id[at], columns.pod_id[at], columns.owner_vms[at], rooms.alone[opened], share)
-    return tuple(map(ClusterSpread, *(fact.tolist() for fact in facts)))
+    return Spread(columns.id[at], columns.pod_id[at], columns.owner_vms[at], rooms.alone[opened], share)

@@ -16,10 +16,10 @@ def plan_record(planned: Planned | None) -> dict[str, Any]:
         "seed": planned.seed,
         "capacity": planned.plan.capacity,
         "excluded": {reason.value: hosts for reason, hosts in planned.plan.excluded.items()},
-        "clusters": [cluster.cluster_id for cluster in spread],
-        "before": [cluster.before for cluster in spread],
-        "room": [cluster.room for cluster in spread],
-        "added": [cluster.added for cluster in spread],
+        "clusters": spread.cluster_id.tolist(),
+        "before": spread.before.tolist(),
+        "room": spread.room.tolist(),
+        "added": spread.added.tolist(),
     }
 
 

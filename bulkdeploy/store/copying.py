@@ -13,6 +13,8 @@ import psycopg
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Table
 
+from bulkdeploy.store.arrays import RECORD_SEPARATOR
+
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _NUMBERS_PER_CHUNK = 2000
 
@@ -75,20 +77,32 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
 
 
 def read_columns(
-    connection: Connection, query: str, parameters: Mapping[str, object], names: Sequence[str]
-) -> dict[str, NDArray[np.int64]]:
-    """Run a query whose columns, called ``names``, are all NOT NULL bigints; a numpy array each, in query order.
+    connection: Connection,
+    query: str,
+    parameters: Mapping[str, object],
+    names: Sequence[str],
+    *,
+    texts: Sequence[str] = (),
+) -> tuple[dict[str, NDArray[np.int64]], dict[str, list[str]]]:
+    """Run a query whose columns, called ``names`` and then ``texts``, are NOT NULL: bigints first, then texts.
 
-    Each column travels as one binary array: no object, and no message, per row.
+    A numpy array for each of the former, a list for each of the latter, in query order. Each column travels as one
+    value: no object, and no message, per row.
     """
-    arrays = ", ".join(f"array_agg({name})" for name in names)
+    columns = [f"array_agg({name})" for name in names]
+    columns += [f"string_agg({name}, '{RECORD_SEPARATOR}')" for name in texts]
     with psycopg_connection(connection).cursor(binary=True) as cursor:
-        statement = f"SELECT {arrays} FROM ({query}) AS q({', '.join(names)})"  # noqa: S608 - our own names
+        statement = f"SELECT {', '.join(columns)} FROM ({query}) AS q({', '.join((*names, *texts))})"  # noqa: S608 - our own names
         cursor.execute(statement.encode(), parameters)
         result = cursor.pgresult
         if result is None:
             raise TypeError("the query answers no rows")
-        return {name: array_of_numbers(result.get_value(0, position)) for position, name in enumerate(names)}
+        numbers = {name: array_of_numbers(result.get_value(0, at)) for at, name in enumerate(names)}
+        joined = [result.get_value(0, len(names) + at) for at in range(len(texts))]
+    return numbers, {
+        name: [] if text is None else text.decode().split(RECORD_SEPARATOR)
+        for name, text in zip(texts, joined, strict=True)
+    }
 
 
 _ELEMENT = np.dtype([("length", ">i4"), ("value", ">i8")])
@@ -104,8 +118,11 @@ def array_of_numbers(data: bytes | None) -> NDArray[np.int64]:
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
     """``count`` fresh ids of a table's identity column, ascending."""
+    # The subquery has the sequence looked up once, not for each number.
     with psycopg_connection(connection).cursor() as cursor:
         cursor.execute(
-            "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", (table.name, count)
+            "SELECT nextval((SELECT CAST(pg_get_serial_sequence(%s, 'id') AS regclass)))"
+            " FROM generate_series(1, %s)",
+            (table.name, count),
         )
         return [row[0] for row in cursor.fetchall()]

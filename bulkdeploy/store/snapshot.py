@@ -21,6 +21,7 @@ from bulkdeploy.placement.model import (
     PoolColumns,
     ZoneSnapshot,
 )
+from bulkdeploy.placement.slots import total
 from bulkdeploy.store.configuration import Configuration
 from bulkdeploy.store.copying import read_columns
 from bulkdeploy.store.zone_numbers import read_hosts, read_pools
@@ -38,8 +39,7 @@ def read_snapshot(
 ) -> ZoneSnapshot:
     """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
     hosts = read_hosts(connection, zone_id)
-    clusters = _read_clusters(connection, zone_id, owner, configuration, hosts)
-    position = np.searchsorted(clusters.id, hosts["cluster_id"])
+    clusters, position = _read_clusters(connection, zone_id, owner, configuration, hosts)
     host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
     foreign, own = _read_dedication(connection, zone_id, owner, hosts)
     pools, tag_sets = _read_pools(
@@ -49,7 +49,7 @@ def read_snapshot(
         clusters=clusters,
         hosts=HostColumns(
             id=hosts["id"],
-            cluster=position.astype(np.int64),
+            cluster=position,
             up=hosts["up"].astype(bool),
             enabled=hosts["enabled"].astype(bool),
             cores=hosts["cores"],
@@ -70,35 +70,36 @@ def read_snapshot(
     )
 
 
+_CLUSTERS = """
+    SELECT c.id, c.pod_id, (c.allocation_state = 'Enabled' AND c.managed_state = 'Managed')::int::bigint,
+    (p.allocation_state = 'Enabled')::int::bigint, coalesce(a.vms, 0)::bigint, c.hypervisor
+    FROM clusters c JOIN pods p ON p.id = c.pod_id
+    LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = %(account)s
+    WHERE c.zone_id = %(zone)s AND c.removed IS NULL ORDER BY c.id
+"""
+
+
 def _read_clusters(
     connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
-) -> ClusterColumns:
-    rows = connection.execute(
-        text(
-            "SELECT c.id, c.pod_id, c.hypervisor, c.allocation_state = 'Enabled'"
-            " AND c.managed_state = 'Managed' AS enabled,"
-            " p.allocation_state = 'Enabled' AS pod_enabled,"
-            " coalesce(a.vms, 0) AS owner_vms FROM clusters c JOIN pods p ON p.id = c.pod_id"
-            " LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = :account"
-            " WHERE c.zone_id = :zone AND c.removed IS NULL ORDER BY c.id"
-        ),
-        {"zone": zone_id, "account": owner.account_id},
-    ).all()
-    ids, pods, hypervisors, enabled, pod_enabled, owner_vms = zip(*rows, strict=True) if rows else ((),) * 6
-    cluster_ids = np.array(ids, dtype=np.int64)
-    vms = np.zeros(len(ids), dtype=np.int64)
-    np.add.at(vms, np.searchsorted(cluster_ids, hosts["cluster_id"]), hosts["vms_used"])
-    return ClusterColumns(
-        id=cluster_ids,
-        pod_id=np.array(pods, dtype=np.int64),
-        hypervisor=hypervisors,
-        enabled=np.array(enabled, dtype=bool),
-        pod_enabled=np.array(pod_enabled, dtype=bool),
-        cpu_threshold=_thresholds(configuration, "cpu", cluster_ids),
-        memory_threshold=_thresholds(configuration, "memory", cluster_ids),
-        owner_vms=np.array(owner_vms, dtype=np.int64),
-        all_vms=vms,
+) -> tuple[ClusterColumns, Ints]:
+    """The clusters, and the position of each host's cluster among them."""
+    names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms")
+    wanted = {"zone": zone_id, "account": owner.account_id}
+    rows, texts = read_columns(connection, _CLUSTERS, wanted, names, texts=("hypervisor",))
+    ids = rows["id"]
+    position = np.searchsorted(ids, hosts["cluster_id"]).astype(np.int64)
+    columns = ClusterColumns(
+        id=ids,
+        pod_id=rows["pod_id"],
+        hypervisor=tuple(texts["hypervisor"]),
+        enabled=rows["enabled"].astype(bool),
+        pod_enabled=rows["pod_enabled"].astype(bool),
+        cpu_threshold=_thresholds(configuration, "cpu", ids),
+        memory_threshold=_thresholds(configuration, "memory", ids),
+        owner_vms=rows["owner_vms"],
+        all_vms=total(position, hosts["vms_used"], len(ids)),
     )
+    return columns, position
 
 
 def _thresholds(configuration: Configuration, resource: str, ids: Ints) -> Floats:
@@ -179,7 +180,7 @@ def _owner_vms_by_host(
         SELECT host_id, count(*) FROM virtual_machines WHERE account_id = %(account)s AND zone_id = %(zone)s
         AND removed IS NULL AND host_id IS NOT NULL GROUP BY host_id
     """
-    rows = read_columns(connection, query, {"account": owner.account_id, "zone": zone_id}, ("host_id", "vms"))
+    rows, _ = read_columns(connection, query, {"account": owner.account_id, "zone": zone_id}, ("host_id", "vms"))
     present = np.isin(rows["host_id"], host_ids)
     counts[np.searchsorted(host_ids, rows["host_id"][present])] = rows["vms"][present]
     return counts

@@ -56,6 +56,8 @@ def read_hosts(connection: Connection, zone_id: int) -> Mapping[str, Ints]:
     kept = kept_columns(connection)
     hosts = kept.read(connection, HOSTS, zone_id)
     capacity = kept.read(connection, HOST_CAPACITY, ALL_ZONES)
+    if np.array_equal(capacity["host_id"], hosts["id"]):  # one zone, no host removed
+        return {**hosts, **capacity}
     at = positions(capacity["host_id"], hosts["id"])
     if (at < 0).any():
         hosts = {name: column[at >= 0] for name, column in hosts.items()}
