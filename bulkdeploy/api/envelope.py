@@ -7,6 +7,7 @@ Values that are None are left out, as CloudStack does (reference section 1.3).
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -167,7 +168,9 @@ def _text(value: Any) -> str | UUID:
     return str(value.value if isinstance(value, Enum) else value)
 
 
+@lru_cache(4096)
 def _date(value: datetime | str) -> str:
+    """A moment in the wire's form; what was made by one call has the same, so thousands are written once."""
     if isinstance(value, str):
         return value
     return value.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "+0000"

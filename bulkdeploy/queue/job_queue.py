@@ -6,8 +6,7 @@ delays its job until the sweeper sends it again; a message that arrives twice fi
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 INTERACTIVE = "jobs.interactive"
 """Single deployments and everything a person waits for."""
@@ -28,8 +27,7 @@ def bulk_queue(vms: int) -> str:
     return BULK[bisect_left(LANE_SIZES, vms)]
 
 
-@dataclass(frozen=True, slots=True)
-class JobMessage:
+class JobMessage(NamedTuple):
     """One job to run: its internal id, its kind (the task's name) and the queue it goes to.
 
     The kind need not be one that this release knows.

@@ -7,8 +7,9 @@ index on live nics is the last word.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address
+from socket import inet_ntoa
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
@@ -18,8 +19,7 @@ MAC_PREFIX = 0x1E << 40
 """Locally administered, unicast: the first octet of every generated MAC address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """One guest address with the range it came from."""
 
     range_id: int
@@ -105,7 +105,7 @@ def _take_from_cursor(
                 {"network": network_id, "first": str(IPv4Address(cursor)), "last": str(IPv4Address(last))},
             ).scalars()
         )
-        block = (str(IPv4Address(number)) for number in range(cursor, last + 1) if number != gateway)
+        block = (inet_ntoa(number.to_bytes(4)) for number in range(cursor, last + 1) if number != gateway)
         ips += [ip for ip in block if ip not in used]
         cursor = last + 1
     connection.execute(
@@ -167,13 +167,12 @@ def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 def take_mac_addresses(connection: Connection, count: int) -> list[str]:
     """``count`` MAC addresses that were never handed out before."""
-    numbers = connection.execute(
+    rows = connection.execute(
         text("SELECT nextval('mac_address_numbers') FROM generate_series(1, :count)"), {"count": count}
-    ).scalars()
-    return [format_mac(number) for number in numbers]
+    ).all()
+    return [format_mac(number) for (number,) in rows]
 
 
 def format_mac(number: int) -> str:
     """The MAC address made of a number of the sequence."""
-    digits = f"{MAC_PREFIX | number:012x}"
-    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+    return (MAC_PREFIX | number).to_bytes(6).hex(":")

@@ -73,8 +73,8 @@ def claim_hosts(
     changed = connection.execute(
         _CLAIM_HOSTS,
         {
-            "hosts": hosts.tolist(),
-            "vms": vms.tolist(),
+            "hosts": int_array(hosts.tolist()),
+            "vms": int_array(vms.tolist()),
             "cpu": cpu_mhz,
             "memory": memory_mib,
             "account": account_id,
@@ -149,9 +149,9 @@ def claim_pools(
             " WHERE p.id = w.pool_id AND allocated_bytes + w.size <= w.most AND p.state = 'Up'"
         ),
         {
-            "pools": pools,
-            "sizes": [wanted[pool] for pool in pools],
-            "limits": [limits[pool] for pool in pools],
+            "pools": int_array(pools),
+            "sizes": int_array(wanted[pool] for pool in pools),
+            "limits": int_array(limits[pool] for pool in pools),
         },
     ).rowcount
     if changed != len(pools):

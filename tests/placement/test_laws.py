@@ -205,9 +205,9 @@ def assert_same(one: Plan, other: Plan) -> None:
     """Every part of two plans is equal."""
     for name in ("host_ids", "cluster_ids", "pod_ids", "pool_ids"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.asked, one.capacity, one.excluded, one.spread) == (
+    assert (one.asked, one.capacity, one.excluded, tuple(one.spread)) == (
         other.asked,
         other.capacity,
         other.excluded,
-        other.spread,
+        tuple(other.spread),
     )
