@@ -4,6 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from bulkdeploy.services.system import System
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
+from tests.access.tenants import add_tenants
+from tests.access.walking import Walker
 from tests.lists.conftest import populate
 from tests.lists.world import World, open_world
 from tests.support.fleet import fleet, fleet_simulator_url
@@ -17,3 +22,19 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     with open_world(request) as made:
         populate(made)
         yield made
+
+
+@pytest.fixture(scope="package")
+def walker(
+    request: pytest.FixtureRequest, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Walker]:
+    """Somebody who can call as anybody, in a world where everybody owns something of each kind.
+
+    It is for calls that change nothing, and for copies in which all may be done.
+    """
+    with open_world(request) as made:
+        populate(made)
+        add_tenants(made)
+        url = made.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
+        settings = Settings(database_url=url, redis_url=redis_url, data_dir=tmp_path_factory.mktemp("walk"))
+        yield Walker(made, System(made.engine, build_job_queue(settings), made.cipher, settings.data_dir))

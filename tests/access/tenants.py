@@ -11,7 +11,8 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
 
 from sqlalchemy import text
 
-from tests.lists.world import DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
+from bulkdeploy.domain.accounts import RoleType
+from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 RIVAL_ADMIN, BELOW = "rivals-admin", "below-admin"
 DOMAIN_OF = {
@@ -22,6 +23,30 @@ DOMAIN_OF = {
     RIVAL_ADMIN: "rivals",
     BELOW: "below",
 }
+RESOURCE_ADMIN, DISABLED, DENIED = "resource-admin", "disabled-user", "denied-user"
+ROLE_TYPES = {
+    ADMIN: RoleType.ADMIN,
+    RESOURCE_ADMIN: RoleType.RESOURCE_ADMIN,
+    DOMAIN_ADMIN: RoleType.DOMAIN_ADMIN,
+    RIVAL_ADMIN: RoleType.DOMAIN_ADMIN,
+    BELOW: RoleType.DOMAIN_ADMIN,
+    USER: RoleType.USER,
+    NEIGHBOUR: RoleType.USER,
+    RIVAL: RoleType.USER,
+}
+OTHERS = """
+INSERT INTO roles (name, role_type) VALUES ('denied', 'User');
+INSERT INTO role_rules (role_id, rule, permission, sort_order)
+    SELECT id, '*', 'deny', 0 FROM roles WHERE name = 'denied';
+INSERT INTO accounts (name, domain_id, account_type, role_id)
+    SELECT p.name, d.id, p.type, r.id FROM (VALUES ('resource-admin', 'customers', 3, 'Resource Admin'),
+        ('disabled-user', 'acme', 0, 'User'), ('denied-user', 'acme', 0, 'denied')) p(name, domain, type, role)
+    JOIN domains d ON d.name = p.domain JOIN roles r ON r.name = p.role;
+INSERT INTO users (username, account_id, state)
+    SELECT name, id, CASE name WHEN 'disabled-user' THEN 'disabled' ELSE 'enabled' END FROM accounts
+    WHERE name IN ('resource-admin', 'disabled-user', 'denied-user')
+"""
+
 STOPPED, RUNNING, DESTROYED, BARE = "-stopped", "-running", "-destroyed", "-bare"
 """Ends of names of VMs. The bare one is stopped, too, and nothing of its tenant's is attached to it."""
 
@@ -139,8 +164,9 @@ def own(tenant: str) -> str:
 
 
 def add_tenants(world: World) -> None:
-    """Make the tenants and all that is theirs."""
+    """Make the tenants and all that is theirs, with keys for everybody, and who may do little or nothing."""
     _run(world, ACCOUNTS)
+    _run(world, OTHERS)
     _run(world, GROUPS)
     for tenant, domain in DOMAIN_OF.items():
         for state in (STOPPED, RUNNING, DESTROYED, BARE):
@@ -149,6 +175,8 @@ def add_tenants(world: World) -> None:
     _run(world, MACHINES)
     for name in USERS_MAY:
         world.client().call("updateConfiguration", name=name, value="true")
+    for name in ROLE_TYPES:
+        world.client(name)
 
 
 def _run(world: World, statements: str) -> None:

@@ -13,44 +13,10 @@ from structlog.testing import capture_logs
 
 from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.domain.accounts import RoleType
-from bulkdeploy.domain.entities import Entity
-from bulkdeploy.services.system import System
-from bulkdeploy.store.entities import SOURCES
-from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_job_queue
 from tests.access.probes import Scene, probes
-from tests.access.tenants import BELOW, RIVAL_ADMIN, add_tenants, own
-from tests.access.walking import COMMANDS, Walker, content, is_owned
-from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
-
-RESOURCE_ADMIN, DISABLED, DENIED = "resource-admin", "disabled-user", "denied-user"
-ROLE_TYPES = {
-    ADMIN: RoleType.ADMIN,
-    RESOURCE_ADMIN: RoleType.RESOURCE_ADMIN,
-    DOMAIN_ADMIN: RoleType.DOMAIN_ADMIN,
-    RIVAL_ADMIN: RoleType.DOMAIN_ADMIN,
-    BELOW: RoleType.DOMAIN_ADMIN,
-    USER: RoleType.USER,
-    NEIGHBOUR: RoleType.USER,
-    RIVAL: RoleType.USER,
-}
-PEOPLE = """
-INSERT INTO roles (name, role_type) VALUES ('denied', 'User');
-INSERT INTO role_rules (role_id, rule, permission, sort_order)
-    SELECT id, '*', 'deny', 0 FROM roles WHERE name = 'denied';
-INSERT INTO accounts (name, domain_id, account_type, role_id)
-    SELECT p.name, d.id, p.type, r.id FROM (VALUES ('resource-admin', 'customers', 3, 'Resource Admin'),
-        ('disabled-user', 'acme', 0, 'User'), ('denied-user', 'acme', 0, 'denied')) p(name, domain, type, role)
-    JOIN domains d ON d.name = p.domain JOIN roles r ON r.name = p.role;
-INSERT INTO users (username, account_id, state)
-    SELECT name, id, CASE name WHEN 'disabled-user' THEN 'disabled' ELSE 'enabled' END FROM accounts
-    WHERE name IN ('resource-admin', 'disabled-user', 'denied-user')
-"""
-
-OWNERSHIP = re.compile(
-    rb"does not have permission to (operate|use)|is not a member of this project|does not belong to"
-)
-"""How a call is refused that names what is not the caller's."""
+from tests.access.tenants import BELOW, DENIED, DISABLED, RIVAL_ADMIN, ROLE_TYPES
+from tests.access.walking import COMMANDS, OWNERSHIP, Walker, content, secrets_of
+from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
 OTHERWISE = {
     # A nic is one of the VM that is named beside it, whoever has it.
@@ -62,23 +28,6 @@ NEVER_GOOD = {
     "listConfigurations domainid=Domains",
     "updateConfiguration domainid=Domains",
 }
-
-
-@pytest.fixture(scope="module")
-def walker(world: World, redis_url: str, tmp_path_factory: pytest.TempPathFactory) -> Walker:
-    """Somebody who can call as anybody, in a world where everybody owns something of each kind."""
-    add_tenants(world)
-    with world.engine.begin() as connection:
-        for statement in PEOPLE.split(";"):
-            connection.execute(text(statement))
-    settings = Settings(
-        database_url=world.engine.url.render_as_string(hide_password=False).replace("+psycopg", ""),
-        redis_url=redis_url,
-        data_dir=tmp_path_factory.mktemp("walk"),
-    )
-    for name in ROLE_TYPES:
-        world.client(name)
-    return Walker(world, System(world.engine, build_job_queue(settings), world.cipher, settings.data_dir))
 
 
 def test_reading_is_told_by_the_name() -> None:
@@ -117,14 +66,6 @@ def test_read_only_roles_change_nothing(walker: Walker, name: str) -> None:
     writing = [name for name, command in COMMANDS.items() if command.changes_state]
     assert len(writing) > 10
     assert [name for name in writing if walker.call(name, account, {}).status != 432] == []
-
-
-def secrets_of(walker: Walker, victim: str, by: str) -> set[bytes]:
-    """What only the victim's may see: ids, and the beginning of its names. Its domain is seen by all in it."""
-    found = {walker.thing(entity, victim) for entity in SOURCES if is_owned(entity) and entity is not Entity.DOMAIN}
-    if by in (RIVAL, RIVAL_ADMIN):
-        found.add(walker.thing(Entity.DOMAIN, victim))
-    return {own(victim).encode()} | {uuid.encode() for uuid in found if uuid is not None}
 
 
 @pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW])
@@ -189,58 +130,6 @@ def test_owners_get_where_strangers_do_not(
                 if with_security_groups:
                     copy.want_security_groups()
     assert not problems, "\n".join(problems)
-
-
-IN_ZONES = {
-    "deployVirtualMachine": {"serviceofferingid": "Small", "templateid": "Debian 12", "networkids": "guests"},
-    "createVolume": {"diskofferingid": "20 GiB"},
-    "createNetwork": {"networkofferingid": "DefaultIsolatedNetworkOfferingWithSourceNatService"},
-    "registerTemplate": {},
-    "registerIso": {},
-}
-TABLES = {"serviceofferingid": "service_offerings", "templateid": "templates", "networkids": "networks"}
-TABLES |= {"diskofferingid": "disk_offerings", "networkofferingid": "network_offerings"}
-
-
-@pytest.mark.parametrize("name", IN_ZONES)
-def test_zones_are_kept_to_their_domains(walker: Walker, postgres_url: str, name: str) -> None:
-    """In a zone that is kept to a domain others make nothing, nor do admins for them; its own do."""
-    asked = {key: walker.named(TABLES[key], value) for key, value in IN_ZONES[name].items()}
-    asked |= {"name": "walker", "url": "http://images.example/x", "format": "QCOW2", "hypervisor": "KVM"}
-    for_acme = {"account": USER, "domainid": str(walker.thing(Entity.DOMAIN, USER))}
-    private = {domain: walker.named("zones", f"kept to {domain}") for domain in ("acme", "rivals")}
-    with walker.in_a_copy(postgres_url) as copy:
-        before = copy.picture()
-        for by, more in ((USER, {}), (DOMAIN_ADMIN, {}), (DOMAIN_ADMIN, for_acme), (ADMIN, for_acme)):
-            answer = copy.call(name, by, {**asked, **more, "zoneid": private["rivals"]})
-            assert answer.status == 531
-            assert b"does not have permission to use zone" in answer.body
-            assert b"kept to" not in answer.body
-        assert copy.picture() == before
-        assert b"permission to use zone" not in copy.call(name, USER, {**asked, "zoneid": private["acme"]}).body
-
-
-def test_an_owner_beside_an_id_is_the_things_own(walker: Walker, postgres_url: str) -> None:
-    """Who names an account or project beside the id of something that belongs to another is refused."""
-    admins = {"account": DOMAIN_ADMIN, "domainid": str(walker.thing(Entity.DOMAIN, DOMAIN_ADMIN))}
-    mine = {"projectid": str(walker.thing(Entity.PROJECT, DOMAIN_ADMIN))}
-    theirs = {"projectid": str(walker.thing(Entity.PROJECT, RIVAL))}
-    rule = {"cidrlist": "10.0.0.0/8", "protocol": "tcp", "startport": "1", "endport": "2"}
-    group = {"securitygroupid": str(walker.thing(Entity.SECURITY_GROUP, USER))}
-    calls = {
-        "deleteAffinityGroup": {"id": str(walker.thing(Entity.AFFINITY_GROUP, USER))},
-        "deleteSecurityGroup": {"id": group["securitygroupid"]},
-        "authorizeSecurityGroupIngress": group | rule,
-        "authorizeSecurityGroupEgress": group | rule,
-        "resetSSHKeyForVirtualMachine": {"id": str(walker.thing(Entity.VIRTUAL_MACHINE, USER)), "keypair": "x"},
-    }
-    with walker.in_a_copy(postgres_url) as copy:
-        before = copy.picture()
-        for name, asked in calls.items():
-            for owner in (admins, mine, theirs):
-                answer = copy.call(name, DOMAIN_ADMIN, asked | owner)
-                assert (answer.status, bool(OWNERSHIP.search(answer.body))) == (531, True), (name, answer.body)
-        assert copy.picture() == before
 
 
 def bad_values(parameter: Parameter) -> Iterator[tuple[str, str, int]]:

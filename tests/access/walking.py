@@ -1,5 +1,6 @@
 """Calling any command there is: good parameters by its declaration, things of any owner, pictures of rows."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +21,8 @@ from bulkdeploy.store.engine import create_engine
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
-from tests.access.tenants import STOPPED, own
-from tests.lists.world import ADMIN, World
+from tests.access.tenants import RIVAL_ADMIN, STOPPED, own
+from tests.lists.world import ADMIN, RIVAL, World
 from tests.support.services import database_clone
 
 COMMANDS = {name: command for name, command in find_commands().items() if not command.open}
@@ -62,6 +63,12 @@ UNNAMED = {
     " WHERE g.name = :name AND t.direction = :suffix",
 }
 """Where things are that have no name of their own."""
+
+
+OWNERSHIP = re.compile(
+    rb"does not have permission to (operate|use)|is not a member of this project|does not belong to"
+)
+"""How a call is refused that names what is not the caller's."""
 
 
 class Walker:
@@ -190,6 +197,15 @@ def id_parameters(command: Command) -> Iterator[tuple[Parameter, Entity]]:
         for entity in parameter.entity:
             if is_owned(entity):
                 yield parameter, entity
+
+
+def secrets_of(walker: Walker, victim: str, by: str) -> set[bytes]:
+    """What only the victim's may see: ids, and the beginning of its names. Its domain is seen by all in it."""
+    kinds = {entity for entity in SOURCES if is_owned(entity)}
+    if by not in (RIVAL, RIVAL_ADMIN):
+        kinds -= {Entity.DOMAIN}
+    found = {walker.thing(entity, victim) for entity in kinds}
+    return {own(victim).encode()} | {uuid.encode() for uuid in found if uuid is not None}
 
 
 def content(answer: WireAnswer) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_sessions_change_by_post(browser: Browser, engine: Engine, ann: TestUser
     put(engine, ENFORCED, "true")
     browser.login("admin", ADMIN_PASSWORD)
     assert browser.call(**CHANGE).status_code == 405
-    sent = {**CHANGE, "response": "json"}
+    sent = {**CHANGE, "response": "json", "sessionkey": browser.http.cookies["sessionkey"]}
     assert browser.http.post(browser.address, data=sent, timeout=60).status_code == 200
 
 
