@@ -32,7 +32,7 @@ def narrowings(walker: Walker, command: Command, by: str) -> Iterator[dict[str, 
 
 
 def found_of_acme(walker: Walker, by: str) -> dict[str, str]:
-    """The beginnings of the answers that show something of acme's, by command and filter, as long as they can be."""
+    """Beginnings of answers that show something of acme's, by command and filter; lists are as long as can be."""
     found: dict[str, str] = {}
     secrets = secrets_of(walker, USER, by)
     for name, command in COMMANDS.items():
