@@ -38,6 +38,8 @@ class CrashPoint(StrEnum):
     REPLACE_COMMIT = "replace.commit"
     MIGRATE_COMMIT = "migrate.commit"
     SCALE_COMMIT = "scale.commit"
+    PLUG_COMMIT = "plug.commit"
+    UNPLUG_COMMIT = "unplug.commit"
     RESTORE_COMMIT = "restore.commit"
     SETTLE_COMMIT = "settle.commit"
     GIVE_BACK_COMMIT = "give_back.commit"
@@ -49,6 +51,7 @@ class CrashPoint(StrEnum):
     DRIVER_DELETE = "driver.delete"
     DRIVER_MIGRATE = "driver.migrate"
     DRIVER_SCALE = "driver.scale"
+    DRIVER_DEVICES = "driver.devices"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

@@ -12,8 +12,8 @@ from bulkdeploy.declare.response_fields import flag, large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.scheduling.volume_attachment import LAST_DEVICE
 from bulkdeploy.services.host_admission import vms_limit
-from bulkdeploy.services.volume_attachment import LAST_DEVICE
 from bulkdeploy.store.listing import Page, cut_page
 
 OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")

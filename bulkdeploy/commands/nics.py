@@ -75,7 +75,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="addNicToVirtualMachine",
-        description="Gives a virtual machine one more nic; a running one gets it when it starts the next time",
+        description="Gives a virtual machine one more nic, also while it runs",
         handler=add_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -95,7 +95,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="removeNicFromVirtualMachine",
-        description="Takes a nic that is not the default one from a virtual machine",
+        description="Takes a nic that is not the default one from a virtual machine, also while it runs",
         handler=remove_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -105,7 +105,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="updateDefaultNicForVirtualMachine",
-        description="Makes another nic of a virtual machine the default one",
+        description="Makes another nic of a virtual machine the default one; its hypervisor is not told",
         handler=make_default_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -25,7 +25,7 @@ VOLUME = Response(
         text("id", "the volume"),
         text("name", "its name"),
         text("type", "ROOT or DATADISK"),
-        text("state", "Allocated, Ready, Destroy or Expunged"),
+        text("state", "Allocated, Attaching, Ready, Destroy or Expunged"),
         large_number("size", "its size, bytes"),
         large_number("deviceid", "its number in its VM, from 0"),
         *OWNER_FIELDS,
@@ -166,7 +166,7 @@ COMMANDS = (
     ),
     Command(
         name="attachVolume",
-        description="Gives a data volume to a VM; a running guest gets it when it starts the next time",
+        description="Gives a data volume to a VM, and to its guest where the VM runs",
         handler=attach_volume,
         shape=Shape.JOB,
         response=VOLUME,
@@ -182,7 +182,7 @@ COMMANDS = (
     ),
     Command(
         name="detachVolume",
-        description="Takes a data volume from its VM: by its id, or by VM and device number",
+        description="Takes a data volume from its VM, and from the guest: by its id, or by VM and device number",
         handler=detach_volume,
         shape=Shape.JOB,
         response=VOLUME,

@@ -35,6 +35,10 @@ class JobKind(StrEnum):
     SCALE = "scale_virtual_machine"
     RESTORE = "restore_virtual_machine"
     EXPUNGE = "expunge_virtual_machine"
+    ATTACH_VOLUME = "attach_volume"
+    DETACH_VOLUME = "detach_volume"
+    ADD_NIC = "add_nic"
+    REMOVE_NIC = "remove_nic"
     PREPARE_HOST = "prepare_host_for_maintenance"
 
 
@@ -43,6 +47,9 @@ HOST_KINDS = frozenset({JobKind.PREPARE_HOST})
 
 SUCCESS_KINDS = frozenset({JobKind.EXPUNGE, JobKind.SCALE})
 """Kinds whose result is a bare success; that of all others shows what they worked on."""
+
+VOLUME_KINDS = frozenset({JobKind.ATTACH_VOLUME, JobKind.DETACH_VOLUME})
+"""Kinds whose result is the volume that their params name: ``volume_id``."""
 
 VIRTUAL_MACHINE, HOST = "VirtualMachine", "Host"
 """``jobinstancetype``: what a job works on."""
@@ -58,6 +65,10 @@ COMMAND_CLASS: dict[JobKind, str] = {
     JobKind.SCALE: "org.apache.cloudstack.api.command.admin.vm.ScaleVMCmdByAdmin",
     JobKind.RESTORE: "org.apache.cloudstack.api.command.admin.vm.RestoreVMCmdByAdmin",
     JobKind.EXPUNGE: "org.apache.cloudstack.api.command.admin.vm.ExpungeVMCmd",
+    JobKind.ATTACH_VOLUME: "org.apache.cloudstack.api.command.admin.volume.AttachVolumeCmdByAdmin",
+    JobKind.DETACH_VOLUME: "org.apache.cloudstack.api.command.admin.volume.DetachVolumeCmdByAdmin",
+    JobKind.ADD_NIC: "org.apache.cloudstack.api.command.admin.vm.AddNicToVMCmdByAdmin",
+    JobKind.REMOVE_NIC: "org.apache.cloudstack.api.command.admin.vm.RemoveNicFromVMCmdByAdmin",
     JobKind.PREPARE_HOST: "org.apache.cloudstack.api.command.admin.host.PrepareForHostMaintenanceCmd",
 }
 """``cmd`` of a job as a root admin's call shows it; clients match it by keyword."""
@@ -66,13 +77,18 @@ EXPUNGE_COMMAND_CLASS = COMMAND_CLASS[JobKind.EXPUNGE]
 """``cmd`` of a job that the sweeper makes to expunge a VM."""
 
 
+UPDATE_DEFAULT_NIC_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UpdateDefaultNicForVMCmdByAdmin"
 CANCEL_MAINTENANCE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.host.CancelHostMaintenanceCmd"
-"""``cmd`` of a job that is done with its call."""
+"""``cmd`` of jobs that are done with their call."""
 
 
 def command_class(kind: JobKind, *, is_root_admin: bool) -> str:
     """``cmd`` of a job as its caller's CloudStack would name it: root admins have commands of their own."""
-    name = COMMAND_CLASS[kind]
+    return class_for(COMMAND_CLASS[kind], is_root_admin=is_root_admin)
+
+
+def class_for(name: str, *, is_root_admin: bool) -> str:
+    """The class of a command, given as root admins see it, as the caller's CloudStack would name it."""
     return name if is_root_admin else name.replace(".admin.", ".user.").removesuffix("ByAdmin")
 
 

@@ -135,6 +135,29 @@ class DriverCalls:
             lambda driver: driver.ensure_scaled(host, guest, fence=work.fence, timeout_s=self._timeout_s),
         )
 
+    def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
+        """Let the guest, which runs on the VM's host, have these volumes and nics and no others.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        host = work.host
+        if host is None:
+            return DriverError("devices", "no host", f"VM {work.name} holds no host", transient=False)
+        return self._call(
+            work,
+            "devices",
+            lambda driver: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+        )
+
+    def remove_unused_volume(self, work: Assignment, pool: UUID, volume: UUID) -> DriverError | None:
+        """Make a volume that no guest has not exist."""
+        return self._call(
+            work,
+            "delete_volume",
+            lambda driver: driver.ensure_volume_absent(pool, volume, timeout_s=self._timeout_s),
+        )
+
     def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
         point = CrashPoint(f"driver.{step}")
         before(point)

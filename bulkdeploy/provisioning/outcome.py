@@ -71,7 +71,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The job goes on later: something may be left on a hypervisor that does not answer now."""
+    """The job goes on later: something may be left on a hypervisor that does not answer now.
+
+    ``progress`` is added to what the job has noted.
+    """
 
     after_s: float
     progress: Mapping[str, Any]

@@ -58,10 +58,12 @@ class JobSteps(Protocol):
 
 
 def pause(work: Assignment, failure: DriverError | None) -> Paused:
-    """Try again later, each time a little later; ``failure`` is what the next try cleans up after."""
-    progress = dict(work.job.progress)
-    made = int(progress.get(PAUSES, 0))
-    progress[PAUSES] = made + 1
+    """Try again later, each time a little later; ``failure`` is what the next try cleans up after.
+
+    What the job noted since ``work`` was read stays as it is: an error may come from anywhere.
+    """
+    made = int(work.job.progress.get(PAUSES, 0))
+    progress: dict[str, Any] = {PAUSES: made + 1}
     if failure is not None:
         progress[FAILURE] = as_progress(failure)
     return Paused(min(FIRST_PAUSE_S * 2**made, LONGEST_PAUSE_S), progress)

@@ -32,6 +32,10 @@ LEFT_BEHIND = {
     JobKind.DEPLOY: Settlement(VmState.EXPUNGING),
     JobKind.MIGRATE: Settlement(VmState.UNKNOWN, GiveBack.DESTINATION),
     JobKind.SCALE: Settlement(give_back=GiveBack.GROWTH),
+    JobKind.ATTACH_VOLUME: Settlement(),
+    JobKind.DETACH_VOLUME: Settlement(),
+    JobKind.ADD_NIC: Settlement(),
+    JobKind.REMOVE_NIC: Settlement(),
 }
 
 
@@ -149,7 +153,8 @@ def given_up_on(work: Assignment) -> Failed:
     """The failure of a job that cannot even be cleaned up after: what its VM holds stays held.
 
     The VM of a deployment is Expunging, and the sweeper has it removed; one that was to grow runs on with its old
-    sizes, and the audit tells if its guest has others; another is in a state that nobody knows.
+    sizes, and one that was to get or lose a device runs on with it in its rows: the audit tells if its guest is
+    otherwise. Another is in a state that nobody knows.
     """
     left = LEFT_BEHIND.get(work.job.kind, Settlement(VmState.UNKNOWN))
     why = why_overdue(work.job.progress)

@@ -23,6 +23,7 @@ from bulkdeploy.store.audit import (
 from bulkdeploy.store.engine import read_only
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
+DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"
 VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say"
 
 RealVolume = tuple[UUID, UUID, int]
@@ -51,7 +52,7 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
     after = _belief(engine)
     return [
         *check_invariants(engine),
-        _guests_finding(before, after, guests),
+        *_guests_findings(before, after, guests),
         _volumes_finding(before, after, volumes),
     ]
 
@@ -66,20 +67,39 @@ def _belief(engine: Engine) -> Belief:
         )
 
 
-def _guests_finding(before: Belief, after: Belief, real: Mapping[UUID, Sequence[Guest]]) -> Finding:
+def _guests_findings(before: Belief, after: Belief, real: Mapping[UUID, Sequence[Guest]]) -> list[Finding]:
     unsettled = before.unsettled | after.unsettled
-    settled = [
+    settled = sorted(
         uuid
         for uuid in before.guests.keys() | after.guests.keys() | real.keys()
         if uuid not in unsettled and before.guests.get(uuid) == after.guests.get(uuid)
+    )
+    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in settled]
+    running = {uuid: found for uuid in settled if uuid in before.guests and (found := _running(real.get(uuid, ())))}
+    devices = [_compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()]
+    return [
+        Finding("guests", GUESTS_PROMISE, len(settled), tuple(filter(None, breaches))),
+        Finding("devices", DEVICES_PROMISE, len(running), tuple(filter(None, devices))),
     ]
-    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in sorted(settled)]
-    return Finding("guests", GUESTS_PROMISE, len(settled), tuple(filter(None, breaches)))
+
+
+def _running(real: Sequence[Guest]) -> list[Guest]:
+    return [guest for guest in real if guest.power is PowerState.RUNNING]
+
+
+def _compare_devices(believed: BelievedGuest, guest: Guest) -> str | None:
+    """What a running guest has too much or lacks, or None; a hypervisor need not know nics by their uuids."""
+    told = [("volume", believed.volume_uuids, guest.volume_uuids)]
+    if guest.nic_uuids is not None:
+        told.append(("nic", believed.nic_uuids, guest.nic_uuids))
+    wrong = [f"has {noun} {uuid} beyond its rows" for noun, rows, real in told for uuid in sorted(real - rows)]
+    wrong += [f"lacks {noun} {uuid}" for noun, rows, real in told for uuid in sorted(rows - real)]
+    return f"the guest of VM {guest.uuid} " + ", ".join(wrong) if wrong else None
 
 
 def _compare_guest(uuid: UUID, believed: BelievedGuest | None, real: Sequence[Guest]) -> str | None:
     """What is wrong with one VM, or None."""
-    running = [guest for guest in real if guest.power is PowerState.RUNNING]
+    running = _running(real)
     if believed is None:
         if real:
             hosts = ", ".join(str(guest.host_uuid) for guest in real)

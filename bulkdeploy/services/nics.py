@@ -1,11 +1,9 @@
 """Nics added to virtual machines, taken away, and made the default (reference section 8.16).
 
-Rows only: a running guest gets its new nics when it is started the next time.
+Which nic is the default one is a matter of rows: hypervisors are not told.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -16,31 +14,33 @@ from bulkdeploy.domain.deployment import NetworkFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.jobs import COMMAND_CLASS, UPDATE_DEFAULT_NIC_COMMAND_CLASS, JobKind, class_for
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.scheduling import nics as rows
 from bulkdeploy.services.deployment_networks import is_usable
+from bulkdeploy.services.device_changes import DEVICE_STATES, is_changed_now
 from bulkdeploy.services.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines import Action, submit
 from bulkdeploy.store import deployment_facts as facts
 from bulkdeploy.store import nics as store
-from bulkdeploy.store.addresses import Address, take_addresses, take_mac_addresses, take_named_address
 from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.guests import lock_vm
-from bulkdeploy.store.network_changes import keep_networks
 from bulkdeploy.store.virtual_machines import virtual_machine_rows
 
-COMMANDS = "org.apache.cloudstack.api.command.admin.vm"
 MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
-SETTLED = frozenset({VmState.RUNNING, VmState.STOPPED})
+OF_VM = "virtualmachineid"
+ADD = Action(JobKind.ADD_NIC, EventType.NIC_CREATE, "add a nic to", DEVICE_STATES, OF_VM)
+REMOVE = Action(JobKind.REMOVE_NIC, EventType.NIC_DELETE, "take a nic from", DEVICE_STATES, OF_VM)
 
 
 def add_nic(
     system: System, caller: Caller, vm: EntityRef, network: EntityRef, ip_address: str | None, mac: str | None
 ) -> JobTicket:
-    """Give a VM one more nic; the job's result is the VM.
+    """Give a VM one more nic, and its guest if it runs; the job's result is the VM.
 
     Raises:
         InvalidParameter: the VM is in no state for it or in the network already, the network is not for it,
@@ -50,62 +50,40 @@ def add_nic(
     """
     if mac is not None and not MAC.fullmatch(mac.lower()):
         raise InvalidParameter("macaddress", mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
+    wanted = None if mac is None else mac.lower()
 
-    def change(connection: Connection, row: Row[Any], address: Address | None) -> str:
-        there = store.live_nics(connection, vm.id)
-        if any(nic.network_id == network.id for nic in there):
-            raise InvalidParameter("networkid", network.name, f"VM {vm.uuid} has a nic in this network already")
-        if mac is not None and store.mac_in_use(connection, mac.lower()):
-            raise InvalidParameter("macaddress", mac, "another nic has it")
-        chosen = take_mac_addresses(connection, 1)[0] if mac is None else mac.lower()
-        taken = {nic.device_id for nic in there}
-        device_id = next(number for number in range(len(there) + 1) if number not in taken)
-        store.insert_nic(connection, vm.id, network.id, address, chosen, device_id, default=not there)
-        return f"added a nic in network {network.name} to Vm {row.name}"
-
-    def work(connection: Connection) -> JobTicket:
+    def work(connection: Connection) -> JobTicket | None:
         row, owner = _vm(connection, caller, vm)
         found = _network(connection, row, owner, network)
-        keep_networks(connection, [network.id])
-        address = _address(connection, found, ip_address)
-        return _changed(
-            connection,
-            caller,
-            vm,
-            "AddNicToVM",
-            EventType.NIC_CREATE,
-            lambda vm_row: change(connection, vm_row, address),
-        )
+        if not is_changed_now(
+            connection, vm, lambda: rows.add_nic(connection, vm.id, found, ip_address, wanted).vm
+        ):
+            return None
+        text = f"added a nic in network {network.name} to Vm {row.name}"
+        return _done(connection, caller, vm, ADD.event_type, COMMAND_CLASS[ADD.kind], text)
 
-    return run_transaction(system.engine, work)
+    params = {"network_id": network.id, "ip_address": ip_address, "mac_address": wanted}
+    return run_transaction(system.engine, work) or submit(system, caller, vm, ADD, params)
 
 
 def remove_nic(system: System, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
-    """Take a nic from a VM, and give its address back; the job's result is the VM.
+    """Take a nic from a VM; its address is given back when its guest has lost it. The job's result is the VM.
 
     Raises:
         InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one.
         PermissionDenied: the VM is not the caller's.
     """
 
-    def work(connection: Connection) -> JobTicket:
-        _vm(connection, caller, vm)
-        store.lock_range_of(connection, nic.id)
+    def work(connection: Connection) -> JobTicket | None:
+        row, _ = _vm(connection, caller, vm)
+        rows.check_removable(store.live_nics(connection, vm.id), vm.uuid, nic)
+        if not is_changed_now(connection, vm, lambda: rows.remove_nic(connection, vm.id, nic)):
+            return None
+        text = f"took nic {nic.uuid} from Vm {row.name}"
+        return _done(connection, caller, vm, REMOVE.event_type, COMMAND_CLASS[REMOVE.kind], text)
 
-        def change(row: Row[Any]) -> str:
-            found = _nic_of(store.live_nics(connection, vm.id), vm, nic)
-            if found.is_default:
-                raise InvalidParameter(
-                    "nicid",
-                    str(nic.uuid),
-                    "it is the VM's default nic; updateDefaultNicForVirtualMachine makes another",
-                )
-            store.remove_nic(connection, nic.id)
-            return f"took nic {nic.uuid} from Vm {row.name}"
-
-        return _changed(connection, caller, vm, "RemoveNicFromVM", EventType.NIC_DELETE, change)
-
-    return run_transaction(system.engine, work)
+    params = {"nic_id": nic.id, "nic_uuid": str(nic.uuid)}
+    return run_transaction(system.engine, work) or submit(system, caller, vm, REMOVE, params)
 
 
 def make_default_nic(system: System, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
@@ -118,42 +96,30 @@ def make_default_nic(system: System, caller: Caller, vm: EntityRef, nic: EntityR
 
     def work(connection: Connection) -> JobTicket:
         _vm(connection, caller, vm)
-
-        def change(row: Row[Any]) -> str:
-            found = _nic_of(store.live_nics(connection, vm.id), vm, nic)
-            if found.is_default:
-                raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
-            store.make_default(connection, vm.id, nic.id)
-            return f"made nic {nic.uuid} the default one of Vm {row.name}"
-
-        return _changed(connection, caller, vm, "UpdateDefaultNicForVM", EventType.NIC_UPDATE, change)
+        row = lock_vm(connection, vm.id)
+        if row.removed or row.has_job or VmState(row.state) not in DEVICE_STATES:
+            state = "expunged" if row.removed else "worked on by another job" if row.has_job else row.state
+            rule = f"it is {state}; it should be Running or Stopped"
+            raise InvalidParameter("virtualmachineid", str(vm.uuid), rule)
+        found = rows.nic_of(store.live_nics(connection, vm.id), vm.uuid, nic)
+        if found.is_default:
+            raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
+        store.make_default(connection, vm.id, nic.id)
+        text = f"made nic {nic.uuid} the default one of Vm {row.name}"
+        return _done(connection, caller, vm, EventType.NIC_UPDATE, UPDATE_DEFAULT_NIC_COMMAND_CLASS, text)
 
     return run_transaction(system.engine, work)
 
 
-def _changed(
-    connection: Connection,
-    caller: Caller,
-    vm: EntityRef,
-    command: str,
-    event_type: EventType,
-    change: Callable[[Row[Any]], str],
+def _done(
+    connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
 ) -> JobTicket:
-    """Lock the VM, make the change, and write its event and the job that is done."""
-    row = lock_vm(connection, vm.id)
-    if row.removed or row.has_job or VmState(row.state) not in SETTLED:
-        state = "expunged" if row.removed else "worked on by another job" if row.has_job else row.state
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), f"it is {state}; it should be Running or Stopped")
-    text = change(row)
+    """The event, and the ticket of a job that is done; its result is the VM. ``cmd``: as root admins see it."""
     about = Instance("VirtualMachine", vm.id, vm.uuid)
-    owner = require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    _, owner = _vm(connection, caller, vm)
     record_event(connection, caller, event_type, text, about, owner)
     shown = virtual_machine_rows(connection, [vm.id])[vm.id]
-    cmd = (
-        f"{COMMANDS}.{command}CmdByAdmin"
-        if caller.is_root_admin
-        else f"{COMMANDS.replace('.admin.', '.user.')}.{command}Cmd"
-    )
+    cmd = class_for(cmd, is_root_admin=caller.is_root_admin)
     return done_with_object(connection, caller, cmd, "virtualmachine", shown, about)
 
 
@@ -176,29 +142,3 @@ def _network(connection: Connection, vm: Row[Any], owner: Owner, network: Entity
     if found[0].has_security_groups:
         raise InvalidParameter("networkid", network.name, "a VM has one network where security groups are enabled")
     return found[0]
-
-
-def _address(connection: Connection, network: NetworkFacts, ip_address: str | None) -> Address | None:
-    if network.guest_type == GuestType.L2:
-        if ip_address is not None:
-            raise InvalidParameter("ipaddress", ip_address, "an L2 network has no addresses")
-        return None
-    if ip_address is None:
-        return take_addresses(connection, network.id, network.name, [None])[0]
-    try:
-        IPv4Address(ip_address)
-    except ValueError:
-        raise InvalidParameter("ipaddress", ip_address, "it should be an IPv4 address such as 10.1.0.17") from None
-    named = take_named_address(connection, network.id, ip_address)
-    if named is None:
-        raise InvalidParameter(
-            "ipaddress", ip_address, f"it is in use, or outside the ranges of network {network.name}"
-        )
-    return named
-
-
-def _nic_of(nics: Sequence[Row[Any]], vm: EntityRef, nic: EntityRef) -> Row[Any]:
-    for found in nics:
-        if found.id == nic.id:
-            return found
-    raise InvalidParameter("nicid", str(nic.uuid), f"VM {vm.uuid} has no such nic")

@@ -1,8 +1,7 @@
 """Data volumes made, attached to VMs, detached and deleted (reference section 8.17).
 
-A volume claims room in a pool when it gets a place: at once where its VM runs, else when the VM starts. Rows
-only: a running guest gets the volume when it is started the next time, and the sweeper removes what was deleted
-from its pool.
+A volume claims room in a pool when it gets a place: when a VM that runs gets it, else when its VM starts. The
+sweeper removes what was deleted from its pool.
 """
 
 from collections.abc import Mapping
@@ -76,7 +75,9 @@ def create_volume(
         )
         text = f"made volume {ref.name} of {size_bytes} bytes"
         record_event(connection, caller, EventType.VOLUME_CREATE, text, about(ref), owner)
-        return ticket(connection, caller, ref, "CreateVolume", created=True)
+        row = volume_row(connection, caller, ref)
+        cmd = f"{COMMANDS}.CreateVolumeCmd"
+        return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=True)
 
     return run_transaction(system.engine, work)
 
@@ -122,15 +123,6 @@ def owned_volume(connection: Connection, caller: Caller, ref: EntityRef) -> tupl
     if row is None:
         raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
     return row, require_access(connection, caller, row.account_id, f"volume {ref.uuid}")
-
-
-def ticket(
-    connection: Connection, caller: Caller, ref: EntityRef, command: str, *, created: bool = False
-) -> JobTicket:
-    """The ticket of a done job whose result is the volume."""
-    row = volume_row(connection, caller, ref)
-    cmd = f"{COMMANDS}.{command}Cmd"
-    return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=created)
 
 
 def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:

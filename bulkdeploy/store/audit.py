@@ -66,26 +66,35 @@ def check_connection(connection: Connection) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class BelievedGuest:
-    """A running VM as its row has it; sizes in cores, MHz a core and MiB."""
+    """A running VM as its rows have it; sizes in cores, MHz a core and MiB."""
 
     uuid: UUID
     host_uuid: UUID
     cpu_number: int
     cpu_mhz: int
     memory_mib: int
+    volume_uuids: frozenset[UUID]
+    nic_uuids: frozenset[UUID]
 
 
 def believed_guests(connection: Connection) -> Iterator[BelievedGuest]:
-    """Every VM that is Running, with its host."""
+    """Every VM that is Running, with its host and what it has."""
     rows = connection.execute(
         text(
-            "SELECT v.uuid, h.uuid AS host_uuid, v.cpu_number, v.cpu_mhz, v.memory_mib"
-            " FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+            "WITH disks AS (SELECT vm_id, array_agg(uuid) AS uuids FROM volumes"
+            "   WHERE removed IS NULL AND pool_id IS NOT NULL AND vm_id IS NOT NULL GROUP BY vm_id),"
+            " plugs AS (SELECT vm_id, array_agg(uuid) AS uuids FROM nics WHERE removed IS NULL GROUP BY vm_id)"
+            " SELECT v.uuid, h.uuid AS host_uuid, v.cpu_number, v.cpu_mhz, v.memory_mib,"
+            "   coalesce(disks.uuids, '{}') AS volume_uuids, coalesce(plugs.uuids, '{}') AS nic_uuids"
+            " FROM virtual_machines v JOIN hosts h ON h.id = v.host_id LEFT JOIN disks ON disks.vm_id = v.id"
+            "   LEFT JOIN plugs ON plugs.vm_id = v.id"
             " WHERE v.state = 'Running' AND v.removed IS NULL"
         )
     )
     for row in rows:
-        yield BelievedGuest(row.uuid, row.host_uuid, row.cpu_number, row.cpu_mhz, row.memory_mib)
+        sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
+        devices = frozenset(row.volume_uuids), frozenset(row.nic_uuids)
+        yield BelievedGuest(row.uuid, row.host_uuid, *sizes, *devices)
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:

@@ -129,14 +129,16 @@ SELECT format('VM %s is %s and still holds %s', v.uuid, CASE WHEN v.removed IS N
   WHERE v.removed IS NOT NULL OR v.state = 'Error';
 
 -- invariant: running_vms_have_their_volumes
--- promise: the volumes of a running VM are Ready and have a pool
+-- promise: the volumes of a running VM are Ready and have a pool; only a job under way is Attaching one
 -- compared:
 SELECT count(*) FROM volumes x JOIN virtual_machines v ON v.id = x.vm_id WHERE v.state = 'Running' AND x.removed IS NULL;
 -- breaches:
 SELECT format('volume %s of running VM %s is %s in pool %s', x.uuid, v.uuid, x.state, coalesce(x.pool_id::text, 'none'))
   FROM volumes x
   JOIN virtual_machines v ON v.id = x.vm_id
-  WHERE v.state = 'Running' AND x.removed IS NULL AND (x.state <> 'Ready' OR x.pool_id IS NULL);
+  WHERE v.state = 'Running' AND x.removed IS NULL AND (x.state <> 'Ready' OR x.pool_id IS NULL) AND NOT (x.state = 'Attaching' AND x.pool_id IS NOT NULL AND v.id IN (SELECT instance_id
+  FROM async_jobs
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL));
 
 -- invariant: unique_addresses
 -- promise: no two live nics have one MAC address, or one address in one network

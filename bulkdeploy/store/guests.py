@@ -105,12 +105,12 @@ def move_states(
 
 _READY = text(
     "UPDATE volumes SET state = 'Ready', attached = now()"
-    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND state = 'Allocated' AND removed IS NULL"
+    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND state IN ('Allocated', 'Attaching') AND removed IS NULL"
 )
 
 
 def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The VMs' volumes exist on their pools now."""
+    """The VMs' volumes exist on their pools now, and their guests have them."""
     connection.execute(_READY, {"vms": int_array(sorted(vm_ids))})
 
 

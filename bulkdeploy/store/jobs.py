@@ -57,7 +57,7 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class JobPause:
-    """A leased job that is to be tried again in ``after_s`` seconds, with what the next attempt must know."""
+    """A leased job that is to be tried again in ``after_s`` seconds; ``progress`` is added to what it has noted."""
 
     job_id: int
     fence: int
@@ -143,7 +143,7 @@ def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
 
 _PAUSE = text(
     "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => paused.seconds),"
-    " progress = paused.progress, lease_until = NULL, host_id = NULL"
+    " progress = coalesce(j.progress, '{}') || paused.progress, lease_until = NULL, host_id = NULL"
     " FROM (SELECT unnest(CAST(:ids AS bigint[])) AS id, unnest(CAST(:fences AS bigint[])) AS fence,"
     "   unnest(CAST(:seconds AS double precision[])) AS seconds, unnest(:progress) AS progress) AS paused"
     " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status + 0 = 0 RETURNING j.id"

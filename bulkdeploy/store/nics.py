@@ -69,8 +69,8 @@ def insert_nic(
     mac: str,
     device_id: int,
     default: bool,
-) -> int:
-    """Write a nic; its internal id."""
+) -> Row[Any]:
+    """Write a nic; its internal id and its uuid."""
     made = insert(nics).values(
         vm_id=vm_id,
         network_id=network_id,
@@ -82,7 +82,7 @@ def insert_nic(
         device_id=device_id,
         is_default=default,
     )
-    return int(connection.execute(made.returning(nics.c.id)).scalar_one())
+    return connection.execute(made.returning(nics.c.id, nics.c.uuid)).one()
 
 
 def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:

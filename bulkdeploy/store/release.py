@@ -97,7 +97,8 @@ def _detach_volumes(connection: Connection, vm_ids: Sequence[int]) -> None:
     """Take the volumes that were made on their own from these VMs; those whose owner was deleted go, too."""
     detached = connection.execute(
         text(
-            "UPDATE volumes v SET vm_id = NULL, device_id = NULL, attached = NULL FROM accounts a"
+            "UPDATE volumes v SET vm_id = NULL, device_id = NULL, attached = NULL,"
+            "   state = CASE v.state WHEN 'Attaching' THEN 'Ready' ELSE v.state END FROM accounts a"
             " WHERE v.vm_id = ANY(:vms) AND v.standalone AND v.removed IS NULL AND a.id = v.account_id"
             " RETURNING v.id, a.removed IS NOT NULL AS is_ownerless"
         ),

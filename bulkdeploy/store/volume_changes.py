@@ -16,7 +16,8 @@ from bulkdeploy.store.tables.offerings import disk_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
-ALLOCATED, READY = "Allocated", "Ready"
+ALLOCATED, ATTACHING, READY = "Allocated", "Attaching", "Ready"
+"""States: it exists nowhere; its VM's guest does not have it yet; it exists where its pool is."""
 
 VOLUME_LOCK_SPACE = 4204
 """First key of the advisory locks of volumes; the second is the volume's id."""
@@ -45,6 +46,11 @@ def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
     connection.execute(
         text("SELECT pg_advisory_xact_lock(:space, :volume)"), {"space": VOLUME_LOCK_SPACE, "volume": volume_id}
     )
+    return read_volume(connection, volume_id)
+
+
+def read_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
+    """The live volume, which others may change."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id, volumes.c.removed.is_(None))).first()
 
 
@@ -153,4 +159,7 @@ def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> 
     return {"vm_id": vm_id, "device_id": device_id, "pool_id": pool_id, "state": state, "attached": attached}
 
 
-DETACHED: Mapping[str, Any] = {"vm_id": None, "device_id": None, "attached": None, "standalone": True}
+def detached(volume: Row[Any]) -> dict[str, Any]:
+    """Columns of a volume that no VM has any more; one whose guest was to get it may be on its pool."""
+    state = READY if volume.state == ATTACHING else volume.state
+    return {"vm_id": None, "device_id": None, "attached": None, "standalone": True, "state": state}

@@ -1,5 +1,6 @@
 """The list query of volumes."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, FromClause, Select, case, literal, select
@@ -11,6 +12,7 @@ from bulkdeploy.store.filters import (
     by_id,
     by_ids,
     filtered,
+    id_in,
     keyword,
     same_text,
     tagged,
@@ -29,6 +31,22 @@ def list_volumes(connection: Connection, visibility: Visibility, arguments: Argu
     """One page of volumes by id."""
     query = _query().where(visibility.condition(), volumes.c.removed.is_(None)).order_by(volumes.c.id)
     rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
+    _finish(connection, rows)
+    return Page(rows, count)
+
+
+def volume_rows(connection: Connection, volume_ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The volume objects of these volumes by internal id; removed ones are left out."""
+    if not volume_ids:
+        return {}
+    query = _query().where(id_in(volumes.c.id, volume_ids), volumes.c.removed.is_(None))
+    rows, _ = fetch_rows(connection, query, Paging(None))
+    by_id = {row["_id"]: row for row in rows}
+    _finish(connection, rows)
+    return by_id
+
+
+def _finish(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         row.update(
             destroyed=row["state"] == DESTROYED,
@@ -37,7 +55,6 @@ def list_volumes(connection: Connection, visibility: Visibility, arguments: Argu
             provisioningtype="thin",
         )
     add_tags(connection, VOLUME, rows)
-    return Page(rows, count)
 
 
 def _query() -> Select[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import text
 
@@ -88,6 +89,7 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         [f"UPDATE virtual_machines SET state = 'Error' WHERE id = {FIRST_VM}"],
     ),
     ("running_vms_have_their_volumes", "is Allocated", ["UPDATE volumes SET state = 'Allocated'"]),
+    ("running_vms_have_their_volumes", "is Attaching", ["UPDATE volumes SET state = 'Attaching'"]),
     (
         "unique_addresses",
         "2 live nics",
@@ -202,15 +204,21 @@ def _breaches(fleet: Fleet) -> dict[str, tuple[str, ...]]:
 
 
 def test_what_the_hypervisors_have_is_compared(fleet: Fleet) -> None:
-    """A guest that nobody owns, one that is gone, one elsewhere; a volume that nobody owns, one that is gone."""
+    """A guest that nobody owns, one that is gone, one with other devices; volumes that nobody owns or has."""
     fleet.deploy(4)
     fleet.run()
-    orphan, gone, _, _ = fleet.vms()
+    orphan, gone, short, _ = fleet.vms()
+    lost, extra = _volume_of(fleet, short), uuid4()
+    changed = "UPDATE simulator.guests SET volume_uuids = '{}', nic_uuids = nic_uuids || %s WHERE uuid = %s"
+    fleet.control.execute(changed, [[extra], short.uuid])
     _forget(fleet, orphan)
     fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [gone.uuid])
     fleet.control.execute("DELETE FROM simulator.volumes WHERE uuid = %s", [_volume_of(fleet, gone)])
     found = _breaches(fleet)
-    assert set(found) == {"guests", "pools"}
+    assert set(found) == {"guests", "pools", "devices"}
+    assert found["devices"] == (
+        f"the guest of VM {short.uuid} has nic {extra} beyond its rows, lacks volume {lost}",
+    )
     assert any(f"guest {orphan.uuid} is on host" in breach for breach in found["guests"])
     assert any(f"VM {gone.uuid} is Running by its row and runs 0 times" in breach for breach in found["guests"])
     assert any("no row owns it" in breach for breach in found["pools"])

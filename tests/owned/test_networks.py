@@ -163,7 +163,7 @@ def test_limits_of_networks_hold_under_races(owned_world: World) -> None:
 def test_nics_come_and_go(owned_world: World) -> None:
     """One more nic, made the default one, the old one taken away: the job answers the VM each time."""
     world = owned_world
-    vm = settled_vm(world, "many-nics")
+    vm = settled_vm(world, "many-nics", state="Stopped")
     network = make(world, ISOLATED, "second", gateway="10.77.0.1", netmask="255.255.255.0")
     wanted = {"virtualmachineid": vm, "networkid": network["id"]}
     after = change(

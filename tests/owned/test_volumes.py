@@ -32,9 +32,9 @@ def assert_books_are_right(world: World) -> None:
 
 
 def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> None:
-    """The calls of csbench, with a running VM: Allocated, Ready in a pool its host reaches, nobody's, gone."""
+    """The calls of csbench, with a stopped VM: Allocated, Ready in a pool its host reaches, nobody's, gone."""
     world = owned_world
-    vm = settled_vm(world, "with-volumes")
+    vm = settled_vm(world, "with-volumes", state="Stopped")
     made = change(world, "createVolume", USER, **asked(world, "data"))
     assert (made["state"], made["type"], made["size"], made["account"]) == (
         "Allocated",
@@ -85,7 +85,10 @@ def test_a_stopped_vm_gets_the_volume_when_it_starts(owned_world: World) -> None
 def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
     """Wrong sizes, offerings, owners, VMs and device numbers: refused, and nothing is kept."""
     world = owned_world
-    vm, theirs = settled_vm(world, "picky"), change(world, "createVolume", NEIGHBOUR, **asked(world, "theirs"))
+    vm, theirs = (
+        settled_vm(world, "picky", state="Stopped"),
+        change(world, "createVolume", NEIGHBOUR, **asked(world, "theirs")),
+    )
     mine = change(world, "createVolume", USER, **asked(world, "mine"))
     (root,) = world.rows("listVolumes", USER, virtualmachineid=vm)
     cases = (
@@ -138,7 +141,7 @@ def test_limits_of_volumes_hold_under_races(owned_world: World, kind: int, most:
 def test_two_vms_do_not_get_one_volume(owned_world: World) -> None:
     """Six calls at once attach a volume once, and its room is claimed once."""
     world = owned_world
-    vms = [settled_vm(world, f"rival-for-volume-{number}") for number in range(2)]
+    vms = [settled_vm(world, f"rival-for-volume-{number}", state="Stopped") for number in range(2)]
     volume = change(world, "createVolume", USER, **asked(world, "wanted"))["id"]
     client = world.client(USER)
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bulkdeploy.crash_points import CrashPoint, arm
 from bulkdeploy.domain.jobs import JobKind, JobStatus
 from bulkdeploy.drivers.simulator_control import Step
 from tests.support.fleet import Fleet, OneDriver
@@ -87,6 +88,31 @@ def test_a_migration_that_is_given_up_keeps_its_source(fleet: Fleet) -> None:
     vm = fleet.vms()[0]
     assert (fleet.jobs()[-1].status, vm.state, vm.host_id is None) == (JobStatus.FAILED, "Unknown", False)
     assert fleet.zone.scalar("SELECT count(*) FROM host_claims") == 1
+    fleet.assert_intact()
+
+
+def test_an_error_takes_nothing_from_what_a_job_noted(fleet: Fleet) -> None:
+    """A worker that meets an error after it wrote down what to undo waits, and whoever goes on undoes it."""
+    fleet.deploy(1)
+    fleet.run()
+    before = fleet.vms()[0]
+
+    def fail_once(place: str) -> None:
+        if place == f"{CrashPoint.SCALE_COMMIT}.after":
+            arm(None)
+            raise ConnectionError("the database went away")
+
+    fleet.fault(Step.SCALE, remaining=1)
+    sizes = {"service_offering_id": fleet.id_of("service_offerings", "Custom"), "cpu_mhz": before.cpu_mhz}
+    job = fleet.make_job(
+        JobKind.SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"}
+    )
+    arm(fail_once)
+    fleet.run(job)
+    assert (fleet.job(job).phase, fleet.vms()[0].cpu_number) == ("waiting", 2)
+    fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+    fleet.run(job)
+    assert (fleet.job(job).status, fleet.vms()[0]) == (JobStatus.FAILED, before)
     fleet.assert_intact()
 
 

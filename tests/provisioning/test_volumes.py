@@ -32,51 +32,43 @@ def make(fleet: Fleet, name: str) -> EntityRef:
 
 
 def attach(fleet: Fleet, name: str) -> UUID:
-    """A new volume, attached to the only VM."""
+    """A new volume that the only VM has, and its guest."""
     volume = make(fleet, name)
     vm = fleet.vms()[0]
     attach_volume(
         fleet.system, fleet.caller, volume, EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name), None
     )
+    fleet.run()
     return volume.uuid
-
-
-def restart(fleet: Fleet) -> None:
-    """Stop and start the only VM: its guest gets what was attached."""
-    vm = fleet.vms()[0].id
-    for kind in (JobKind.STOP, JobKind.START):
-        fleet.run(fleet.make_job(kind, vm))
 
 
 @pytest.fixture
 def attached(fleet: Fleet) -> tuple[Fleet, UUID, UUID]:
-    """A running VM with a volume that is on a pool, and one that its guest did not get yet."""
+    """A running VM with two volumes."""
     fleet.deploy(1)
     fleet.run()
-    used = attach(fleet, "used")
-    restart(fleet)
-    return fleet, used, attach(fleet, "unused")
+    return fleet, attach(fleet, "one"), attach(fleet, "other")
 
 
 def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUID]) -> None:
     """Expunging a VM removes its root disk and detaches what createVolume made: data, room and counts stay."""
-    fleet, used, unused = attached
+    fleet, one, other = attached
     fleet.assert_intact()
-    assert used in fleet.volumes()
     fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
     assert fleet.vms()[0].removed is not None
-    assert fleet.volumes() == {used}
+    assert fleet.volumes() == {one, other}
     rows = fleet.zone.rows("SELECT uuid, vm_id, device_id, attached, state FROM volumes WHERE removed IS NULL")
-    assert {tuple(row) for row in rows} == {(uuid, None, None, None, "Ready") for uuid in (used, unused)}
+    assert {tuple(row) for row in rows} == {(uuid, None, None, None, "Ready") for uuid in (one, other)}
     assert fleet.zone.scalar("SELECT count(*) FROM storage_claims") == 2
     fleet.assert_intact()
 
 
 def detach(fleet: Fleet, uuid: UUID) -> EntityRef:
-    """Take a volume from its VM."""
+    """Take a volume from its VM, and from the guest."""
     name = fleet.zone.scalar("SELECT name FROM volumes WHERE uuid = :uuid", uuid=uuid)
     volume = ref(fleet, Entity.VOLUME, "volumes", name)
     detach_volume(fleet.system, fleet.caller, volume, None, None)
+    fleet.run()
     return volume
 
 
@@ -103,46 +95,49 @@ def sweep(fleet: Fleet, *, sweepers: int = 1) -> None:
 
 def test_deleted_volumes_are_removed_from_their_pools(attached: tuple[Fleet, UUID, UUID]) -> None:
     """Counts come back at once, room when the pool has it no more: not while a guest uses it or a driver fails."""
-    fleet, used, unused = attached
-    for uuid in (used, unused):
+    fleet, one, other = attached
+    for uuid in (one, other):
         delete_volume(fleet.system, fleet.caller, detach(fleet, uuid))
     delete_volume(fleet.system, fleet.caller, make(fleet, "nowhere"))
-    assert states(fleet) == {"used": "Destroy", "unused": "Destroy", "nowhere": "Expunged"}
+    assert states(fleet) == {"one": "Destroy", "other": "Destroy", "nowhere": "Expunged"}
     assert counted(fleet) == (1, 2)
     fleet.assert_intact()
+    plugged = "UPDATE simulator.guests SET volume_uuids = volume_uuids || %s"
+    fleet.control.execute(plugged, [[one]])
     sweep(fleet, sweepers=2)
-    assert (states(fleet)["used"], states(fleet)["unused"]) == ("Destroy", "Expunged")
+    assert (states(fleet)["one"], states(fleet)["other"]) == ("Destroy", "Expunged")
     assert counted(fleet) == (1, 1)
-    fleet.run(fleet.make_job(JobKind.STOP, fleet.vms()[0].id))
+    fleet.control.execute("UPDATE simulator.guests SET volume_uuids = array_remove(volume_uuids, %s)", [one])
     fleet.fault(Step.DELETE, remaining=1)
     for expected in ("Destroy", "Expunged"):
-        assert used in fleet.volumes()
+        assert one in fleet.volumes()
         sweep(fleet)
-        assert states(fleet)["used"] == expected
+        assert states(fleet)["one"] == expected
         fleet.assert_intact()
-    assert (used in fleet.volumes(), counted(fleet)) == (False, (1, 0))
+    assert (one in fleet.volumes(), counted(fleet)) == (False, (1, 0))
     fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
     fleet.assert_nothing_held()
 
 
 def test_what_could_not_be_removed_is_due_later(attached: tuple[Fleet, UUID, UUID]) -> None:
     """A failure puts it off, and is not asked for again in the same breath."""
-    fleet, used, _ = attached
-    delete_volume(fleet.system, fleet.caller, detach(fleet, used))
+    fleet, one, _ = attached
+    delete_volume(fleet.system, fleet.caller, detach(fleet, one))
+    fleet.fault(Step.DELETE)
     VolumeRemoval(fleet.engine, OneDriver(fleet.driver), 30).remove_volumes()
     assert fleet.zone.scalar("SELECT removal_due > now() + interval '30 s' FROM volumes WHERE state = 'Destroy'")
 
 
 def test_volumes_go_with_their_owner(attached: tuple[Fleet, UUID, UUID]) -> None:
     """Deleting an account deletes the volumes that no VM has, and the others when their VMs are expunged."""
-    fleet, used, unused = attached
-    detach(fleet, unused)
+    fleet, one, other = attached
+    detach(fleet, other)
     owner = fleet.caller.owner.account_id
     with fleet.engine.begin() as connection:
-        remove(connection, fleet.caller, RemovalCall("x", Instance("Account", owner, used)), [owner])
-    assert states(fleet) == {"used": "Ready", "unused": "Destroy"}
+        remove(connection, fleet.caller, RemovalCall("x", Instance("Account", owner, one)), [owner])
+    assert states(fleet) == {"one": "Ready", "other": "Destroy"}
     fleet.run()
-    assert states(fleet) == {"used": "Destroy", "unused": "Destroy"}
+    assert states(fleet) == {"one": "Destroy", "other": "Destroy"}
     sweep(fleet)
     fleet.assert_nothing_held()
 

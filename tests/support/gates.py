@@ -3,6 +3,8 @@
 from threading import Event
 from typing import Any
 
+from bulkdeploy.drivers.driver import DriverError
+
 PATIENCE_S = 120.0
 
 
@@ -82,6 +84,37 @@ class ForgetfulDriver:
     def ensure_absent(self, *arguments: Any, fence: int, **named: Any) -> None:
         """Remove, whatever the fence."""
         self._driver.ensure_absent(*arguments, fence=fence + 1_000_000, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
+
+
+class GatedDevices(GatedMigration):
+    """The given driver, but ``ensure_devices`` waits for the gate, the first time."""
+
+    def ensure_devices(self, *arguments: Any, **named: Any) -> None:
+        """See above."""
+        self.calls += 1
+        if self.calls == 1:
+            self.entered.set()
+            if not self.gate.wait(PATIENCE_S):
+                raise AssertionError("nobody opened the gate")
+        self._driver.ensure_devices(*arguments, **named)
+
+
+class UnheardDevices:
+    """The given driver, but nobody hears that the first calls of ``ensure_devices`` did their work."""
+
+    def __init__(self, driver: Any, calls: int) -> None:
+        self._driver, self._calls = driver, calls
+
+    def ensure_devices(self, host: Any, *arguments: Any, **named: Any) -> None:
+        """Do it, and say nothing."""
+        self._driver.ensure_devices(host, *arguments, **named)
+        self._calls -= 1
+        if self._calls >= 0:
+            raise DriverError("devices", host.name, "no answer", transient=True, unanswered=True)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the driver's."""

@@ -60,6 +60,9 @@ OF_SWEEPERS = [
 OF_MAINTENANCE = [CrashPoint.LEASE_COMMIT, CrashPoint.MIGRATE_COMMIT, CrashPoint.SETTLE_COMMIT]
 """Those at which a host is emptied beside all else."""
 
+OF_DEVICES = [CrashPoint.PLUG_COMMIT, CrashPoint.DRIVER_DEVICES, CrashPoint.UNPLUG_COMMIT]
+"""Those at which a VM gets a volume, which fails and is undone, beside all else."""
+
 OF_WORKERS = [point for point in CrashPoint if point not in {*OF_CALLS, *OF_SWEEPERS}]
 
 
@@ -140,6 +143,8 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             ask_for_every_kind(walk, previous)
             if point in OF_MAINTENANCE:
                 empty_another_host(walk, *next(turns))
+            if point in OF_DEVICES:
+                give_a_volume(walk, previous)
             previous = jobs
             if walk.somebody_died(place, ROUND_S):
                 break
@@ -177,6 +182,21 @@ def ask_for_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
     walk.client.call("restoreVirtualMachine", virtualmachineid=fifth)
 
 
+def give_a_volume(walk: Walk, jobs: Sequence[str]) -> None:
+    """Attach a new volume to one of the VMs that these jobs deployed; the hypervisor refuses once."""
+    walk.fleet.fault(Step.DEVICES, remaining=1)
+    zone, vm = walk.fleet.zone, walk.vm_ids(jobs)[3]
+    made = walk.client.call(
+        "createVolume",
+        name=f"for {vm}",
+        zoneid=zone.id_of("zones", "small"),
+        diskofferingid=zone.id_of("disk_offerings", "20 GiB"),
+        account="acme",
+        domainid=zone.id_of("domains", "acme"),
+    )
+    walk.client.call("attachVolume", id=made["id"], virtualmachineid=vm)
+
+
 def empty_another_host(walk: Walk, last: str, host: str) -> None:
     """Prepare a host for maintenance; the one before it takes VMs again."""
     if walk.client.call("listHosts", id=last)["host"][0]["resourcestate"] != "Enabled":
@@ -211,7 +231,9 @@ def prepare_destroyed_volume(walk: Walk) -> None:
     call("createVolume", name="destroyed", **where)
     volume = zone.id_of("volumes", "destroyed")
     call("attachVolume", id=volume, virtualmachineid=walk.fleet.vms()[0].uuid)
+    walk.fleet.run()
     call("detachVolume", id=volume)
+    walk.fleet.run()
     call("deleteVolume", id=volume)
 
 

@@ -1,0 +1,244 @@
+"""Changing the devices of a running VM: its rows and its guest, whoever dies in between.
+
+A device that a VM gets is in its rows before its guest has it, and one that it loses stays there until its guest
+has lost it: nobody else gets it meanwhile. A change that fails is undone by asking for the opposite; while that
+gets no answer the job waits. Where it can not be undone in time the device stays the VM's by its rows: the audit
+names the guest that is otherwise, and the next change of the VM's devices, or its next start, makes it so.
+
+A VM that was stopped before its job began has rows only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.errors import (
+    BulkDeployError,
+    InsufficientAddresses,
+    ParameterError,
+    ResourceUnavailable,
+)
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.provisioning.assignment import Assignment, read_assignment
+from bulkdeploy.provisioning.driver_calls import DriverCalls
+from bulkdeploy.provisioning.held_leases import keep_lease
+from bulkdeploy.provisioning.outcome import (
+    INSUFFICIENT_CAPACITY,
+    INTERNAL_ERROR,
+    RESOURCE_UNAVAILABLE,
+    Failed,
+    LeaseLost,
+    Outcome,
+    Settlement,
+    Succeeded,
+)
+from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, earlier_failure, pause, why_overdue
+from bulkdeploy.store.engine import read_only, run_transaction
+from bulkdeploy.store.jobs import LeasedJob, write_progress
+
+CLAIMED = "claimed"
+"""Key of a job's progress: the device is in the VM's rows; what it was before."""
+
+LOST = "lost"
+"""Key of a job's progress: the device is in the VM's rows no more."""
+
+DEVICE = "uuid"
+"""Key of what was claimed: the device."""
+
+AS_ROWS_SAY = Settlement(volumes_ready=True)
+AS_BEFORE = Settlement()
+
+REFUSALS: Mapping[type[BulkDeployError], int] = {
+    ParameterError: INTERNAL_ERROR,
+    InsufficientAddresses: INSUFFICIENT_CAPACITY,
+    ResourceUnavailable: RESOURCE_UNAVAILABLE,
+}
+"""Rules that what is asked for may break by now, and the ``errorcode`` of the job that finds it so."""
+
+
+class DeviceChange:
+    """What jobs that give devices and jobs that take them share.
+
+    Args:
+        engine: for rows; its transactions are short.
+        calls: the drivers.
+        lease_seconds: how long a transaction prolongs the lease.
+    """
+
+    begin: Begin
+    was_not_done: str
+    """How a failure is told: ``got no volume``."""
+
+    def __init__(self, engine: Engine, calls: DriverCalls, lease_seconds: float) -> None:
+        self._engine, self._calls, self._lease_seconds = engine, calls, lease_seconds
+
+    def moves_vm(self, job: LeasedJob) -> bool:
+        """See JobSteps. It runs on."""
+        del job
+        return False
+
+    def at_once(self, work: Assignment) -> Outcome | None:
+        """See JobSteps."""
+        if work.state in (VmState.RUNNING, VmState.STOPPED):
+            return None
+        return self._failed(work, INTERNAL_ERROR, f"it is {work.state.value} and neither Running nor Stopped")
+
+    def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
+        """Ask for the change, unless an earlier try is only to be undone."""
+        failure = earlier_failure(work.job.progress)
+        if failure is None and OVERDUE in work.job.progress:
+            host = "no host" if work.host is None else work.host.name
+            return DriverError("devices", host, why_overdue(work.job.progress), transient=True)
+        return failure if failure is not None else self._calls.devices(work, wanted)
+
+    def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
+        """The change failed, and was not undone: later perhaps, while there is time and it was not refused."""
+        if (left.transient or left.unanswered) and OVERDUE not in work.job.progress:
+            return pause(work, failure)
+        return self._failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
+
+    def _write(self, connection: Connection, work: Assignment, key: str, value: Any) -> Assignment:
+        """Note it in the job's progress; the VM as it is now.
+
+        Raises:
+            LeaseLost: nothing may be written.
+        """
+        progress = {**work.job.progress, key: value}
+        if not write_progress(connection, work.job, progress, self._lease_seconds):
+            raise LeaseLost(f"job {work.job.id} lost its lease while its VM's devices were changed")
+        return read_assignment(connection, replace(work.job, progress=progress))
+
+    def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
+        """The change breaks a rule by now; what is no refusal is raised again."""
+        for kind, code in REFUSALS.items():
+            if isinstance(refusal, kind):
+                return self._failed(work, code, str(refusal))
+        raise refusal
+
+    def _failed(self, work: Assignment, code: int, why: str) -> Failed:
+        return Failed(code, f"VM {work.name} {self.was_not_done}: {why}", AS_BEFORE)
+
+
+class GiveDevice(DeviceChange):
+    """Steps of a kind that gives a VM a device: rows first, then the guest."""
+
+    def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
+        """Write the device into the VM's rows; what ``take_back`` must know, and the uuid of the DEVICE.
+
+        Raises:
+            BulkDeployError: one of REFUSALS.
+        """
+        raise NotImplementedError
+
+    def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
+        """Remove what the hypervisor made for a device that the guest does not have."""
+        del work, claimed
+        return None
+
+    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+        """Let rows be as they were before ``claim``."""
+        raise NotImplementedError
+
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps."""
+        if CLAIMED not in work.job.progress:
+            if OVERDUE in work.job.progress:
+                return self._failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
+            try:
+                work = run_transaction(self._engine, partial(self._claim, work=work), CrashPoint.PLUG_COMMIT)
+            except BulkDeployError as refusal:
+                return self._refused(work, refusal)
+        if work.state is VmState.STOPPED:
+            return Succeeded(AS_BEFORE)
+        failure = self._ask(work, work.guest)
+        if failure is None:
+            return Succeeded(AS_ROWS_SAY)
+        keep_lease(self._engine, work.job, self._lease_seconds)
+        claimed = work.job.progress[CLAIMED]
+        left = self._calls.devices(work, without(work.guest, UUID(claimed[DEVICE])))
+        if left is None:
+            left = self.clean_up(work, claimed)
+        if left is not None:
+            return self._left(work, failure, left)
+        run_transaction(
+            self._engine, partial(self._take_back, work=work, claimed=claimed), CrashPoint.UNPLUG_COMMIT
+        )
+        return self._failed(work, RESOURCE_UNAVAILABLE, str(failure))
+
+    def _claim(self, connection: Connection, *, work: Assignment) -> Assignment:
+        return self._write(connection, work, CLAIMED, self.claim(connection, work))
+
+    def _take_back(self, connection: Connection, *, work: Assignment, claimed: Mapping[str, Any]) -> None:
+        self.take_back(connection, work, claimed)
+        job = work.job
+        progress = {name: value for name, value in job.progress.items() if name not in (CLAIMED, FAILURE)}
+        if not write_progress(connection, job, progress, self._lease_seconds):
+            raise LeaseLost(f"job {job.id} lost its lease while its VM's devices were changed")
+
+
+class TakeDevice(DeviceChange):
+    """Steps of a kind that takes a device from a VM: the guest first, then rows."""
+
+    def device(self, work: Assignment) -> UUID:
+        """The device."""
+        raise NotImplementedError
+
+    def check(self, connection: Connection, work: Assignment) -> None:
+        """Whether the VM has it and may lose it.
+
+        Raises:
+            BulkDeployError: one of REFUSALS.
+        """
+        raise NotImplementedError
+
+    def take(self, connection: Connection, work: Assignment) -> None:
+        """Take it from the VM's rows.
+
+        Raises:
+            BulkDeployError: as ``check``.
+        """
+        raise NotImplementedError
+
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps."""
+        if LOST not in work.job.progress:
+            try:
+                with read_only(self._engine) as connection:
+                    self.check(connection, work)
+                kept = self._unplug(work) if work.state is VmState.RUNNING else None
+                if kept is not None:
+                    return kept
+                run_transaction(self._engine, partial(self._take, work=work), CrashPoint.UNPLUG_COMMIT)
+            except BulkDeployError as refusal:
+                return self._refused(work, refusal)
+        return Succeeded(AS_ROWS_SAY if work.state is VmState.RUNNING else AS_BEFORE)
+
+    def _unplug(self, work: Assignment) -> Outcome | None:
+        """Let the guest lose the device; an outcome where it did not."""
+        failure = self._ask(work, without(work.guest, self.device(work)))
+        if failure is None:
+            return None
+        keep_lease(self._engine, work.job, self._lease_seconds)
+        left = self._calls.devices(work, work.guest)
+        if left is not None:
+            return self._left(work, failure, left)
+        return self._failed(work, RESOURCE_UNAVAILABLE, str(failure))
+
+    def _take(self, connection: Connection, *, work: Assignment) -> None:
+        self.take(connection, work)
+        self._write(connection, work, LOST, True)
+
+
+def without(guest: GuestSpec, device: UUID) -> GuestSpec:
+    """The guest without one of its volumes or nics."""
+    return replace(
+        guest,
+        volumes=tuple(volume for volume in guest.volumes if volume.uuid != device),
+        nics=tuple(nic for nic in guest.nics if nic.uuid != device),
+    )

@@ -1,0 +1,116 @@
+"""Giving a VM a nic, and taking it away: addresses and rows, for calls and for jobs.
+
+Networks and address ranges are locked before the VM (ADR 5).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.store import nics as store
+from bulkdeploy.store.addresses import Address, take_addresses, take_mac_addresses, take_named_address
+from bulkdeploy.store.guests import lock_vm
+from bulkdeploy.store.network_changes import keep_networks
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNic:
+    """A nic that was written, and the row of its VM, locked."""
+
+    id: int
+    uuid: UUID
+    vm: Row[Any]
+
+
+def add_nic(
+    connection: Connection, vm_id: int, network: NetworkFacts, ip_address: str | None, mac: str | None
+) -> AddedNic:
+    """Give a VM a nic with the address and MAC address asked for, or free ones.
+
+    Raises:
+        InvalidParameter: the VM is in the network already, or the address or MAC address is malformed or in use.
+        InsufficientAddresses: the network has no address left.
+        TransactionConflict: repeat the whole transaction.
+    """
+    keep_networks(connection, [network.id])
+    address = _address(connection, network, ip_address)
+    vm = lock_vm(connection, vm_id)
+    there = store.live_nics(connection, vm_id)
+    if any(nic.network_id == network.id for nic in there):
+        raise InvalidParameter("networkid", network.name, f"VM {vm.uuid} has a nic in this network already")
+    if mac is not None and store.mac_in_use(connection, mac):
+        raise InvalidParameter("macaddress", mac, "another nic has it")
+    chosen = take_mac_addresses(connection, 1)[0] if mac is None else mac
+    taken = {nic.device_id for nic in there}
+    device_id = next(number for number in range(len(there) + 1) if number not in taken)
+    made = store.insert_nic(connection, vm_id, network.id, address, chosen, device_id, default=not there)
+    return AddedNic(made.id, made.uuid, vm)
+
+
+def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
+    """Take a nic from a VM whose guest does not have it, and give its address back; the VM's row, locked.
+
+    Raises:
+        InvalidParameter: the VM has no such nic, or it is the default one.
+    """
+    store.lock_range_of(connection, nic.id)
+    vm = lock_vm(connection, vm_id)
+    check_removable(store.live_nics(connection, vm_id), vm.uuid, nic)
+    store.remove_nic(connection, nic.id)
+    return vm
+
+
+def take_back(connection: Connection, nic_id: int) -> None:
+    """Let a nic that was added, and that no guest has, be gone; its address is given back."""
+    store.lock_range_of(connection, nic_id)
+    store.remove_nic(connection, nic_id)
+
+
+def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> None:
+    """The nic is one of these of the VM, and may be taken from it.
+
+    Raises:
+        InvalidParameter: the VM has no such nic, or it is the default one.
+    """
+    if nic_of(nics, vm_uuid, nic).is_default:
+        rule = "it is the VM's default nic; updateDefaultNicForVirtualMachine makes another"
+        raise InvalidParameter("nicid", str(nic.uuid), rule)
+
+
+def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
+    """One of a VM's nics.
+
+    Raises:
+        InvalidParameter: the VM has no such nic.
+    """
+    for found in nics:
+        if found.id == nic.id:
+            return found
+    raise InvalidParameter("nicid", str(nic.uuid), f"VM {vm_uuid} has no such nic")
+
+
+def _address(connection: Connection, network: NetworkFacts, ip_address: str | None) -> Address | None:
+    if network.guest_type == GuestType.L2:
+        if ip_address is not None:
+            raise InvalidParameter("ipaddress", ip_address, "an L2 network has no addresses")
+        return None
+    if ip_address is None:
+        return take_addresses(connection, network.id, network.name, [None])[0]
+    try:
+        IPv4Address(ip_address)
+    except ValueError:
+        raise InvalidParameter("ipaddress", ip_address, "it should be an IPv4 address such as 10.1.0.17") from None
+    named = take_named_address(connection, network.id, ip_address)
+    if named is None:
+        raise InvalidParameter(
+            "ipaddress", ip_address, f"it is in use, or outside the ranges of network {network.name}"
+        )
+    return named

@@ -1,0 +1,117 @@
+"""Giving a VM a data volume, and taking it away: the rules, the room and the rows, for calls and for jobs."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
+from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store import volume_changes as store
+from bulkdeploy.store.configuration import read_configuration
+from bulkdeploy.store.engine import TransactionConflict
+from bulkdeploy.store.guests import lock_vm
+from bulkdeploy.store.ledger import release_pools_of
+from bulkdeploy.store.virtual_machine_changes import read_vm_row
+
+LAST_DEVICE = 63
+"""Device 0 is the root disk's."""
+
+
+def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int | None) -> Row[Any]:
+    """Give a data volume, which the caller holds (``take_volume``), to a VM; the VM's row as it was, locked.
+
+    A volume without a place gets one that the VM's host reaches, if it runs; else when it starts. It is
+    Attaching while the VM runs: until somebody has seen that its guest has it.
+
+    Raises:
+        InvalidParameter: a VM has the volume, it is of another owner or zone, the VM can not reach its pool, or
+            the device number is taken.
+        ResourceUnavailable: no pool that the VM's host reaches has room.
+        TransactionConflict: repeat the whole transaction.
+    """
+    check_free(volume)
+    seen = read_vm_row(connection, vm_id)
+    _check_pair(volume, seen)
+    pool_id = _place(connection, volume, seen)
+    row = lock_vm(connection, vm_id)
+    if (row.host_id, row.state) != (seen.host_id, seen.state):
+        raise TransactionConflict
+    number = _device(store.devices_of(connection, vm_id), device_id)
+    state = store.READY if pool_id is not None else store.ALLOCATED
+    if row.state == VmState.RUNNING:
+        state = store.ATTACHING
+    if not store.change_volume(connection, volume, store.attached_to(vm_id, number, pool_id, state), vm_id=None):
+        raise TransactionConflict
+    return row
+
+
+def check_free(volume: Row[Any]) -> None:
+    """A volume that a VM can be given.
+
+    Raises:
+        InvalidParameter: a VM has it, or it is no data volume.
+    """
+    if volume.vm_id is not None or volume.volume_type != VolumeType.DATADISK:
+        raise InvalidParameter("id", str(volume.uuid), "it should be a data volume that no VM has")
+
+
+def detach(connection: Connection, volume: Row[Any]) -> None:
+    """Take a volume, which the caller holds, from its VM, which does not run or whose guest has lost it.
+
+    Raises:
+        TransactionConflict: repeat the whole transaction.
+    """
+    if not store.change_volume(connection, volume, store.detached(volume), vm_id=volume.vm_id):
+        raise TransactionConflict
+
+
+def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
+    """Let a volume be as it was before it was attached; without ``has_place`` it is on no pool.
+
+    Raises:
+        TransactionConflict: repeat the whole transaction.
+    """
+    before = {**store.detached(volume), "state": state}
+    if not has_place:
+        release_pools_of(connection, [volume.uuid])
+        before["pool_id"] = None
+    if not store.change_volume(connection, volume, before, vm_id=volume.vm_id):
+        raise TransactionConflict
+
+
+def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
+    if vm.account_id != volume.account_id:
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM should belong to one account")
+    if vm.zone_id != volume.zone_id:
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM should be in one zone")
+
+
+def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:
+    """The pool that the volume is in, or gets now because the VM runs; None: it gets one when the VM starts."""
+    if volume.pool_id is not None:
+        if store.is_out_of_reach(connection, volume.pool_id, vm):
+            raise InvalidParameter("id", str(volume.uuid), "its storage pool is out of the VM's reach")
+        return int(volume.pool_id)
+    if vm.host_id is None:
+        return None
+    place = store.find_place(connection, read_configuration(connection), volume, vm)
+    if place is None:
+        raise ResourceUnavailable(
+            f"No storage pool that the host of VM {vm.uuid} reaches has room for volume {volume.uuid}"
+        )
+    store.claim_place(connection, volume, place)
+    return place.pool_id
+
+
+def _device(taken: Collection[int], asked: int | None) -> int:
+    """The device number asked for, or the lowest free one."""
+    free = [number for number in range(1, LAST_DEVICE + 1) if number not in taken]
+    if asked is None and free:
+        return free[0]
+    if asked is None or asked not in free:
+        raise InvalidParameter(
+            "deviceid", asked, f"it should be a number from 1 to {LAST_DEVICE} that no volume of the VM has"
+        )
+    return asked

@@ -1,0 +1,38 @@
+"""Devices of VMs: changed with the answer while their VM is stopped, else by a job, which tells its guest."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.virtual_machine_changes import read_vm_row
+
+DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
+"""Those in which devices can be changed."""
+
+
+def is_changed_now(connection: Connection, vm: EntityRef, change: Callable[[], Row[Any]]) -> bool:
+    """Make a change of rows, which answers its VM's row, locked; False: nothing was changed, it is for a job.
+
+    Where the VM runs the change is only tried and taken back: what the job would refuse now is refused now. While
+    a job works on the VM nobody knows what the next one will find, and nothing is tried.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it, and no job works on it; or what ``change`` raises.
+    """
+    seen = read_vm_row(connection, vm.id)
+    if seen.removed or (not seen.has_job and VmState(seen.state) not in DEVICE_STATES):
+        state = "expunged" if seen.removed else seen.state
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), f"it is {state}; it should be Running or Stopped")
+    if seen.has_job:
+        return False
+    savepoint = connection.begin_nested()
+    row = change()
+    if row.state == VmState.STOPPED and not row.has_job:
+        savepoint.commit()
+        return True
+    savepoint.rollback()
+    return False
