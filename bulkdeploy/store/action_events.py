@@ -1,4 +1,4 @@
-"""Events of actions on VMs and hosts: Scheduled when a job is made, Started and Completed by the worker.
+"""Events of actions on VMs, volumes and hosts: Scheduled when a job is made, Started and Completed by workers.
 
 The Scheduled event's uuid is the job's; the later ones name it as their parent, so that nobody has to
 look it up.
@@ -18,7 +18,10 @@ SCHEDULED, STARTED, COMPLETED = "Scheduled", "Started", "Completed"
 
 @dataclass(frozen=True, slots=True)
 class ActionEvent:
-    """One event of a job; user, VM or host, and parent are the job's, the owner is the VM's, else the job's."""
+    """One event of a job, whose user it names, and as its parent the job; the owner is the VM's, else the job's.
+
+    It is about the volume that the job's params name, else about the job's VM or host.
+    """
 
     job_id: int
     event_type: EventType
@@ -31,8 +34,10 @@ _WRITE = text(
     "INSERT INTO events (uuid, event_type, level, state, description, account_id, user_id, resource_type,"
     "   resource_id, resource_uuid, parent_uuid)"
     " SELECT CASE :state WHEN 'Scheduled' THEN j.uuid ELSE gen_random_uuid() END, :type, :level, :state,"
-    "   e.description, coalesce(v.account_id, j.account_id), j.user_id, j.instance_type, j.instance_id,"
-    "   j.instance_uuid,"
+    "   e.description, coalesce(v.account_id, j.account_id), j.user_id,"
+    "   CASE WHEN j.params ? 'volume_uuid' THEN 'Volume' ELSE j.instance_type END,"
+    "   coalesce(CAST(j.params ->> 'volume_id' AS bigint), j.instance_id),"
+    "   coalesce(CAST(j.params ->> 'volume_uuid' AS uuid), j.instance_uuid),"
     "   CASE WHEN :state <> 'Scheduled' THEN j.uuid END"
     " FROM unnest(CAST(:jobs AS bigint[]), string_to_array(:descriptions, chr(30))) AS e(job_id, description)"
     " JOIN async_jobs j ON j.id = e.job_id LEFT JOIN virtual_machines v ON v.id = j.instance_id"

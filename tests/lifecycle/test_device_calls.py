@@ -119,6 +119,10 @@ def test_a_running_guest_gets_a_volume_and_loses_it(owned: Owned) -> None:
     )
     assert volume in owned.guest()[0]
     assert shown == owned.row(volume)
+    events = owned.client.call("listEvents", resourceid=volume)["event"]
+    assert {(event["type"], event["state"]) for event in events if event["type"] == "VOLUME.ATTACH"} == {
+        ("VOLUME.ATTACH", state) for state in ("Scheduled", "Started", "Completed")
+    }
     owned.fleet.assert_intact()
     job = owned.done("detachVolume", virtualmachineid=owned.vm, deviceid=1)
     shown = job["jobresult"]["volume"]

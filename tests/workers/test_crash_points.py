@@ -153,12 +153,14 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
 
 
 def make_faults(walk: Walk, point: CrashPoint) -> None:
-    """Let a few of the next starts fail, and where leases are to be renewed one take its time.
+    """Let a few of the next starts fail, a stop where a guest is to be looked at, a hang where leases are renewed.
 
     Made anew each round: those of the last one may have struck a process that was about to die.
     """
     walk.fleet.clear_faults()
     walk.fleet.fault(Step.BOOT, remaining=3)
+    if point is CrashPoint.DRIVER_LOOK:
+        walk.fleet.fault(Step.STOP, remaining=1)
     if point is CrashPoint.RENEW_COMMIT:
         walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
 
