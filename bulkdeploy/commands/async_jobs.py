@@ -87,6 +87,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
             uuid("deploymentid", Entity.DEPLOYMENT, "only the jobs of this deploy call"),
+            string("managementserverid", "only jobs of this management server; it is the one of all"),
             *RESOURCE,
             *OWNER,
             *PAGING,

@@ -14,7 +14,6 @@ from bulkdeploy.store import capacity
 from bulkdeploy.store.listing import Page
 
 PAGE_ONLY: tuple[Parameter, ...] = tuple(parameter for parameter in PAGING if parameter.name != "keyword")
-"""There is nothing in a capacity row that a keyword could find."""
 
 
 def list_capacity(call: Call) -> Page:
@@ -58,5 +57,9 @@ COMMANDS = (
             string("sortby", "usage: the fullest first", choices=("usage",)),
             *PAGE_ONLY,
         ),
+        unsupported={
+            "keyword": "there is nothing in a capacity row that a keyword could find",
+            "tag": "capacity is not told apart by tags",
+        },
     ),
 )

@@ -63,6 +63,10 @@ CLUSTER_TYPES = ("CloudManaged", "ExternalManaged")
 ALLOCATION_STATES = tuple(state.value for state in AllocationState)
 HYPERVISORS = tuple(kind.value for kind in HypervisorType)
 ARCHITECTURE = string("arch", "the architecture of its hosts: x86_64", choices=("x86_64",))
+SWITCHES = (
+    *("guestvswitchname", "guestvswitchtype", "publicvswitchname", "publicvswitchtype"),
+    *("vsmipaddress", "vsmpassword", "vsmusername"),
+)
 ADDED_ONE_BY_ONE = "hosts are added one by one, by addHost"
 
 ADD = Command(
@@ -89,6 +93,8 @@ ADD = Command(
         "extensionid": NO_EXTENSIONS,
         "externaldetails": NO_EXTENSIONS,
         "storageaccessgroups": NO_ACCESS_GROUPS,
+        **dict.fromkeys(SWITCHES, "virtual switches are the hypervisor's own"),
+        **dict.fromkeys(("ovm3cluster", "ovm3pool", "ovm3vip"), "hosts of OVM3 are no pool of their own"),
     },
 )
 
@@ -141,6 +147,7 @@ COMMANDS = (
             string("hypervisor", "only clusters of this hypervisor"),
             string("clustertype", "only clusters of this type"),
             string("managedstate", "only clusters in this state of management"),
+            string("arch", "only clusters of this CPU architecture; all here are x86_64"),
             string(
                 "allocationstate",
                 "only clusters in this state",
@@ -149,5 +156,6 @@ COMMANDS = (
             boolean("showcapacities", "whether to say what each cluster holds"),
             *PAGING,
         ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
     ),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Exclusive, string, uuid
@@ -98,6 +99,8 @@ def _place(call: Call) -> tuple[Place, EntityRef | None]:
     return EVERYWHERE, None
 
 
+NO_GROUPS = "settings are in categories, not in groups"
+
 COMMANDS = (
     Command(
         name="listConfigurations",
@@ -114,6 +117,12 @@ COMMANDS = (
             *PAGING,
         ),
         rules=(ONE_PLACE,),
+        unsupported={
+            "group": NO_GROUPS,
+            "subgroup": NO_GROUPS,
+            "parent": "settings are not below one another",
+            "imagestoreuuid": NO_IMAGE_STORES,
+        },
     ),
     Command(
         name="updateConfiguration",
@@ -130,6 +139,7 @@ COMMANDS = (
             *PLACES,
         ),
         rules=(ONE_PLACE,),
+        unsupported={"imagestoreuuid": NO_IMAGE_STORES},
     ),
     Command(
         name="resetConfiguration",
@@ -142,5 +152,6 @@ COMMANDS = (
         errors=(PermissionDenied, ResourceUnavailable),
         parameters=(string("name", "the setting", required=True), *PLACES),
         rules=(ONE_PLACE,),
+        unsupported={"imagestoreid": NO_IMAGE_STORES},
     ),
 )

@@ -4,10 +4,20 @@ from collections.abc import Mapping
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import SHARED, SHARED_RULES, deploy_ask
-from bulkdeploy.commands.unsupported import NO_IPV6
+from bulkdeploy.commands.unsupported import (
+    NO_CUSTOM_IDS,
+    NO_DHCP_OPTIONS,
+    NO_EXTENSIONS,
+    NO_IPV6,
+    NO_LEASES,
+    NO_SETUP,
+    NO_SNAPSHOTS,
+    NO_VNF,
+)
 from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import (
+    Exclusive,
     Parameter,
     WireType,
     boolean,
@@ -30,6 +40,9 @@ from bulkdeploy.domain.errors import (
     ResourceUnavailable,
 )
 from bulkdeploy.services.deploy import DryRun, deploy
+
+FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
+"""Parameters that are flags, true unless they are false, and their columns."""
 
 PINS = ("hostid", "clusterid", "podid")
 
@@ -57,6 +70,8 @@ def deploy_virtual_machine(call: Call) -> JobTicket:
             ip_address=call.text("ipaddress"),
             details=_details(call),
             planner=call.text("deploymentplanner"),
+            registered_user_data=call.ref("userdataid"),
+            flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
         ),
     )
     if isinstance(result, DryRun):
@@ -80,19 +95,27 @@ UNSUPPORTED = {
     "iptonetworklist": "networks give the addresses; ipaddress asks for one in the default network",
     "ip6address": NO_IPV6,
     "macaddress": "MAC addresses are made here",
-    "dhcpoptionsnetworklist": "nics have no DHCP options",
+    "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
     "datadiskofferinglist": "diskofferingid asks for one data disk; createVolume and attachVolume give more",
     "datadisksdetails": "diskofferingid asks for one data disk; createVolume and attachVolume give more",
     "overridediskofferingid": "the root disk is as the service offering says; rootdisksize sets its size",
-    "snapshotid": "there are no snapshots",
+    "snapshotid": NO_SNAPSHOTS,
     "volumeid": "a VM is made from a template or an ISO",
-    "userdataid": "give the text as userdata, or this to the stopped VM with resetUserDataForVirtualMachine",
     "userdatadetails": "user data has no variables",
-    "customid": "ids are made here",
+    "customid": NO_CUSTOM_IDS,
     "password": "guests have no passwords set from outside",
     "extraconfig": "hypervisors take no extra configuration",
-    "nicnetworklist": "there are no network appliances",
-    "leaseduration": "VMs have no leases",
+    "nicnetworklist": NO_VNF,
+    "leaseduration": NO_LEASES,
+    "leaseexpiryaction": NO_LEASES,
+    "bootintosetup": NO_SETUP,
+    "copyimagetags": "a VM has no tags of its image; createTags gives it some",
+    "externaldetails": NO_EXTENSIONS,
+    "properties": "templates have no OVF properties",
+    **dict.fromkeys(
+        ("iodriverpolicy", "iothreadsenabled", "nicmultiqueuenumber", "nicpackedvirtqueuesenabled"),
+        "how disks and nics are served is the hypervisor's own business",
+    ),
 }
 """Parameters that CloudStack has for this call, and why they are refused."""
 
@@ -108,13 +131,19 @@ COMMANDS: tuple[Command, ...] = (
             string("name", "the host name; generated where it is not given"),
             string("displayname", "the name shown; the host name where it is not given"),
             string("group", "the instance group to put the VM in; made when it is missing"),
-            string("userdata", "data for the guest, base64", length=1048576),
+            string("userdata", "data for the guest, base64; not with userdataid", length=1048576),
+            uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
             strings("keypairs", "the owner's SSH key pairs to log in with"),
             string("ipaddress", "the address in the default network"),
             long("size", "size of the data disk in GiB, for custom disk offerings", minimum=1),
             long("rootdisksize", "size of the root disk in GiB", minimum=1),
             mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
             boolean("startvm", "false: make the VM and do not start it; default true"),
+            boolean("displayvm", "whether it is shown to users; default true", roles=ROOT_ADMIN_ONLY),
+            boolean("dynamicscalingenabled", "false: it is not scaled while it runs, whatever its offering says"),
+            string("boottype", "BIOS, as guests boot", choices=("BIOS",)),
+            string("bootmode", "LEGACY, as guests boot", choices=("LEGACY",)),
+            string("keyboard", "accepted and without effect: guests have no consoles here"),
             uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
             uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
             uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
@@ -127,7 +156,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
         ),
         unsupported=UNSUPPORTED,
-        rules=SHARED_RULES,
+        rules=(*SHARED_RULES, Exclusive(("userdata", "userdataid"))),
         errors=(
             PermissionDenied,
             OwnerDisabled,

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import OF_OFFERINGS, OF_VOLUMES
+from bulkdeploy.commands.unsupported import NO_ENCRYPTION, OF_OFFERINGS, OF_VOLUMES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
@@ -17,7 +18,6 @@ from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.services import disk_offerings as offering_service
 from bulkdeploy.services import offerings
-from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import disk_offerings
 from bulkdeploy.store.listing import Page
 
@@ -49,11 +49,11 @@ def list_disk_offerings(call: Call) -> Page:
     """The disk offerings that the caller may use.
 
     Raises:
-        PermissionDenied: ``domainid`` is outside the caller's reach.
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``.
     """
-    domain = call.ref("domainid")
-    lineage = None if domain is None else require_domain(call.connection, call.caller, domain)
-    return disk_offerings.list_disk_offerings(call.connection, call.caller, call.arguments, lineage, paging(call))
+    return disk_offerings.list_disk_offerings(
+        call.connection, call.caller, call.arguments, wanted(call), paging(call)
+    )
 
 
 def create_disk_offering(call: Call) -> Mapping[str, Any]:
@@ -100,7 +100,7 @@ CREATE = Command(
     unsupported={
         **OF_OFFERINGS,
         "disksizestrictness": "volumes can be resized",
-        "encrypt": "volumes are not encrypted",
+        "encrypt": NO_ENCRYPTION,
     },
 )
 
@@ -153,11 +153,19 @@ COMMANDS = (
             uuid("id", Entity.DISK_OFFERING, "only this offering"),
             string("name", "only the offering of this name"),
             uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
-            uuid("domainid", Entity.DOMAIN, "only offerings that this domain has to itself"),
-            boolean("isrecursive", "with domainid: those of the domains below it, too"),
+            *FOR_WHOM,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only offerings whose volumes this VM could get"),
+            uuid("volumeid", Entity.VOLUME, "only other offerings with the tags and storage type of this volume's"),
+            uuid(
+                "storageid",
+                Entity.STORAGE_POOL,
+                "only offerings whose volumes this pool could hold, by tags and storage type",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
             string("state", "only offerings in this state; default Active", choices=("Active", "Inactive")),
             *PAGING,
         ),
+        unsupported={"encrypt": NO_ENCRYPTION},
     ),
 )

@@ -6,14 +6,15 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import DOMAIN_COUNTERS
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services import domains as service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import domains
@@ -43,13 +44,9 @@ def list_domains(call: Call) -> Page:
     """Root admins: all domains; others their own, with ``listall`` those below it too.
 
     Raises:
-        InvalidParameter: an unknown word in ``details``.
         PermissionDenied: ``id`` is outside the caller's reach.
     """
     details = call.arguments.get("details", ("all",))
-    for word in details:
-        if word.lower() not in DETAILS:
-            raise InvalidParameter("details", word, f"it should be one of: {', '.join(DETAILS)}")
     wanted = call.ref("id")
     if wanted is not None:
         require_domain(call.connection, call.caller, wanted)
@@ -60,7 +57,7 @@ def list_domains(call: Call) -> Page:
         paging(call),
         lineage=call.caller.owner.lineage if bounded else None,
         recursive=call.flag("listall"),
-        with_counters=any(word.lower() != "min" for word in details),
+        with_counters=any(word != "min" for word in details),
     )
 
 
@@ -132,9 +129,11 @@ COMMANDS = (
             string("name", "only domains of this name"),
             integer("level", "only domains this far below ROOT"),
             boolean("listall", "the domains below the caller's, too"),
-            strings("details", f"what to say of each domain: {', '.join(DETAILS)}; default all"),
+            strings("details", "what to say of each domain; default all", choices=DETAILS),
+            SHOW_ICON,
             *PAGING,
         ),
+        unsupported={"tag": NO_TAGGED_LIMITS},
     ),
     Command(
         name="listDomainChildren",
@@ -149,6 +148,7 @@ COMMANDS = (
             string("name", "only domains of this name"),
             boolean("isrecursive", "all below it, not only those right below it"),
             boolean("listall", "the same as isrecursive"),
+            SHOW_ICON,
             *PAGING,
         ),
     ),
@@ -166,6 +166,7 @@ COMMANDS = (
             uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
             string("networkdomain", "the DNS domain of its networks"),
         ),
+        unsupported={"domainid": NO_CUSTOM_IDS},
     ),
     Command(
         name="updateDomain",

@@ -97,6 +97,7 @@ COMMANDS = (
             *PROJECT,
             *PAGING,
         ),
+        unsupported=dict.fromkeys(("duration", "entrytime"), "startdate and enddate say from when to when"),
     ),
     Command(
         name="listEventTypes",

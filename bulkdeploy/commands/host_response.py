@@ -47,6 +47,7 @@ HOST = Response(
         large_number("disksizetotal", "the size of its own disks, bytes"),
         large_number("disksizeallocated", "what is promised of its own disks, bytes"),
         text_map("details", "its details", ROOT_ADMIN_ONLY),
+        flag("suitableformigration", "where hosts for a VM are asked for: whether it could take the VM now"),
         text("annotation", "what an operator remarked"),
         moment("lastannotated", "when that was"),
         moment("created", "when it was added"),

@@ -13,9 +13,10 @@ from bulkdeploy.declare.parameters import ExactlyOne, boolean, string, strings, 
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse, ResourceUnavailable
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
 from bulkdeploy.domain.topology import AllocationState, HypervisorType
 from bulkdeploy.services import hosts as host_service
+from bulkdeploy.services.virtual_machine_migration import find_hosts_for_migration
 from bulkdeploy.store import hosts
 from bulkdeploy.store.listing import Page
 
@@ -24,18 +25,18 @@ WITH_CAPACITY = frozenset({"all", "capacity"})
 
 
 def list_hosts(call: Call) -> Page:
-    """Hosts, by place or all.
+    """Hosts, by place or all; with ``virtualmachineid`` those that this VM could move to.
 
     Raises:
-        InvalidParameter: an unknown word in ``details``.
+        InvalidParameter: that VM does not run.
+        PermissionDenied: it is not the caller's to see.
     """
-    details = call.arguments.get("details", ("all",))
-    for word in details:
-        if word.lower() not in DETAILS:
-            raise InvalidParameter("details", word, f"it should be one of: {', '.join(DETAILS)}")
+    vm = call.ref("virtualmachineid")
     if call.arguments.get("type", hosts.HOST_TYPE).lower() != hosts.HOST_TYPE.lower():
         return Page((), 0)
-    with_capacity = any(word.lower() in WITH_CAPACITY for word in details)
+    if vm is not None:
+        return find_hosts_for_migration(call.system, call.caller, vm, call.arguments, paging(call))
+    with_capacity = any(word in WITH_CAPACITY for word in call.arguments.get("details", ("all",)))
     return hosts.list_hosts(call.connection, call.arguments, paging(call), with_capacity=with_capacity)
 
 
@@ -149,6 +150,8 @@ RECONNECT = Command(
     parameters=(uuid("id", Entity.HOST, "the host", required=True),),
 )
 
+NO_OUT_OF_BAND = "hosts are not managed out of band"
+
 COMMANDS = (
     ADD,
     UPDATE,
@@ -171,8 +174,23 @@ COMMANDS = (
             string("state", "only hosts in this state, such as Up"),
             string("resourcestate", "only hosts in this resource state, such as Enabled"),
             string("type", "only hosts of this type; hosts that run VMs are of type Routing"),
-            strings("details", f"what to say of each host: {', '.join(DETAILS)}; default all"),
+            string("arch", "only hosts of this CPU architecture; all here are x86_64"),
+            string("managementserverid", "only hosts of this management server; it is the one of all"),
+            uuid(
+                "virtualmachineid",
+                Entity.VIRTUAL_MACHINE,
+                "only hosts that this running VM could move to, each with suitableformigration and all details",
+            ),
+            strings("details", "what to say of each host; default all", choices=DETAILS),
             *PAGING,
         ),
+        errors=(PermissionDenied,),
+        unsupported={
+            "hahost": "no hosts are kept free for high availability",
+            "outofbandmanagementenabled": NO_OUT_OF_BAND,
+            "outofbandmanagementpowerstate": NO_OUT_OF_BAND,
+            "storageaccessgroup": NO_ACCESS_GROUPS,
+            "version": "hosts have no agent of a version; hypervisorversion is in each row",
+        },
     ),
 )

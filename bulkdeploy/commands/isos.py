@@ -6,6 +6,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.template_fields import FIELDS, FILTER_WORDS, PARAMETERS
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Response, Shape
@@ -63,5 +64,6 @@ COMMANDS = (
             boolean("ispublic", "only public ones, or only those that are not"),
             *PARAMETERS,
         ),
+        unsupported=dict.fromkeys(("imagestoreid", "storageid"), NO_IMAGE_STORES),
     ),
 )

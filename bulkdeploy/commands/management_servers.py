@@ -1,7 +1,5 @@
 """listManagementServers: the service, whatever number of processes it is."""
 
-from uuid import UUID, uuid5
-
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
@@ -10,18 +8,15 @@ from bulkdeploy.declare.parameters import string
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
+from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION, MANAGEMENT_SERVER, MANAGEMENT_SERVER_ID
 from bulkdeploy.store.listing import Page, cut_page
-
-NAME = "bulkdeploy"
-ID = str(uuid5(UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52"), NAME))
 
 
 def list_management_servers(call: Call) -> Page:
     """One row: the service that answers, which is therefore up. Processes come and go and have no names."""
-    row = {"id": ID, "name": NAME, "state": "Up", "version": CLOUDSTACK_VERSION}
+    row = {"id": MANAGEMENT_SERVER_ID, "name": MANAGEMENT_SERVER, "state": "Up", "version": CLOUDSTACK_VERSION}
     same = all((call.text(field) or row[field]).lower() == row[field] for field in ("id", "name", "version"))
-    found = same and (call.text("keyword") or "").lower() in NAME
+    found = same and (call.text("keyword") or "").lower() in MANAGEMENT_SERVER
     return cut_page([row] if found else [], paging(call))
 
 

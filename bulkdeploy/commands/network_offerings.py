@@ -5,6 +5,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IPV6, NO_VPCS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid
@@ -12,9 +13,11 @@ from bulkdeploy.declare.response_fields import flag, moment, number, objects, te
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.domain.network_services import SERVICES
 from bulkdeploy.services import network_offerings as offering_service
+from bulkdeploy.services.networks import offering_of
+from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store import network_offerings
 from bulkdeploy.store.listing import Page
 
@@ -55,8 +58,16 @@ NETWORK_OFFERING = Response(
 
 
 def list_network_offerings(call: Call) -> Page:
-    """Network offerings; everybody may see them all."""
-    return network_offerings.list_network_offerings(call.connection, call.arguments, paging(call))
+    """Network offerings; everybody may see them all.
+
+    Raises:
+        PermissionDenied: the domain or the network is outside the caller's reach.
+    """
+    domain, network = call.ref("domainid"), call.ref("networkid")
+    if domain is not None:
+        require_domain(call.connection, call.caller, domain)
+    suiting = None if network is None else offering_of(call.connection, call.caller, network)
+    return network_offerings.list_network_offerings(call.connection, call.arguments, paging(call), suiting)
 
 
 def create_network_offering(call: Call) -> Mapping[str, Any]:
@@ -75,6 +86,8 @@ def delete_network_offering(call: Call) -> None:
 
 
 AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
+NO_TAGS = "network offerings have no tags: physical networks are named when a network is made"
+NO_ROUTING = "networks are not routed by protocols"
 FOR_EVERYBODY = "network offerings are for every domain and zone"
 
 CREATE = Command(
@@ -105,16 +118,23 @@ CREATE = Command(
         AVAILABILITY,
     ),
     unsupported={
-        "forvpc": "there are no VPCs",
+        "forvpc": NO_VPCS,
         "fornsx": "there is no NSX",
         "fortungsten": "there is no Tungsten Fabric",
         "domainid": FOR_EVERYBODY,
         "zoneid": FOR_EVERYBODY,
-        "tags": "physical networks are named when a network is made",
+        "tags": NO_TAGS,
         "serviceofferingid": "there are no system VMs",
         "details": "network offerings have no details",
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
+        "internetprotocol": NO_IPV6,
+        "networkmode": NO_ROUTING,
+        "routingmode": NO_ROUTING,
+        "specifyasnumber": NO_ROUTING,
+        "nsxsupportlb": "there is no NSX",
+        "nsxsupportsinternallb": "there is no NSX",
+        "provider": "serviceproviderlist says who offers each service",
     },
 )
 
@@ -137,7 +157,7 @@ UPDATE = Command(
     unsupported={
         "domainid": FOR_EVERYBODY,
         "zoneid": FOR_EVERYBODY,
-        "tags": "physical networks are named when a network is made",
+        "tags": NO_TAGS,
         "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
     },
@@ -174,8 +194,20 @@ COMMANDS = (
             string("state", "only offerings in this state", choices=("Enabled", "Disabled")),
             boolean("isdefault", "only those that came with the installation, or only the others"),
             boolean("specifyvlan", "only those whose VLAN is given, or only the others"),
+            boolean("specifyipranges", "only those whose addresses are given, or only the others"),
+            boolean("sourcenatsupported", "only offerings with SourceNat, or only the others"),
             strings("supportedservices", "only offerings with all these services"),
+            uuid("domainid", Entity.DOMAIN, "only offerings that this domain may use; every one may use them all"),
+            uuid("zoneid", Entity.ZONE, "only what is offered in this zone; all are offered everywhere"),
+            uuid("networkid", Entity.NETWORK, "only what updateNetwork could give this network"),
             *PAGING,
         ),
+        errors=(PermissionDenied,),
+        unsupported={
+            "forvpc": NO_VPCS,
+            "istagged": NO_TAGS,
+            "tags": NO_TAGS,
+            "routingmode": NO_ROUTING,
+        },
     ),
 )

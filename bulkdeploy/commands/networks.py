@@ -6,10 +6,11 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_IPV6, NO_ROUTERS, NO_VPCS
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
-from bulkdeploy.declare.parameters import Parameter, WireType, boolean, mapping, string, strings, uuid
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, mapping, only_true, string, strings, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -97,6 +98,16 @@ def create_network(call: Call) -> Mapping[str, Any]:
     return service.create_network(call.system, call.caller, ask)
 
 
+NOT_ASSOCIATED = "networks are not associated with one another"
+NOT_OF_NETWORKS = {
+    **dict.fromkeys(("dns1", "dns2"), "guests ask the DNS servers of their zone"),
+    **dict.fromkeys(("ip6dns1", "ip6dns2"), NO_IPV6),
+    **dict.fromkeys(("privatemtu", "publicmtu"), "the size of packets is the physical network's"),
+    "hideipaddressusage": "the use of addresses is not recorded",
+    "sourcenatipaddress": NO_ROUTERS,
+}
+"""Parameters that both createNetwork and updateNetwork have in CloudStack, and why they are refused."""
+
 CHANGEABLE = {"name": "name", "displaytext": "display_text", "networkdomain": "network_domain"}
 """Parameters of updateNetwork, and the columns that they change."""
 
@@ -104,14 +115,14 @@ CHANGEABLE = {"name": "name", "displaytext": "display_text", "networkdomain": "n
 def update_network(call: Call) -> JobTicket:
     """Change a network; the job's result is the network."""
     changes = {column: call.arguments[name] for name, column in CHANGEABLE.items() if call.arguments.get(name)}
-    return service.update_network(call.system, call.caller, call.arguments["id"], changes)
+    return service.update_network(
+        call.system, call.caller, call.arguments["id"], changes, call.ref("networkofferingid")
+    )
 
 
 def restart_network(call: Call) -> JobTicket:
     """Restart what serves a network: nothing does."""
-    return service.restart_network(
-        call.system, call.caller, call.arguments["id"], make_redundant=call.flag("makeredundant")
-    )
+    return service.restart_network(call.system, call.caller, call.arguments["id"])
 
 
 def delete_network(call: Call) -> JobTicket:
@@ -149,11 +160,18 @@ COMMANDS = (
             boolean("issystem", "only those that only the system uses, or only the others"),
             boolean("canusefordeploy", "only those that a deployment may name, or only the others"),
             strings("supportedservices", "only networks that offer all these services"),
+            boolean("specifyipranges", "only those whose addresses were given, or only the others"),
+            boolean("displaynetwork", "false: only hidden networks; there are none"),
+            boolean("restartrequired", "true: only networks that must be restarted; none ever must"),
+            string("vlan", "only networks of this VLAN"),
+            COUNT_ONLY,
+            SHOW_ICON,
             mapping("tags", "only networks with these tags: tags[0].key, tags[0].value"),
             *OWNER,
             *PROJECT,
             *PAGING,
         ),
+        unsupported={"associatednetworkid": NOT_ASSOCIATED, "forvpc": NO_VPCS, "vpcid": NO_VPCS},
     ),
     Command(
         name="createNetwork",
@@ -183,12 +201,25 @@ COMMANDS = (
                 "its physical network; the first enabled one of the zone where not given",
                 roles=ROOT_ADMIN_ONLY,
             ),
+            only_true("displaynetwork", "true, as every network is shown"),
             *FOR_OWNER,
         ),
+        unsupported={
+            **NOT_OF_NETWORKS,
+            **dict.fromkeys(("aclid", "vpcid"), NO_VPCS),
+            **dict.fromkeys(("asnumber", "bgppeerids"), "networks are not routed by BGP"),
+            **dict.fromkeys(("endipv6", "startipv6", "ip6cidr", "ip6gateway", "routeripv6"), NO_IPV6),
+            **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "VLANs are not divided into private ones"),
+            "associatednetworkid": NOT_ASSOCIATED,
+            "cidrsize": "gateway and netmask say how large it is",
+            "externalid": "networks are known by the service's own ids",
+            "routerip": NO_ROUTERS,
+            "tungstenvirtualrouteruuid": "there is no Tungsten Fabric",
+        },
     ),
     Command(
         name="updateNetwork",
-        description="Changes name, description or DNS domain of a guest network",
+        description="Changes name, description, DNS domain or offering of a guest network",
         handler=update_network,
         shape=Shape.JOB,
         response=NETWORK,
@@ -199,7 +230,18 @@ COMMANDS = (
             string("name", "its new name"),
             string("displaytext", "its new description"),
             string("networkdomain", "its new DNS domain, for VMs made from now on"),
+            uuid(
+                "networkofferingid", Entity.NETWORK_OFFERING, "its new offering, with all services of its present"
+            ),
+            only_true("displaynetwork", "true, as every network is shown"),
+            boolean("forced", "change the offering whatever hinders it; there is nothing that could"),
         ),
+        unsupported={
+            **NOT_OF_NETWORKS,
+            **dict.fromkeys(("changecidr", "guestvmcidr"), "a network keeps its addresses"),
+            "customid": NO_CUSTOM_IDS,
+            "updateinsequence": NO_ROUTERS,
+        },
     ),
     Command(
         name="restartNetwork",
@@ -211,8 +253,8 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.NETWORK, "the network", required=True),
             boolean("cleanup", "make anew what serves it; there is nothing to make"),
-            boolean("makeredundant", "make what serves it redundant; refused, there is nothing"),
         ),
+        unsupported={"makeredundant": NO_ROUTERS, "livepatch": NO_ROUTERS},
     ),
     Command(
         name="deleteNetwork",

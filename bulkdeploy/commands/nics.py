@@ -2,10 +2,11 @@
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_DHCP_OPTIONS
 from bulkdeploy.commands.virtual_machine_response import NIC_FIELDS, VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import Parameter, string, uuid
+from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
@@ -70,7 +71,8 @@ COMMANDS: tuple[Command, ...] = (
             OF_VM,
             uuid("nicid", Entity.NIC, "only this nic"),
             uuid("networkid", Entity.NETWORK, "only the nic in this network"),
-            *PAGING[:2],
+            boolean("fordisplay", "false: only hidden nics; there are none"),
+            *PAGING,
         ),
     ),
     Command(
@@ -92,6 +94,7 @@ COMMANDS: tuple[Command, ...] = (
             string("ipaddress", "its address; a free one of the network where not given"),
             string("macaddress", "its MAC address; a new one where not given"),
         ),
+        unsupported={"dhcpoptions": NO_DHCP_OPTIONS},
     ),
     Command(
         name="removeNicFromVirtualMachine",

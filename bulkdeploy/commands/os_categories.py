@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
@@ -17,6 +17,8 @@ def list_os_categories(call: Call) -> Page:
     return os_categories.list_os_categories(call.connection, call.arguments, paging(call))
 
 
+NOT_BY_IMAGES = "categories are listed whatever images there are of them; listTemplates takes oscategoryid"
+
 COMMANDS = (
     Command(
         name="listOsCategories",
@@ -27,7 +29,9 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.OS_CATEGORY, "only this category"),
             string("name", "only the category of this name"),
+            SHOW_ICON,
             *PAGING,
         ),
+        unsupported=dict.fromkeys(("arch", "isfeatured", "isiso", "isvnf", "zoneid"), NOT_BY_IMAGES),
     ),
 )

@@ -4,7 +4,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import Exclusive, string, uuid, uuids
+from bulkdeploy.declare.parameters import Exclusive, boolean, string, uuid, uuids
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
@@ -38,6 +38,7 @@ COMMANDS = (
             uuids("ids", Entity.OS_TYPE, "only these OS types"),
             string("description", "only the OS type of this name"),
             uuid("oscategoryid", Entity.OS_CATEGORY, "only OS types of this category"),
+            boolean("fordisplay", "false: only hidden OS types; there are none"),
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),

@@ -4,6 +4,7 @@ Every list command's handler asks ``paging(call)`` and gives the answer to its s
 """
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.list_parameters import COUNT_ONLY
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.listing import Paging
@@ -14,11 +15,15 @@ EVERYTHING = -1
 def paging(call: Call) -> Paging:
     """The rows asked for; without ``page`` and ``pagesize`` the first ``default.page.size`` ones.
 
+    None of them where only their count is asked for (``COUNT_ONLY``).
+
     Raises:
         PagingError: one of the two without the other, a page below 1, ``pagesize`` neither
             positive nor -1, -1 together with ``page``, or a page larger than
             ``default.page.size`` (reference sections 1.7 and 1.8).
     """
+    if call.flag(COUNT_ONLY.name):
+        return Paging(limit=0)
     page, size = call.arguments.get("page"), call.arguments.get("pagesize")
     if size == EVERYTHING:
         if page is not None:

@@ -132,5 +132,6 @@ COMMANDS = (
             boolean("showcapacities", "whether to say what each pod holds"),
             *PAGING,
         ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
     ),
 )

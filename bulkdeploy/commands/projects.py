@@ -4,8 +4,8 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.counter_fields import ACCOUNT_COUNTERS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.list_parameters import OWNER, PAGING
-from bulkdeploy.declare.parameters import Needs, boolean, string, uuid
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
+from bulkdeploy.declare.parameters import Needs, boolean, string, strings, uuid
 from bulkdeploy.declare.response_fields import moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
@@ -44,6 +44,7 @@ def list_projects(call: Call) -> Page:
         InvalidParameter: there is no such account.
         PermissionDenied: an owner parameter names somebody outside the caller's reach.
     """
+    details = call.arguments.get("details", ("all",))
     domain, account = call.ref("domainid"), call.text("account")
     lineage = None if domain is None else require_domain(call.connection, call.caller, domain)
     member_id = None
@@ -59,6 +60,7 @@ def list_projects(call: Call) -> Page:
         member_id=member_id,
         lineage=None if account is not None else lineage,
         recursive=call.flag("isrecursive"),
+        with_counters=any(word != "min" for word in details),
     )
 
 
@@ -149,6 +151,10 @@ def delete_account_from_project(call: Call) -> JobTicket:
 
 THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
 
+DETAILS = ("all", "resource", "min")
+NO_PROJECT_ROLES = "accounts of a project are Admin or Regular; there are no other project roles"
+ACCOUNTS_ONLY = "accounts belong to projects, with all their users"
+
 COMMANDS = (
     Command(
         name="listProjects",
@@ -162,9 +168,13 @@ COMMANDS = (
             string("name", "only projects of this name"),
             string("displaytext", "only projects of this description"),
             string("state", "only projects in this state"),
+            string("username", "only projects of accounts with a user of this name"),
+            strings("details", "what to say of each project; default all", choices=DETAILS),
+            SHOW_ICON,
             *OWNER,
             *PAGING,
         ),
+        unsupported={"tags": "projects have no tags"},
     ),
     Command(
         name="listProjectAccounts",
@@ -179,6 +189,7 @@ COMMANDS = (
             string("role", "only accounts with this role", choices=ROLES),
             *PAGING,
         ),
+        unsupported={"projectroleid": NO_PROJECT_ROLES, "userid": ACCOUNTS_ONLY},
     ),
     Command(
         name="createProject",
@@ -196,6 +207,10 @@ COMMANDS = (
             ),
             uuid("domainid", Entity.DOMAIN, "that account's domain"),
         ),
+        unsupported={
+            "accountid": "name the account that manages the project: account and domainid",
+            "userid": ACCOUNTS_ONLY,
+        },
     ),
     Command(
         name="updateProject",
@@ -214,6 +229,7 @@ COMMANDS = (
             string("roletype", "the role of that account; the others keep theirs", choices=ROLES),
         ),
         rules=(Needs("roletype", "account"),),
+        unsupported={"userid": ACCOUNTS_ONLY},
     ),
     Command(
         name="activateProject",
@@ -259,6 +275,10 @@ COMMANDS = (
             string("account", "the account's name", required=True),
             string("roletype", "its role; default Regular", choices=ROLES),
         ),
+        unsupported={
+            "email": "nobody is invited by e-mail: an account is added at once",
+            "projectroleid": NO_PROJECT_ROLES,
+        },
     ),
     Command(
         name="deleteAccountFromProject",

@@ -1,6 +1,7 @@
 """updateResourceCount."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported import NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import integer, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
@@ -48,5 +49,6 @@ COMMANDS = (
             uuid("projectid", Entity.PROJECT, "the project"),
             integer("resourcetype", "only this resource, by its number; default all that counts are kept of"),
         ),
+        unsupported={"tag": NO_TAGGED_LIMITS},
     ),
 )

@@ -5,14 +5,15 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import integer, long, string, uuid
+from bulkdeploy.declare.parameters import boolean, integer, long, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ADMINS
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.services import resource_limits
 from bulkdeploy.services.resource_limits import HolderParameters
@@ -32,7 +33,6 @@ HOLDER = (
     string("account", "the account; domainid says whose account it is"),
     uuid("domainid", Entity.DOMAIN, "the domain, where no account is given"),
     uuid("projectid", Entity.PROJECT, "the project"),
-    string("tag", "a host or storage tag; limits by tag are not kept, so that only an empty one is accepted"),
 )
 
 
@@ -72,9 +72,6 @@ def update_resource_limit(call: Call) -> Mapping[str, Any]:
 
 
 def _holder(call: Call) -> HolderParameters:
-    tag = call.text("tag")
-    if tag:
-        raise InvalidParameter("tag", tag, "limits by host or storage tag are not kept; leave it out")
     return HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
 
 
@@ -94,8 +91,11 @@ COMMANDS = (
                 choices=tuple(kind.wire_name for kind in ResourceType),
             ),
             *HOLDER,
+            boolean("listall", "accepted and without effect: limits are those of the one who is named"),
+            boolean("isrecursive", "accepted and without effect: limits are those of the one who is named"),
             *PAGING,
         ),
+        unsupported={"id": "limits have no ids; resourcetype says which", "tag": NO_TAGGED_LIMITS},
     ),
     Command(
         name="updateResourceLimit",
@@ -111,5 +111,6 @@ COMMANDS = (
             long("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
             *HOLDER,
         ),
+        unsupported={"tag": NO_TAGGED_LIMITS},
     ),
 )

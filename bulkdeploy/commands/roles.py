@@ -8,7 +8,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.registry import every_api
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import ExactlyOne, Needs, string, uuid, uuids
+from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
@@ -93,6 +93,8 @@ def delete_role_permission(call: Call) -> None:
     service.delete_rule(call.system, call.caller, every_api(), call.arguments["id"])
 
 
+PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
+
 COMMANDS = (
     Command(
         name="listRoles",
@@ -105,6 +107,7 @@ COMMANDS = (
             uuid("id", Entity.ROLE, "only this role"),
             string("name", "only roles of this name"),
             string("type", "only roles of this type", choices=TYPES),
+            string("state", "only roles in this state; all here are enabled", choices=("enabled", "disabled")),
             *PAGING,
         ),
     ),
@@ -131,6 +134,7 @@ COMMANDS = (
             string("type", "its type", choices=TYPES),
             uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
             string("description", "its description"),
+            PUBLICITY,
         ),
         rules=(ExactlyOne(("type", "roleid")),),
     ),
@@ -148,6 +152,7 @@ COMMANDS = (
             string("name", "its new name"),
             string("type", "its new type", choices=TYPES),
             string("description", "its new description"),
+            PUBLICITY,
         ),
     ),
     Command(

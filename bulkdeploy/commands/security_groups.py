@@ -7,6 +7,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.security_group_response import SECURITY_GROUP
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
@@ -95,6 +96,7 @@ COMMANDS = (
             uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
             string("name", "its new name; absent: nothing changes"),
         ),
+        unsupported={"customid": NO_CUSTOM_IDS},
     ),
     Command(
         name="deleteSecurityGroup",

@@ -1,11 +1,20 @@
 """Service offerings: listed, made, changed, deleted (reference section 8.5)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.offering_lists import FOR_WHOM, wanted
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_EXTENSIONS, OF_OFFERINGS
+from bulkdeploy.commands.unsupported import (
+    NO_ENCRYPTION,
+    NO_EXTENSIONS,
+    NO_GPU,
+    NO_LEASES,
+    NO_SYSTEM_VMS,
+    OF_OFFERINGS,
+)
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
@@ -18,7 +27,7 @@ from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.services import offerings
 from bulkdeploy.services import service_offerings as offering_service
-from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.services.templates import template_size
 from bulkdeploy.store import service_offerings
 from bulkdeploy.store.listing import Page
 
@@ -61,12 +70,14 @@ def list_service_offerings(call: Call) -> Page:
     """The service offerings that the caller may use.
 
     Raises:
-        PermissionDenied: ``domainid`` is outside the caller's reach.
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``; PermissionDenied also
+            where the template is not the caller's to use.
     """
-    domain = call.ref("domainid")
-    lineage = None if domain is None else require_domain(call.connection, call.caller, domain)
+    asked, template = wanted(call), call.ref("templateid")
+    if template is not None:
+        asked = replace(asked, template_bytes=template_size(call.connection, call.caller, template))
     return service_offerings.list_service_offerings(
-        call.connection, call.caller, call.arguments, lineage, paging(call)
+        call.connection, call.caller, call.arguments, asked, paging(call)
     )
 
 
@@ -87,8 +98,6 @@ def delete_service_offering(call: Call) -> None:
     offerings.delete_offering(call.system, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
 
 
-NO_GPU = "hosts are not known by their GPUs"
-NO_LEASES = "VMs have no leases"
 MOST_CORES, MOST_MHZ, MOST_MIB, MOST_GIB = 4096, 100_000, 64 * 1024 * 1024, 1024 * 1024
 
 CREATE = Command(
@@ -129,13 +138,13 @@ CREATE = Command(
         **OF_OFFERINGS,
         "diskofferingid": "the root disk is part of the offering",
         "diskofferingstrictness": "the root disk is part of the offering",
-        "encryptroot": "volumes are not encrypted",
+        "encryptroot": NO_ENCRYPTION,
         "externaldetails": NO_EXTENSIONS,
         "gpucount": NO_GPU,
         "gpudisplay": NO_GPU,
         "vgpuprofileid": NO_GPU,
-        "issystem": "there are no system VMs",
-        "systemvmtype": "there are no system VMs",
+        "issystem": NO_SYSTEM_VMS,
+        "systemvmtype": NO_SYSTEM_VMS,
         "isvolatile": "root disks are kept when a VM restarts",
         "leaseduration": NO_LEASES,
         "leaseexpiryaction": NO_LEASES,
@@ -196,8 +205,9 @@ COMMANDS = (
             uuid("id", Entity.SERVICE_OFFERING, "only this offering"),
             string("name", "only the offering of this name"),
             uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
-            uuid("domainid", Entity.DOMAIN, "only offerings that this domain has to itself"),
-            boolean("isrecursive", "with domainid: those of the domains below it, too"),
+            *FOR_WHOM,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only what this VM could have instead of its present"),
+            uuid("templateid", Entity.TEMPLATE, "only offerings whose root disk this template fits in"),
             integer("cpunumber", "only what allows this many cores"),
             integer("cpuspeed", "only what allows this speed of a core, MHz"),
             integer("memory", "only what allows this memory, MiB"),
@@ -206,5 +216,11 @@ COMMANDS = (
             boolean("issystem", "whether to list offerings of system VMs; there are none", roles=ROOT_ADMIN_ONLY),
             *PAGING,
         ),
+        unsupported={
+            "encryptroot": NO_ENCRYPTION,
+            "gpuenabled": NO_GPU,
+            "vgpuprofileid": NO_GPU,
+            "systemvmtype": NO_SYSTEM_VMS,
+        },
     ),
 )

@@ -196,7 +196,12 @@ COMMANDS = (
             string("path", "only pools of this path"),
             string("scope", "only pools of this scope", choices=tuple(scope.value for scope in PoolScope)),
             string("status", "only pools in this state, such as Up"),
+            uuid("hostid", Entity.HOST, "only pools that this host reaches"),
             *PAGING,
         ),
+        unsupported={
+            "storageaccessgroup": NO_ACCESS_GROUPS,
+            "storagecustomstats": "pools tell nothing but their size and what is taken",
+        },
     ),
 )

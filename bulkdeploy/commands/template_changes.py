@@ -7,6 +7,13 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner
 from bulkdeploy.commands.template_fields import FIELDS
+from bulkdeploy.commands.unsupported import (
+    NO_DIRECT_DOWNLOAD,
+    NO_EXTENSIONS,
+    NO_IMAGE_STORES,
+    NO_KUBERNETES,
+    NO_ROUTERS,
+)
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import (
@@ -14,6 +21,7 @@ from bulkdeploy.declare.parameters import (
     Parameter,
     boolean,
     integer,
+    mapping,
     string,
     strings,
     uuid,
@@ -22,9 +30,10 @@ from bulkdeploy.declare.parameters import (
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
-from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services import templates
 from bulkdeploy.services.templates import ISO, TEMPLATE, Kind, Sharing
+from bulkdeploy.services.wire_values import details_of
 from bulkdeploy.store.listing import Page
 
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
@@ -46,6 +55,8 @@ COLUMNS: Mapping[str, str] = {
     "requireshvm": "requires_hvm",
     "isdynamicallyscalable": "dynamically_scalable",
     "sortkey": "sort_key",
+    "templatetag": "template_tag",
+    "templatetype": "template_type",
 }
 """Parameters, and the columns that they set as they are."""
 
@@ -60,6 +71,26 @@ PUBLICITY: tuple[Parameter, ...] = (
     boolean("isfeatured", "whether it is featured; for admins"),
     boolean("isextractable", "whether it can be downloaded"),
 )
+
+
+DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")
+OF_TEMPLATES: tuple[Parameter, ...] = (
+    DETAILS,
+    string("templatetag", "a tag that a host must have to run its VMs; for root admins"),
+    string("templatetype", "its type; others than USER for root admins", choices=("USER", "BUILTIN", "SYSTEM")),
+)
+SYSTEM_TOO = boolean("issystem", "accepted and without effect: templates of type SYSTEM are deleted as all others")
+NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
+    TemplateKind.ISO: {"imagestoreuuid": NO_IMAGE_STORES},
+    TemplateKind.TEMPLATE: {
+        "deployasis": "templates are disks, not descriptions of whole VMs",
+        "extensionid": NO_EXTENSIONS,
+        "externaldetails": NO_EXTENSIONS,
+        "forcks": NO_KUBERNETES,
+        "isrouting": NO_ROUTERS,
+    },
+}
+"""Parameters that CloudStack has for registering each kind, and why they are refused."""
 
 
 def register(kind: Kind, call: Call) -> Page:
@@ -100,6 +131,7 @@ def update_permissions(kind: Kind, call: Call) -> None:
         arguments.get("ispublic"),
         arguments.get("isfeatured"),
         arguments.get("isextractable"),
+        arguments.get("projectids", ()),
     )
     templates.update_permissions(call.system, call.caller, kind, arguments["id"], asked)
 
@@ -110,6 +142,10 @@ def _columns(call: Call) -> dict[str, Any]:
     }
     if (os_type := call.ref("ostypeid")) is not None:
         columns["os_type_id"] = os_type.id
+    if "details" in call.arguments:
+        columns["details"] = details_of(call.arguments["details"])
+    elif call.flag("cleanupdetails"):
+        columns["details"] = {}
     return columns
 
 
@@ -136,31 +172,37 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
         uuids("zoneids", Entity.ZONE, "the zones that have it"),
         boolean("sshkeyenabled", "whether its guests take new SSH keys"),
         boolean("requireshvm", "whether it needs hardware virtualisation; default true"),
+        integer("bits", "32 or 64; accepted and without effect: arch says it", minimum=32, maximum=64),
+        *OF_TEMPLATES,
     )
 
 
-def _beginnings(kind: Kind, word: str) -> tuple[Command, ...]:
-    """Registering and changing."""
-    thing = Response(kind.kind.value, FIELDS)
-    this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
+def _registering(kind: Kind, word: str) -> tuple[Command, ...]:
     return (
         Command(
             name=f"register{word}",
             description=f"Registers the {kind.noun} of a URL. Nothing is downloaded: it is ready at once, of 2 GiB",
             handler=partial(register, kind),
             shape=Shape.LIST,
-            response=thing,
+            response=Response(kind.kind.value, FIELDS),
             errors=(PermissionDenied, ResourceLimitExceeded),
             changes_state=True,
             parameters=_registered(kind),
             rules=() if kind is ISO else (Exclusive(("zoneid", "zoneids")),),
+            unsupported={"directdownload": NO_DIRECT_DOWNLOAD, **NOT_REGISTERED[kind.kind]},
         ),
+    )
+
+
+def _changing(kind: Kind, word: str) -> tuple[Command, ...]:
+    this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
+    return (
         Command(
             name=f"update{word}",
             description=f"Changes what is said of the {kind.noun}",
             handler=partial(update, kind),
             shape=Shape.OBJECT,
-            response=thing,
+            response=Response(kind.kind.value, FIELDS),
             errors=(PermissionDenied,),
             changes_state=True,
             parameters=(
@@ -173,7 +215,13 @@ def _beginnings(kind: Kind, word: str) -> tuple[Command, ...]:
                 boolean("sshkeyenabled", "whether its guests take new SSH keys"),
                 boolean("requireshvm", "whether it needs hardware virtualisation"),
                 integer("sortkey", "where it stands in lists: lower numbers first"),
+                string("format", "its format", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
+                boolean("cleanupdetails", "forget its details"),
+                boolean("forceupdateostype", "accepted and always so: VMs show the OS type of their template"),
+                *((DETAILS,) if kind is ISO else OF_TEMPLATES),
             ),
+            rules=(Exclusive(("details", "cleanupdetails")),),
+            unsupported={"isrouting": NO_ROUTERS, **({} if kind is ISO else {"forcks": NO_KUBERNETES})},
         ),
     )
 
@@ -193,6 +241,7 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
                 this,
                 uuid("zoneid", Entity.ZONE, "delete it from this zone only"),
                 boolean("forced", "delete it even though VMs were made from it"),
+                *(() if kind is ISO else (SYSTEM_TOO,)),
             ),
         ),
         Command(
@@ -206,6 +255,7 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
                 this,
                 string("op", "what is done with accounts", choices=("add", "remove", "reset")),
                 strings("accounts", "names of accounts in the owner's domain"),
+                uuids("projectids", Entity.PROJECT, "projects of the caller's, besides accounts"),
                 *PUBLICITY,
             ),
         ),
@@ -213,8 +263,10 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
 
 
 COMMANDS: tuple[Command, ...] = (
-    *_beginnings(TEMPLATE, "Template"),
+    *_registering(TEMPLATE, "Template"),
+    *_changing(TEMPLATE, "Template"),
     *_endings(TEMPLATE, "Template"),
-    *_beginnings(ISO, "Iso"),
+    *_registering(ISO, "Iso"),
+    *_changing(ISO, "Iso"),
     *_endings(ISO, "Iso"),
 )

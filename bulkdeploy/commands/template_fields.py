@@ -1,6 +1,6 @@
 """The fields of templates and ISOs, and the parameters that both lists take."""
 
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, uuid
 from bulkdeploy.declare.response_fields import (
     OWNER_FIELDS,
@@ -62,6 +62,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     boolean("showremoved", "deleted ones, too"),
     boolean("showunique", "one row per template instead of one per zone"),
     mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
+    SHOW_ICON,
     *OWNER,
     *PROJECT,
     *PAGING,

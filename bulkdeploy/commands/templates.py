@@ -4,8 +4,9 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.template_fields import FIELDS, FILTER_WORDS, PARAMETERS
+from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_IMAGE_STORES, NO_KUBERNETES, NO_VNF
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.parameters import Exclusive, string, uuid, uuids
+from bulkdeploy.declare.parameters import Exclusive, string, strings, uuid, uuids
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
@@ -38,7 +39,9 @@ def list_templates(call: Call) -> Page:
         kind=TemplateKind.TEMPLATE,
         shown=shown,
     )
-    return Page([{**row, "hypervisor": row["hypervisor"] or NO_HYPERVISOR} for row in page.rows], page.count)
+    left_out = ("details", "tags") if call.arguments.get("details") == ("min",) else ()
+    rows = [{**row, "hypervisor": row["hypervisor"] or NO_HYPERVISOR} for row in page.rows]
+    return Page([{name: row[name] for name in row if name not in left_out} for row in rows], page.count)
 
 
 COMMANDS = (
@@ -59,8 +62,16 @@ COMMANDS = (
             uuid("id", Entity.TEMPLATE, "only this template"),
             uuids("ids", Entity.TEMPLATE, "only these templates"),
             string("templatetype", "only templates of this type"),
+            strings("details", "all, or min: without details and tags; default all", choices=("all", "min")),
             *PARAMETERS,
         ),
         rules=(Exclusive(("id", "ids")),),
+        unsupported={
+            **dict.fromkeys(("imagestoreid", "storageid"), NO_IMAGE_STORES),
+            "extensionid": NO_EXTENSIONS,
+            "forcks": NO_KUBERNETES,
+            "isvnf": NO_VNF,
+            "parenttemplateid": "templates are not made from one another",
+        },
     ),
 )

@@ -4,6 +4,22 @@ NO_IPV6 = "networks have IPv4 addresses only"
 NO_ACCESS_GROUPS = "hosts and pools are matched by tags, not by storage access groups"
 NO_EXTENSIONS = "there are no extensions; hypervisors are reached by drivers"
 NO_TAG_RULES = "tags are texts, not rules"
+NO_CUSTOM_IDS = "ids are made here"
+NO_DHCP_OPTIONS = "nics have no DHCP options"
+NO_DIRECT_DOWNLOAD = "nothing is downloaded, by the service or by hosts"
+NO_ENCRYPTION = "volumes are not encrypted"
+NO_GPU = "hosts are not known by their GPUs"
+NO_IMAGE_STORES = "there are no image stores; zones have templates and ISOs"
+NO_KEY_ACCESS = "whether API keys may be used is not said for an account or a user; disableUser keeps a user out"
+NO_KUBERNETES = "there are no Kubernetes clusters"
+NO_LEASES = "VMs have no leases"
+NO_ROUTERS = "networks are served by no routers"
+NO_SETUP = "guests have no firmware setup to boot into"
+NO_SNAPSHOTS = "there are no snapshots"
+NO_SYSTEM_VMS = "there are no system VMs"
+NO_TAGGED_LIMITS = "limits and counts by host or storage tag are not kept"
+NO_VNF = "there are no network appliances"
+NO_VPCS = "there are no VPCs"
 NO_QUALITY_OF_SERVICE = "volumes have no limits of bytes or operations per second"
 
 QUALITY_OF_SERVICE = {
@@ -22,6 +38,6 @@ OF_OFFERINGS = {
     "customizediops": NO_QUALITY_OF_SERVICE,
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,
-    "hypervisorsnapshotreserve": "there are no snapshots",
+    "hypervisorsnapshotreserve": NO_SNAPSHOTS,
 }
 """Parameters that offerings have in CloudStack for volumes, and why they are refused."""

@@ -55,7 +55,9 @@ def register_user_data(call: Call) -> Mapping[str, Any]:
 
 def delete_user_data(call: Call) -> None:
     """Delete registered user data."""
-    registered_user_data.delete_user_data(call.system, call.caller, call.arguments["id"])
+    given = any(parameter.name in call.arguments for parameter in FOR_OWNER)
+    named = named_owner(call) if given else None
+    registered_user_data.delete_user_data(call.system, call.caller, named, call.arguments["id"])
 
 
 COMMANDS = (
@@ -101,6 +103,6 @@ COMMANDS = (
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(uuid("id", Entity.USER_DATA, "the user data", required=True),),
+        parameters=(uuid("id", Entity.USER_DATA, "the user data", required=True), *FOR_OWNER),
     ),
 )

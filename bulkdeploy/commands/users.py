@@ -8,9 +8,10 @@ from bulkdeploy.commands.new_user import NEW_USER, new_user
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.registry import every_api
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_KEY_ACCESS
 from bulkdeploy.commands.user_response import USER
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.list_parameters import OWNER, PAGING
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import Needs, integer, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
@@ -99,9 +100,12 @@ COMMANDS = (
             string("username", "only users of this name"),
             integer("accounttype", "only users of accounts of this type"),
             string("state", "only users in this state", choices=tuple(state.value for state in AccountState)),
+            string("usersource", "only users who come from there; all here are native"),
+            SHOW_ICON,
             *OWNER,
             *PAGING,
         ),
+        unsupported={"apikeyaccess": NO_KEY_ACCESS},
     ),
     Command(
         name="getUser",
@@ -126,6 +130,7 @@ COMMANDS = (
             uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
             *NEW_USER,
         ),
+        unsupported={"userid": NO_CUSTOM_IDS},
     ),
     Command(
         name="updateUser",
@@ -148,6 +153,10 @@ COMMANDS = (
             string("usersecretkey", "the secret key that belongs to it"),
         ),
         rules=(Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey")),
+        unsupported={
+            "apikeyaccess": NO_KEY_ACCESS,
+            "mandate2fa": "users log in with a password alone",
+        },
     ),
     Command(
         name="enableUser",

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported import NO_SETUP
 from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.parameters import Parameter, WireType, boolean, uuid
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, uuid, uuids
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.configuration import PLANNERS
@@ -39,7 +40,11 @@ def stop_virtual_machine(call: Call) -> JobTicket:
 def destroy_virtual_machine(call: Call) -> JobTicket:
     """Destroy a VM; the job's result is the VM."""
     return virtual_machines.destroy_virtual_machine(
-        call.system, call.caller, call.arguments["id"], expunge=call.flag("expunge")
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        expunge=call.flag("expunge"),
+        volumes=call.arguments.get("volumeids", ()),
     )
 
 
@@ -59,8 +64,6 @@ def recover_virtual_machine(call: Call) -> Mapping[str, Any]:
     """Make a destroyed VM Stopped again."""
     return virtual_machine_updates.recover_virtual_machine(call.system, call.caller, call.arguments["id"])
 
-
-NO_SETUP = {"bootintosetup": "guests have no firmware setup to boot into"}
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -85,7 +88,7 @@ COMMANDS: tuple[Command, ...] = (
                 roles=ROOT_ADMIN_ONLY,
             ),
         ),
-        unsupported=NO_SETUP,
+        unsupported={"bootintosetup": NO_SETUP},
     ),
     Command(
         name="stopVirtualMachine",
@@ -112,7 +115,7 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             boolean("forced", "cut its power instead of asking it to shut down"),
         ),
-        unsupported=NO_SETUP,
+        unsupported={"bootintosetup": NO_SETUP},
     ),
     Command(
         name="recoverVirtualMachine",
@@ -144,9 +147,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             boolean("expunge", "remove it and its volumes now; for admins, and users who are let"),
+            uuids("volumeids", Entity.VOLUME, "data volumes of it to delete with it; they can not be recovered"),
         ),
-        unsupported={
-            "volumeids": "volumes made with the VM go with it when it is expunged; deleteVolume deletes others"
-        },
     ),
 )

@@ -7,17 +7,12 @@ from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, uuid
-from bulkdeploy.declare.response_fields import flag
-from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services import virtual_machine_migration
 from bulkdeploy.store.listing import Page
-
-DESTINATION = Response(
-    HOST.key, (*HOST.fields, flag("suitableformigration", "whether it could take the VM now, by all rules"))
-)
 
 
 def migrate_virtual_machine(call: Call) -> JobTicket:
@@ -53,13 +48,14 @@ COMMANDS: tuple[Command, ...] = (
             uuid("hostid", Entity.HOST, "the host to move it to"),
             boolean("autoselect", "let placement choose the host, where hostid is not given", since="4.16"),
         ),
+        unsupported={"storageid": "volumes stay in their pools"},
     ),
     Command(
         name="findHostsForMigration",
         description="Lists the hosts that a running virtual machine could move to",
         handler=find_hosts_for_migration,
         shape=Shape.LIST,
-        response=DESTINATION,
+        response=HOST,
         roles=ROOT_ADMIN_ONLY,
         errors=(PermissionDenied,),
         parameters=(

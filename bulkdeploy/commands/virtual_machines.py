@@ -3,15 +3,17 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_GPU, NO_LEASES, NO_VNF, NO_VPCS
 from bulkdeploy.commands.virtual_machine_response import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, strings, uuid, uuids
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.registered_user_data import require_user_data
 from bulkdeploy.store import virtual_machines
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.listing import Page
@@ -25,8 +27,10 @@ def list_virtual_machines(call: Call) -> Page:
 
     Raises:
         InvalidParameter: an unknown word in ``details``.
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names somebody outside the caller's reach, or the user data is not
+            the caller's to see.
     """
+    require_user_data(call.connection, call.caller, call.ref("userdataid"))
     return virtual_machines.list_virtual_machines(
         call.connection,
         visible(call),
@@ -90,11 +94,26 @@ COMMANDS = (
             boolean("displayvm", "only VMs that are shown to users, or only the others", roles=ROOT_ADMIN_ONLY),
             mapping("tags", "only VMs with these tags: tags[0].key, tags[0].value"),
             strings("details", f"what to say of each VM: {', '.join(detail.value for detail in Detail)}"),
+            uuid("userdataid", Entity.USER_DATA, "only VMs whose user data is this registered one", since="4.18"),
+            boolean("forvirtualnetwork", "only VMs in an Isolated network, or only the others"),
+            string("arch", "only VMs made from a template for this CPU architecture"),
             boolean("userdata", "whether to answer user data"),
+            COUNT_ONLY,
+            SHOW_ICON,
             *OWNER,
             *PROJECT,
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
+        unsupported={
+            "accumulate": "nothing is measured that could be summed up",
+            "autoscalevmgroupid": "there are no groups that scale by themselves",
+            "backupofferingid": "there are no backups",
+            "extensionid": NO_EXTENSIONS,
+            "gpuenabled": NO_GPU,
+            "isvnf": NO_VNF,
+            "leased": NO_LEASES,
+            "vpcid": NO_VPCS,
+        },
     ),
 )

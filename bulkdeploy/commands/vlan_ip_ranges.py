@@ -5,7 +5,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_IPV6
+from bulkdeploy.commands.unsupported import NO_IPV6, NO_SYSTEM_VMS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string, uuid
@@ -34,7 +34,6 @@ FIELDS = (
     text("podname", "the pod's name"),
 )
 NOT_GIVEN_AWAY = "public addresses are not given to accounts"
-NO_SYSTEM_VMS = "there are no system VMs"
 
 
 def list_ranges(call: Call) -> Page:
@@ -70,6 +69,7 @@ COMMANDS = (
             boolean("forvirtualnetwork", "only public addresses, or only those of guests"),
             *PAGING,
         ),
+        unsupported=dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
     ),
     Command(
         name="createVlanIpRange",
@@ -96,11 +96,9 @@ COMMANDS = (
             string("vlan", "their VLAN, a number or untagged; default: the guest network's"),
         ),
         unsupported={
-            "account": NOT_GIVEN_AWAY,
-            "domainid": NOT_GIVEN_AWAY,
-            "projectid": NOT_GIVEN_AWAY,
+            **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
             "forsystemvms": NO_SYSTEM_VMS,
-            "fornsx": "there is no NSX",
+            "provider": "addresses are of no network provider",
             "startipv6": NO_IPV6,
             "endipv6": NO_IPV6,
             "ip6gateway": NO_IPV6,

@@ -3,11 +3,28 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
+from bulkdeploy.commands.unsupported import (
+    NO_CUSTOM_IDS,
+    NO_ENCRYPTION,
+    NO_QUALITY_OF_SERVICE,
+    NO_SNAPSHOTS,
+    NO_SYSTEM_VMS,
+)
 from bulkdeploy.declare.command import Command, JobTicket
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
-from bulkdeploy.declare.parameters import ExactlyOne, Exclusive, Needs, boolean, long, mapping, string, uuid, uuids
+from bulkdeploy.declare.parameters import (
+    ExactlyOne,
+    Exclusive,
+    Needs,
+    boolean,
+    long,
+    mapping,
+    only_true,
+    string,
+    uuid,
+    uuids,
+)
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
@@ -134,12 +151,15 @@ COMMANDS = (
             uuid("clusterid", Entity.CLUSTER, "only volumes on pools of this cluster", roles=ROOT_ADMIN_ONLY),
             uuid("hostid", Entity.HOST, "only volumes of VMs on this host", roles=ROOT_ADMIN_ONLY),
             uuid("storageid", Entity.STORAGE_POOL, "only volumes on this pool", roles=ROOT_ADMIN_ONLY),
+            boolean("displayvolume", "false: only hidden volumes; there are none"),
             mapping("tags", "only volumes with these tags: tags[0].key, tags[0].value"),
+            COUNT_ONLY,
             *OWNER,
             *PROJECT,
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
+        unsupported={"isencrypted": NO_ENCRYPTION, "listsystemvms": NO_SYSTEM_VMS},
     ),
     Command(
         name="createVolume",
@@ -154,10 +174,12 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "its zone", required=True),
             uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering", required=True),
             long("size", "its size in GiB, for disk offerings of custom size", minimum=1),
+            only_true("displayvolume", "true, as every volume is shown"),
             *FOR_OWNER,
         ),
         unsupported={
-            "snapshotid": "there are no snapshots",
+            "customid": NO_CUSTOM_IDS,
+            "snapshotid": NO_SNAPSHOTS,
             "storageid": "the place is chosen when a VM gets the volume",
             "virtualmachineid": "attachVolume gives a volume to a VM",
             "miniops": NO_QUALITY_OF_SERVICE,

@@ -8,7 +8,7 @@ from bulkdeploy.commands.capacity_fields import ZONE_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_IPV6
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
 from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
@@ -163,8 +163,10 @@ COMMANDS = (
             boolean("available", "false, for others than root admins: only zones where the account has VMs"),
             boolean("showcapacities", "whether to say what each zone holds"),
             mapping("tags", "only zones with these tags: tags[0].key, tags[0].value"),
+            SHOW_ICON,
             *PAGING,
         ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
         rules=(Exclusive(("id", "ids")),),
     ),
 )

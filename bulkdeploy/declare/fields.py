@@ -128,9 +128,14 @@ class DecimalField(WireField):
 
 
 class BooleanField(WireField):
-    """``true`` in any case; everything else is false and never an error, as in CloudStack."""
+    """``true`` in any case; everything else is false and never an error, unless there are ``choices``."""
 
-    def _deserialize(self, value: str, *_: Any, **__: Any) -> bool:
+    def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
+        words = self.parameter.choices
+        if words and value == "":
+            return missing
+        if words and value.lower() not in words:
+            raise InvalidParameter(self.parameter.name, value, f"it should be one of: {', '.join(words)}")
         return value.lower() == "true"
 
 

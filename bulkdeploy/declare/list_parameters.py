@@ -20,6 +20,9 @@ OWNER: tuple[Parameter, ...] = (
     boolean("listall", "answer everything the caller may see, not only what the caller's account owns"),
 )
 
+COUNT_ONLY: Parameter = boolean("retrieveonlyresourcecount", "answer the count and no rows")
+SHOW_ICON: Parameter = boolean("showicon", "accepted and without effect: nothing here has an icon")
+
 PROJECT: tuple[Parameter, ...] = (
     uuid("projectid", Entity.PROJECT, "answer only what this project owns; -1: all projects of the caller"),
 )

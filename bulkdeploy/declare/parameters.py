@@ -39,7 +39,8 @@ class Parameter:
         length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
         minimum, maximum: inclusive bounds of numbers.
         may_be_empty: for LIST: given without elements it is the empty list, not absent.
-        choices: the accepted words of a STRING, matched in any case and bound as spelled here.
+        choices: the accepted words of a STRING, a BOOLEAN or of each element of a LIST of STRING, matched in any
+            case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
@@ -130,9 +131,11 @@ def string(
     )
 
 
-def strings(name: str, description: str, *, may_be_empty: bool = False) -> Parameter:
+def strings(name: str, description: str, *, may_be_empty: bool = False, choices: tuple[str, ...] = ()) -> Parameter:
     """A comma-separated list of texts; ``may_be_empty``: given empty, it takes away what there was."""
-    return Parameter(name, WireType.LIST, description, element=WireType.STRING, may_be_empty=may_be_empty)
+    return Parameter(
+        name, WireType.LIST, description, element=WireType.STRING, may_be_empty=may_be_empty, choices=choices
+    )
 
 
 def integer(
@@ -162,6 +165,11 @@ def boolean(
 ) -> Parameter:
     """``true`` in any case is true; everything else is false and never an error."""
     return Parameter(name, WireType.BOOLEAN, description, since=since, roles=roles)
+
+
+def only_true(name: str, description: str) -> Parameter:
+    """A flag that clients set to what is the case anyway; ``false`` can not be honoured and is refused."""
+    return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 
 def mapping(name: str, description: str) -> Parameter:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, TemplateKind
 
@@ -18,7 +19,8 @@ from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, T
 class DeployAsk:
     """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
 
-    ``uuids``: by parameter and internal id, what the caller knows the entity by.
+    ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
+    that the call says itself.
     """
 
     bulk: bool
@@ -46,6 +48,8 @@ class DeployAsk:
     affinity_group_names: tuple[str, ...] | None = None
     keypairs: tuple[str, ...] = ()
     user_data: str | None = None
+    registered_user_data: EntityRef | None = None
+    flags: Mapping[str, bool] = field(default_factory=dict)
     name: str | None = None
     display_name: str | None = None
     name_prefix: str | None = None

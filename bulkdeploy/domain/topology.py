@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+ARCHITECTURE = "x86_64"
+"""``arch`` of every cluster and host."""
+
 
 class NetworkType(StrEnum):
     """``networktype`` of a zone."""

@@ -24,12 +24,12 @@ from bulkdeploy.store.jobs import LeasedJob
 DESTROYED = Settlement(VmState.DESTROYED, GiveBack.COMPUTE)
 EXPUNGED = Settlement(VmState.EXPUNGING, GiveBack.EVERYTHING, removed=True)
 STILL_THERE = Settlement(VmState.EXPUNGING)
-EXPUNGE = "expunge"
+EXPUNGE, VOLUME_IDS = "expunge", "volume_ids"
 EXPUNGEABLE = frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR})
 
 
 class DestroyVirtualMachine:
-    """Steps of ``JobKind.DESTROY``; params: ``expunge``."""
+    """Steps of ``JobKind.DESTROY``; params: ``expunge``; ``volume_ids``, which ``settling`` deletes in the end."""
 
     begin = Begin(EventType.VM_DESTROY, "destroying Vm", MAY_RUN, VmState.STOPPING)
 

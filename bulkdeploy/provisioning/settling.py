@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.jobs import HOST_KINDS, JobKind, JobStatus
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.destroy_virtual_machine import VOLUME_IDS
 from bulkdeploy.provisioning.host_maintenance import HOST_ACTIONS
 from bulkdeploy.provisioning.outcome import (
     Failed,
@@ -36,6 +37,7 @@ from bulkdeploy.store.outbox import Lanes, Unsent
 from bulkdeploy.store.release import release_compute, release_hosts, release_vms
 from bulkdeploy.store.virtual_machine_migration import release_destinations, release_sources
 from bulkdeploy.store.virtual_machine_scaling import release_growth
+from bulkdeploy.store.volume_removal import destroy_volumes_with
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +107,7 @@ class Settler:
         release = RELEASE.get(give_back.pop())
         if release is not None:
             release(connection, sorted(entry.job.vm_id for entry in finished))
+        _destroy_volumes(connection, finished)
         self._leave_hosts(connection, [entry for entry in finished if entry.job.kind in HOST_KINDS])
         self._leave_vms(connection, [entry for entry in finished if entry.job.kind not in HOST_KINDS])
         unsent = self._end_jobs(connection, finished)
@@ -178,3 +181,15 @@ class Settler:
         else:
             text, level = f"completed: {begin.action} {entry.name}", INFO
         return ActionEvent(entry.job.id, begin.event_type, COMPLETED, text, level)
+
+
+def _destroy_volumes(connection: Connection, finished: Sequence[Finished]) -> None:
+    """Delete the volumes that were to go with VMs that are destroyed now; their owners' counts are held already."""
+    wanted = {
+        entry.job.vm_id: entry.job.params[VOLUME_IDS]
+        for entry in finished
+        if isinstance(entry.outcome, Succeeded) and VOLUME_IDS in entry.job.params
+    }
+    if wanted:
+        volume_ids = [volume_id for ids in wanted.values() for volume_id in ids]
+        destroy_volumes_with(connection, sorted(wanted), sorted(volume_ids))

@@ -27,6 +27,7 @@ from bulkdeploy.services.deployment_names import check_host_names
 from bulkdeploy.services.deployment_networks import choose_networks, choose_security_groups
 from bulkdeploy.services.deployment_sizes import vm_disks, vm_sizes
 from bulkdeploy.services.ownership import require_open_zones, resolve_owner
+from bulkdeploy.services.registered_user_data import registered_content
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.store import deployment_facts as facts
 from bulkdeploy.store.configuration import Configuration
@@ -57,11 +58,7 @@ def check_deployment(
     security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, ask, owner)
     check_key_pairs(connection, ask.keypairs, owner)
-    user_data = None
-    if ask.user_data is not None:
-        user_data = check_user_data(
-            ask.user_data, method=ask.method, most=configuration.number("vm.userdata.max.length")
-        )
+    user_data = _user_data(connection, configuration, caller, ask)
     if networks:
         _check_user_data_service(ask, template, networks[0].name, served=networks[0].has_user_data)
     return DeploySpec(
@@ -80,6 +77,15 @@ def check_deployment(
         affinity_groups=affinity_groups,
         user_data=user_data,
     )
+
+
+def _user_data(connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk) -> str | None:
+    """What the guests get, base64: the text given, or what was registered."""
+    if ask.registered_user_data is not None:
+        return registered_content(connection, caller, ask.registered_user_data)
+    if ask.user_data is None:
+        return None
+    return check_user_data(ask.user_data, method=ask.method, most=configuration.number("vm.userdata.max.length"))
 
 
 def _check_values(configuration: Configuration, ask: DeployAsk) -> None:
@@ -250,7 +256,7 @@ def _check_user_data_service(ask: DeployAsk, template: TemplateFacts, network: s
     """What is delivered through the UserData service needs it in the default network."""
     if served:
         return
-    if ask.user_data is not None:
+    if ask.user_data is not None or ask.registered_user_data is not None:
         what = "UserData is provided while deploying the VM"
     elif ask.keypairs:
         what = "SSH keypair is provided while deploying the VM"

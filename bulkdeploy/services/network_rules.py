@@ -80,6 +80,24 @@ def check_offering(connection: Connection, caller: Caller, offering: EntityRef) 
     return facts
 
 
+def check_new_offering(connection: Connection, caller: Caller, present_id: int, offering: EntityRef) -> None:
+    """A network may have this offering instead of its present one.
+
+    Raises:
+        InvalidParameter: it is not enabled, of another type, or without a service that the network has.
+        PermissionDenied: Shared networks are made by root admins.
+    """
+    present, new = store.read_offering(connection, present_id), check_offering(connection, caller, offering)
+    if new.guest_type != present.guest_type:
+        raise InvalidParameter(
+            "networkofferingid", str(offering.uuid), f"it should be one of {present.guest_type} networks"
+        )
+    missing = sorted(set(present.services) - set(new.services))
+    if missing:
+        rule = f"it should have all services of the network's offering, and lacks {', '.join(missing)}"
+        raise InvalidParameter("networkofferingid", str(offering.uuid), rule)
+
+
 def reach_of(connection: Connection, caller: Caller, ask: NetworkAsk, guest_type: str) -> Reach:
     """Who gets the network. Shared ones: the domain, unless an account is named; others: an account.
 

@@ -17,9 +17,16 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, check_network_domain, subnet_of
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.services.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.network_rules import NetworkAsk, check_offering, check_zone, choose_vlan, reach_of
+from bulkdeploy.services.network_rules import (
+    NetworkAsk,
+    check_new_offering,
+    check_offering,
+    check_zone,
+    choose_vlan,
+    reach_of,
+)
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import as_found_by_id, require_open_zones
+from bulkdeploy.services.ownership import as_found_by_id, require_access, require_open_zones
 from bulkdeploy.services.system import System
 from bulkdeploy.store import network_changes as store
 from bulkdeploy.store.done_jobs import Instance
@@ -27,6 +34,7 @@ from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.live_limits import require_room
+from bulkdeploy.store.network_changes import OfferingFacts
 from bulkdeploy.store.networks import NetworkFilter, list_networks
 from bulkdeploy.store.owned_entities import insert_entity, mark_removed
 
@@ -84,20 +92,26 @@ def create_network(system: System, caller: Caller, ask: NetworkAsk) -> Mapping[s
     return run_transaction(system.engine, work)
 
 
-def update_network(system: System, caller: Caller, ref: EntityRef, changes: Mapping[str, str]) -> JobTicket:
-    """Change the name, description or DNS domain of a network; the job's result is the network.
+def update_network(
+    system: System, caller: Caller, ref: EntityRef, given: Mapping[str, str], offering: EntityRef | None
+) -> JobTicket:
+    """Change the name, description, DNS domain or offering of a network; the job's result is the network.
 
-    ``changes``: new values by column. VMs that exist keep the DNS domain they were given.
+    ``given``: new values by column. VMs that exist keep the DNS domain they were given.
 
     Raises:
-        InvalidParameter: it was deleted, or the DNS domain is none.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: it was deleted, the DNS domain is none, or the offering does not go with the network.
+        PermissionDenied: it is not the caller's to touch, or the offering not the caller's to use.
     """
-    if "network_domain" in changes:
-        check_network_domain(changes["network_domain"])
+    if "network_domain" in given:
+        check_network_domain(given["network_domain"])
 
     def work(connection: Connection) -> JobTicket:
         row, owner = lock_own(connection, caller, ref, NOUN)
+        changes: dict[str, Any] = dict(given)
+        if offering is not None and offering.id != row.network_offering_id:
+            check_new_offering(connection, caller, row.network_offering_id, offering)
+            changes["network_offering_id"] = offering.id
         if changes:
             store.update_network(connection, ref.id, changes)
             text = f"changed {', '.join(sorted(changes))} of network {row.name}"
@@ -108,15 +122,13 @@ def update_network(system: System, caller: Caller, ref: EntityRef, changes: Mapp
     return run_transaction(system.engine, work)
 
 
-def restart_network(system: System, caller: Caller, ref: EntityRef, *, make_redundant: bool) -> JobTicket:
+def restart_network(system: System, caller: Caller, ref: EntityRef) -> JobTicket:
     """Nothing but an event: no appliance serves the network here.
 
     Raises:
-        InvalidParameter: it was deleted, or redundant appliances are asked for.
+        InvalidParameter: it was deleted.
         PermissionDenied: it is not the caller's to touch.
     """
-    if make_redundant:
-        raise InvalidParameter("makeredundant", "true", "networks here have no routers to make redundant")
 
     def work(connection: Connection) -> JobTicket:
         row, owner = lock_own(connection, caller, ref, NOUN)
@@ -150,6 +162,17 @@ def delete_network(system: System, caller: Caller, ref: EntityRef) -> JobTicket:
         return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
 
     return run_transaction(system.engine, work)
+
+
+def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> OfferingFacts:
+    """The offering of a network that the caller may change.
+
+    Raises:
+        PermissionDenied: it is not the caller's to touch.
+    """
+    account_id, offering_id = store.owner_and_offering(connection, ref.id)
+    require_access(connection, caller, account_id, f"{NOUN} {ref.uuid}")
+    return store.read_offering(connection, offering_id)
 
 
 def _about(ref: EntityRef) -> Instance:

@@ -17,6 +17,7 @@ from bulkdeploy.store.events import record_event
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+from bulkdeploy.store.offering_places import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class OfferingKind:
     edited: EventType
     deleted: EventType
     columns: Callable[[Arguments], dict[str, Any]]
-    find: Callable[[Connection, Caller, Arguments, str | None, Paging], Page]
+    find: Callable[[Connection, Caller, Arguments, Wanted, Paging], Page]
 
 
 def create_offering(
@@ -102,4 +103,4 @@ def _told(
 ) -> Mapping[str, Any]:
     record_event(connection, caller, event, text, subject(kind.subject, offering))
     wanted = {"id": offering, "state": hold(connection, offering)["state"]}
-    return only_row(kind.find(connection, caller, wanted, None, ONE))
+    return only_row(kind.find(connection, caller, wanted, Wanted(), ONE))

@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access, resolve_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.store import user_data
@@ -63,16 +63,49 @@ def register_user_data(
     return run_transaction(system.engine, work)
 
 
-def delete_user_data(system: System, caller: Caller, ref: EntityRef) -> None:
-    """Delete registered user data; VMs that were made with it keep theirs.
+def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | None) -> None:
+    """The caller may see this registered user data, if any is named; it may have been deleted.
+
+    Raises:
+        PermissionDenied: it is somebody else's.
+    """
+    if ref is not None:
+        _read(connection, caller, ref)
+
+
+def registered_content(connection: Connection, caller: Caller, ref: EntityRef) -> str:
+    """What a VM gets by ``userdataid``: the registered data, base64.
 
     Raises:
         InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: it is not the caller's to use.
+    """
+    row = _read(connection, caller, ref)
+    if row.removed is not None:
+        raise InvalidParameter("userdataid", str(ref.uuid), "the user data was deleted")
+    return str(row.content)
+
+
+def _read(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
+    row = user_data.read_user_data(connection, ref.id)
+    require_access(connection, caller, row.account_id, f"{NOUN} {ref.uuid}")
+    return row
+
+
+def delete_user_data(system: System, caller: Caller, named: NamedOwner | None, ref: EntityRef) -> None:
+    """Delete registered user data; VMs that were made with it keep theirs.
+
+    Raises:
+        InvalidParameter: it was deleted, or is not that of ``named``; or as ``services.ownership.resolve_owner``.
+        PermissionDenied: it, or who is named, is not the caller's to touch.
     """
 
     def work(connection: Connection) -> None:
         row, owner = lock_own(connection, caller, ref, NOUN)
+        if named is not None:
+            whose = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
+            if whose.account_id != owner.account_id:
+                raise InvalidParameter("id", str(ref.uuid), f"account {whose.account_name} has no such user data")
         mark_removed(connection, ref)
         text = f"deleted user data {row.name}"
         record_event(connection, caller, EventType.USER_DATA_DELETE, text, _about(ref), owner)

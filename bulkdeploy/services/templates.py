@@ -21,7 +21,13 @@ from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.services.done_jobs import done_with_success
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_open_zones
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    project_owner,
+    require_open_zones,
+)
 from bulkdeploy.services.system import System
 from bulkdeploy.store import template_changes as store
 from bulkdeploy.store.done_jobs import Instance
@@ -34,6 +40,7 @@ from bulkdeploy.store.templates import TemplateFilter, list_templates
 from bulkdeploy.store.zones import zones_closed_to
 
 NOMINAL_BYTES = 2 * GIB
+DEFAULT_TYPE = "USER"
 SCHEMES = ("http", "https", "ftp")
 
 
@@ -82,6 +89,7 @@ class Sharing:
     is_public: bool | None = None
     is_featured: bool | None = None
     is_extractable: bool | None = None
+    projects: Sequence[EntityRef] = ()
 
 
 def register(
@@ -96,11 +104,12 @@ def register(
 
     Raises:
         InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
-        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; or as
-            ``lock_owner``.
+        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; its tag or
+            type is for root admins to say; or as ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
     _check_url(columns["url"])
+    _check_for_root(caller, columns)
     _check_featured(caller, featured=bool(columns.get("is_featured")))
 
     def work(connection: Connection) -> Page:
@@ -142,8 +151,9 @@ def update(
 
     Raises:
         InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: it is not the caller's to touch, or its tag or type is for root admins to say.
     """
+    _check_for_root(caller, columns)
 
     def work(connection: Connection) -> Mapping[str, Any]:
         row, owner = lock_own(connection, caller, ref, kind.noun)
@@ -186,12 +196,25 @@ def delete(
     return run_transaction(system.engine, work)
 
 
+def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
+    """The size in bytes of the disk that a template makes.
+
+    Raises:
+        PermissionDenied: the template is not the caller's to use.
+    """
+    page = _rows(connection, caller, TEMPLATE, ref)
+    if not page.rows:
+        raise PermissionDenied(f"{caller.username} may not use template {ref.uuid}")
+    return int(page.rows[0]["size"])
+
+
 def update_permissions(system: System, caller: Caller, kind: Kind, ref: EntityRef, asked: Sharing) -> None:
     """Share a template with accounts of its owner's domain, or with everybody; or no longer.
 
     Raises:
-        InvalidParameter: it was deleted, or there is no such account.
-        PermissionDenied: it is not the caller's to touch, or it is to be featured, and the caller no admin.
+        InvalidParameter: it was deleted, or there is no such account or project.
+        PermissionDenied: it, or a project, is not the caller's to touch; it is to be featured, and the caller no
+            admin.
     """
     _check_featured(caller, featured=bool(asked.is_featured))
 
@@ -209,11 +232,12 @@ def update_permissions(system: System, caller: Caller, kind: Kind, ref: EntityRe
         for name in asked.accounts:
             if name not in found:
                 raise InvalidParameter("accounts", name, "there is no such account in the owner's domain")
+        of_projects = [project_owner(connection, caller, project.id).account_id for project in asked.projects]
         match asked.operation:
             case "add":
-                store.share(connection, ref, found.values())
+                store.share(connection, ref, [*found.values(), *of_projects])
             case "remove":
-                store.unshare(connection, ref, found.values())
+                store.unshare(connection, ref, [*found.values(), *of_projects])
             case "reset":
                 store.unshare(connection, ref, None)
                 store.update_template(connection, ref.id, {"is_public": False, "is_featured": False})
@@ -241,6 +265,17 @@ def _check_url(url: str) -> None:
         parts = urlsplit("")
     if parts.scheme.lower() not in SCHEMES or not parts.hostname:
         raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
+
+
+def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:
+    """Tag and type say which hosts a template may use, and whose it is: users choose neither."""
+    if caller.is_root_admin:
+        return
+    for column, parameter in (("template_tag", "templatetag"), ("template_type", "templatetype")):
+        if columns.get(column, DEFAULT_TYPE) != DEFAULT_TYPE:
+            raise PermissionDenied(
+                f"Parameter {parameter} can only be specified by a Root Admin, permission denied"
+            )
 
 
 def _check_featured(caller: Caller, *, featured: bool) -> None:

@@ -19,6 +19,7 @@ from bulkdeploy.services.deployment_names import require_host_name
 from bulkdeploy.services.deployment_networks import asked_security_groups
 from bulkdeploy.services.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
+from bulkdeploy.services.registered_user_data import registered_content
 from bulkdeploy.services.system import System
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.services.virtual_machine_changes import Change, about, change_vm, compute_of, shown
@@ -88,11 +89,7 @@ class GivenUserData:
             return check_user_data(self.text, method=self.method, most=most)
         if self.registered is None:
             return None
-        row = rows.registered_user_data(connection, self.registered.id)
-        if row.removed is not None:
-            raise InvalidParameter("userdataid", str(self.registered.uuid), "the user data was deleted")
-        require_access(connection, caller, row.account_id, f"user data {self.registered.uuid}")
-        return str(row.content)
+        return registered_content(connection, caller, self.registered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Jobs of one VM run one after the other. While one is unfinished nobody knows the
 find, so states are checked here only where none is; the job itself always checks.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.guests import lock_vm
 from bulkdeploy.store.jobs import NewJob, insert_jobs
+from bulkdeploy.store.volume_removal import data_volumes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +103,31 @@ def stop_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, force
     return submit(system, caller, vm, STOP, {"forced": forced})
 
 
-def destroy_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, expunge: bool) -> JobTicket:
+def destroy_virtual_machine(
+    system: System, caller: Caller, vm: EntityRef, *, expunge: bool, volumes: Sequence[EntityRef] = ()
+) -> JobTicket:
     """Destroy a VM; ``expunge``: with its volumes and at once, else after ``expunge.delay``.
+
+    ``volumes``: data volumes of it that are deleted as soon as it is destroyed.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
-        InvalidParameter: it is protected, or was expunged.
+        InvalidParameter: it is protected, or was expunged, or a volume is no data volume of it.
     """
     if expunge:
         require_right(system, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
-    return submit(system, caller, vm, DESTROY, {"expunge": expunge})
+    params: dict[str, Any] = {"expunge": expunge}
+    if volumes:
+        params["volume_ids"] = [volume.id for volume in volumes]
+    return submit(system, caller, vm, DESTROY, params, partial(_check_volumes, volumes=volumes))
+
+
+def _check_volumes(connection: Connection, vm: Row[Any], *, volumes: Sequence[EntityRef]) -> None:
+    found = data_volumes_of(connection, vm.id) if volumes else set()
+    for volume in volumes:
+        if volume.id not in found:
+            rule = f"it should be a data volume that virtual machine {vm.uuid} has"
+            raise InvalidParameter("volumeids", str(volume.uuid), rule)
 
 
 def reboot_virtual_machine(system: System, caller: Caller, vm: EntityRef, *, forced: bool) -> JobTicket:

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.tables.accounts import accounts, domains, roles
@@ -25,6 +25,7 @@ FILTERS: Filters = {
     "keyword": keyword(accounts.c.name),
     "accounttype": equal(accounts.c.account_type),
     "state": same_text(accounts.c.state),
+    "iscleanuprequired": always(False),
 }
 
 

@@ -19,9 +19,10 @@ from sqlalchemy import (
     select,
 )
 
+from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.configuration import global_value
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, equal, filtered, keyword
+from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains, users
 from bulkdeploy.store.tables.jobs import async_jobs
@@ -39,6 +40,7 @@ FILTERS: Filters = {
     "keyword": keyword(async_jobs.c.cmd),
     "startdate": _since,
     "deploymentid": by_id(async_jobs.c.deployment_id),
+    "managementserverid": always(MANAGEMENT_SERVER_ID),
     "resourceid": by_id(async_jobs.c.instance_id),
     "resourcetype": equal(async_jobs.c.instance_type),
 }

@@ -8,8 +8,9 @@ from uuid import UUID
 from sqlalchemy import Column, Connection, and_, select, text, update
 
 from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.topology import ARCHITECTURE
 from bulkdeploy.store.capacity import add_capacity
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
@@ -23,6 +24,7 @@ FILTERS: Filters = {
     "clustertype": same_text(clusters.c.cluster_type),
     "managedstate": same_text(clusters.c.managed_state),
     "allocationstate": same_text(clusters.c.allocation_state),
+    "arch": always(ARCHITECTURE),
 }
 
 CPU_FACTOR = "cpu.overprovisioning.factor"

@@ -168,6 +168,7 @@ def write_vms(
             "group_id": group_id,
             "deployment_id": deployment_id,
             "details": orjson.dumps(dict(spec.ask.details)).decode(),
+            **spec.ask.flags,
         },
     )
 

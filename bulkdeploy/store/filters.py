@@ -92,6 +92,15 @@ def same_text(column: ColumnElement[Any]) -> Filter:
     return condition
 
 
+def always(value: object) -> Filter:
+    """What every row has alike: its value, a text in any case, finds all of them, and another none."""
+
+    def condition(wanted: object) -> Condition:
+        return true() if str(wanted).lower() == str(value).lower() else false()
+
+    return condition
+
+
 def same_uuid(column: ColumnElement[Any]) -> Filter:
     """A text that should be a uuid; one that is none matches nothing."""
 

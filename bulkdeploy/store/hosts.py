@@ -8,9 +8,20 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
 
 from bulkdeploy.domain.capacity import percentage
-from bulkdeploy.domain.topology import PoolScope
+from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
+from bulkdeploy.domain.topology import ARCHITECTURE, PoolScope
 from bulkdeploy.domain.units import mib_to_bytes
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    always,
+    by_id,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+)
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
@@ -32,6 +43,8 @@ FILTERS: Filters = {
     "hypervisor": same_text(hosts.c.hypervisor),
     "state": same_text(hosts.c.state),
     "resourcestate": same_text(hosts.c.resource_state),
+    "arch": always(ARCHITECTURE),
+    "managementserverid": always(MANAGEMENT_SERVER_ID),
 }
 
 

@@ -14,7 +14,7 @@ ROWS_AT_ONCE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """Which rows of a list are wanted: ``limit`` None means all."""
+    """Which rows of a list are wanted: ``limit`` None means all, 0 none but their count."""
 
     limit: int | None
     offset: int = 0
@@ -90,7 +90,7 @@ def fetch_rows(connection: Connection, query: Select[Any], paging: Paging) -> tu
     rows = [dict(zip(names, row, strict=True)) for row in result]
     if rows and (paging.limit is None or len(rows) < paging.limit):
         return rows, paging.offset + len(rows)
-    if not rows and paging.offset == 0:
+    if not rows and paging.offset == 0 and paging.limit != 0:
         return rows, 0
     counted = select(func.count()).select_from(query.order_by(None).subquery())
     return rows, connection.execute(counted).scalar_one()

@@ -17,10 +17,12 @@ from bulkdeploy.store.tables.virtual_machines import virtual_machines
 class OfferingFacts:
     """A network offering as the rules see it."""
 
+    id: int
     name: str
     guest_type: str
     specify_vlan: bool
     usable: bool
+    services: tuple[str, ...]
 
 
 def read_offering(connection: Connection, offering_id: int) -> OfferingFacts:
@@ -28,7 +30,17 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts:
     offering = network_offerings.c
     row = connection.execute(select(network_offerings).where(offering.id == offering_id)).one()
     usable = row.removed is None and row.state == "Enabled" and row.traffic_type == "Guest"
-    return OfferingFacts(row.name, row.guest_type, row.specify_vlan, usable)
+    return OfferingFacts(row.id, row.name, row.guest_type, row.specify_vlan, usable, tuple(row.services))
+
+
+def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, int]:
+    """The account that has a network, and its offering; internal ids."""
+    network = networks.c
+    row = connection.execute(
+        select(network.account_id, network.network_offering_id).where(network.id == network_id)
+    )
+    account_id, offering_id = row.one()
+    return account_id, offering_id
 
 
 def keep_zone(connection: Connection, zone_id: int) -> Row[Any] | None:

@@ -7,6 +7,7 @@ from sqlalchemy import Column, Connection, select
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.network_changes import OfferingFacts
 from bulkdeploy.store.tables.networks import network_offerings, networks
 
 FILTERS: Filters = {
@@ -21,6 +22,8 @@ FILTERS: Filters = {
     "isdefault": equal(network_offerings.c.is_default),
     "specifyvlan": equal(network_offerings.c.specify_vlan),
     "supportedservices": has_all(network_offerings.c.services),
+    "specifyipranges": equal(network_offerings.c.specify_ip_ranges),
+    "sourcenatsupported": lambda value: has_all(network_offerings.c.services)(["SourceNat"]) == value,
 }
 
 
@@ -28,8 +31,10 @@ NETWORKS: Column[Any] = networks.c.network_offering_id
 """Networks hang on their offering by this column."""
 
 
-def list_network_offerings(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """One page of network offerings by id."""
+def list_network_offerings(
+    connection: Connection, arguments: Arguments, paging: Paging, present: OfferingFacts | None = None
+) -> Page:
+    """One page of network offerings by id; with ``present`` those that a network of it could have instead."""
     offering = network_offerings.c
     query = (
         select(
@@ -55,6 +60,14 @@ def list_network_offerings(connection: Connection, arguments: Arguments, paging:
         .where(offering.removed.is_(None))
         .order_by(offering.sort_key, offering.id)
     )
+    if present is not None:
+        query = query.where(
+            offering.id != present.id,
+            offering.guest_type == present.guest_type,
+            offering.traffic_type == "Guest",
+            offering.state == "Enabled",
+            has_all(offering.services)(present.services),
+        )
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
     for row in rows:
         providers, capabilities = row.pop("providers"), row.pop("capabilities")

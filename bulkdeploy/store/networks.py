@@ -9,6 +9,7 @@ from bulkdeploy.store.filters import (
     Arguments,
     Condition,
     Filters,
+    always,
     by_id,
     equal,
     filtered,
@@ -156,5 +157,9 @@ def _filters() -> Filters:
         "issystem": equal(network.is_system),
         "canusefordeploy": network.is_system.is_not,
         "supportedservices": has_all(network_offerings.c.services),
+        "specifyipranges": lambda value: (network.guest_type == SHARED) == value,
+        "displaynetwork": always(True),
+        "restartrequired": always(False),
+        "vlan": lambda value: network.vlan == value.lower().removeprefix("vlan://"),
         "tags": tagged(NETWORK, network.id),
     }

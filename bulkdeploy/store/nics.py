@@ -5,12 +5,17 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from bulkdeploy.store.addresses import Address
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nics
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
-FILTERS: Filters = {"nicid": by_id(nics.c.id), "networkid": by_id(nics.c.network_id)}
+FILTERS: Filters = {
+    "nicid": by_id(nics.c.id),
+    "networkid": by_id(nics.c.network_id),
+    "fordisplay": always(True),
+    "keyword": keyword(networks.c.name, nics.c.mac_address, func.host(nics.c.ip_address)),
+}
 
 
 def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: Paging) -> Page:

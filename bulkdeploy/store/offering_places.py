@@ -4,9 +4,10 @@ Both kinds of offerings keep them as arrays of ids; an empty one means everywher
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, Text, any_, cast, func, literal_column, select, true
+from sqlalchemy import ColumnElement, Connection, Table, Text, any_, cast, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.accounts import Caller, RoleType
@@ -14,6 +15,38 @@ from bulkdeploy.store.filters import Condition, id_in
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import open_to_domain
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which offerings a list is to show besides what its filters say; nothing set: all that the caller may use.
+
+    Attributes:
+        own_of: the id of a domain whose own offerings they should be, and its lineage.
+        recursive: or those of a domain below it.
+        usable_in: lineages of domains whose accounts may use them, all of these.
+        zone_ids: zones that they are offered in, all of these.
+        template_bytes: a template's size, which their root disk should hold; of service offerings only.
+    """
+
+    own_of: tuple[int, str] | None = None
+    recursive: bool = False
+    usable_in: tuple[str, ...] = ()
+    zone_ids: tuple[int, ...] = ()
+    template_bytes: int | None = None
+
+    def conditions(self, offerings: Table) -> list[Condition]:
+        """What the offerings must fulfil."""
+        found: list[Condition] = []
+        if self.own_of is not None:
+            mine = (
+                domains.c.lineage.startswith(self.own_of[1]) if self.recursive else domains.c.id == self.own_of[0]
+            )
+            found.append(select(1).where(domains.c.id == any_(offerings.c.domain_ids), mine).exists())
+        found += [open_to_domain(offerings.c.domain_ids, lineage, below=False) for lineage in self.usable_in]
+        places = offerings.c.zone_ids
+        found += [or_(func.cardinality(places) == 0, any_(places) == zone_id) for zone_id in self.zone_ids]
+        return found
 
 
 def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
@@ -37,13 +70,6 @@ def offered_to(offerings: Table, caller: Caller) -> Condition:
         return true()
     below = caller.role_type is not RoleType.USER
     return open_to_domain(offerings.c.domain_ids, caller.owner.lineage, below=below)
-
-
-def offered_in(offerings: Table, domain_id: int, lineage: str, *, recursive: bool) -> Condition:
-    """Offerings that are a domain's own, or with ``recursive`` of one below it."""
-    mine = domains.c.lineage.startswith(lineage) if recursive else domains.c.id == domain_id
-    named = select(1).where(domains.c.id == any_(offerings.c.domain_ids), mine)
-    return named.exists()
 
 
 def _joined(table: Table, column: ColumnElement[Any], ids: ColumnElement[Any]) -> ColumnElement[Any]:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, select
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, by_ids, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.offerings import os_categories, os_types
 
@@ -11,6 +11,7 @@ FILTERS: Filters = {
     "ids": by_ids(os_types.c.id),
     "description": same_text(os_types.c.name),
     "keyword": keyword(os_types.c.name),
+    "fordisplay": always(True),
     "oscategoryid": by_id(os_types.c.category_id),
 }
 

@@ -11,10 +11,21 @@ from bulkdeploy.domain.accounts import AccountType, Caller, RoleType
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.resource_counters import CountedAccount, account_counters
-from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects
+from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, users
 
 ADMIN, REGULAR = "Admin", "Regular"
 """``project_accounts.role`` of who may manage a project, and of its other members."""
+
+
+def _has_user(name: str) -> Condition:
+    link = project_accounts.c
+    found = (
+        select(1)
+        .join(users, users.c.account_id == link.account_id)
+        .where(link.project_id == projects.c.id, func.lower(users.c.username) == name.lower())
+    )
+    return found.where(users.c.removed.is_(None)).exists()
+
 
 FILTERS: Filters = {
     "id": by_id(projects.c.id),
@@ -22,6 +33,7 @@ FILTERS: Filters = {
     "displaytext": same_text(projects.c.display_text),
     "keyword": keyword(projects.c.name, projects.c.display_text),
     "state": same_text(projects.c.state),
+    "username": _has_user,
 }
 
 
@@ -34,8 +46,9 @@ def list_projects(
     member_id: int | None,
     lineage: str | None,
     recursive: bool,
+    with_counters: bool,
 ) -> Page:
-    """One page of projects by id.
+    """One page of projects by id; ``with_counters`` adds limits and totals, which cost the most.
 
     ``member_id`` keeps the projects of one account, ``lineage`` those of a domain, with ``recursive`` of
     the domains below it too; whatever they say, only what the caller may see.
@@ -46,12 +59,13 @@ def list_projects(
     if lineage is not None:
         place = domains.c.lineage
         query = query.where(place.startswith(lineage) if recursive else place == lineage)
-    return _page(connection, query, paging)
+    return _page(connection, query, paging, with_counters=with_counters)
 
 
 def read_project(connection: Connection, project_id: int) -> dict[str, Any]:
     """One live project as lists show it."""
-    return dict(_page(connection, _query().where(projects.c.id == project_id), Paging(limit=1)).rows[0])
+    query = _query().where(projects.c.id == project_id)
+    return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
 
 
 def list_members(connection: Connection, project_id: int, arguments: Arguments, paging: Paging) -> Page:
@@ -172,14 +186,15 @@ def count_projects(connection: Connection, owner_kind: str, owner_id: int) -> in
     return int(connection.execute(_IN_DOMAIN, {"domain": owner_id}).scalar_one())
 
 
-def _page(connection: Connection, query: Select[Any], paging: Paging) -> Page:
+def _page(connection: Connection, query: Select[Any], paging: Paging, *, with_counters: bool) -> Page:
     rows, count = fetch_rows(connection, query, paging)
     ids = [row.pop("_id") for row in rows]
     account_ids = [row.pop("_account_id") for row in rows]
-    counters = account_counters(connection, [CountedAccount(found, AccountType.PROJECT) for found in account_ids])
+    counted = [CountedAccount(found, AccountType.PROJECT) for found in account_ids]
+    counters = account_counters(connection, counted) if with_counters else {}
     owners = _owners_of(connection, ids)
     for project_id, account_id, row in zip(ids, account_ids, rows, strict=True):
-        row.update(counters[account_id])
+        row.update(counters.get(account_id, {}))
         row["owner"] = owners.get(project_id, [])
     return Page(rows, count)
 

@@ -9,7 +9,7 @@ from bulkdeploy.domain.accounts import Rights, RoleType
 from bulkdeploy.domain.permissions import RoleRule
 from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, role_rules, roles
 
@@ -17,6 +17,7 @@ FILTERS: Filters = {
     "id": by_id(roles.c.id),
     "name": same_text(roles.c.name),
     "keyword": keyword(roles.c.name, roles.c.description),
+    "state": always("enabled"),
     "type": same_text(roles.c.role_type),
 }
 

@@ -2,14 +2,18 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, false, or_, select, true
+from sqlalchemy import BigInteger, Connection, Select, and_, cast, or_, select
 
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.units import GIB
+from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
     Filter,
     Filters,
+    always,
     by_id,
     filtered,
     keyword,
@@ -17,8 +21,10 @@ from bulkdeploy.store.filters import (
     same_text,
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.offering_places import offered_in, offered_to, place_columns
+from bulkdeploy.store.offering_places import Wanted, offered_to, place_columns
 from bulkdeploy.store.tables.offerings import service_offerings
+from bulkdeploy.store.tables.topology import hosts
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
 ACTIVE = "Active"
 
@@ -32,18 +38,18 @@ BOUNDS = {
 
 
 def list_service_offerings(
-    connection: Connection, caller: Caller, arguments: Arguments, lineage: str | None, paging: Paging
+    connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
-    """One page of offerings that the caller may use, by sort key and id; ``lineage`` is that of ``domainid``.
+    """One page of offerings that the caller may use, by sort key and id.
 
     Only active ones, unless ``state`` asks for others.
     """
-    query = filtered(_query().where(offered_to(service_offerings, caller)), _filters(), arguments)
+    seen = _query().where(offered_to(service_offerings, caller), *wanted.conditions(service_offerings))
+    query = filtered(seen, _filters(), arguments)
+    if wanted.template_bytes is not None:
+        query = query.where(_has_room(wanted.template_bytes))
     if "state" not in arguments:
         query = query.where(service_offerings.c.state == ACTIVE)
-    if lineage is not None:
-        recursive = bool(arguments.get("isrecursive"))
-        query = query.where(offered_in(service_offerings, arguments["domainid"].id, lineage, recursive=recursive))
     rows, count = fetch_rows(connection, query, paging)
     for row in rows:
         _finish(row)
@@ -92,7 +98,8 @@ def _filters() -> Filters:
         "cpunumber": _allows("cpu_number", "min_cpu_number", "max_cpu_number"),
         "cpuspeed": _speed,
         "memory": _allows("memory_mib", "min_memory_mib", "max_memory_mib"),
-        "issystem": _is_system,
+        "issystem": always(False),
+        "virtualmachineid": _suits_vm,
     }
 
 
@@ -116,9 +123,31 @@ def _speed(mhz: int) -> Condition:
     return or_(column == mhz, column.is_(None))
 
 
-def _is_system(value: bool) -> Condition:
-    """No offering here is a system one."""
-    return false() if value else true()
+def _has_room(template_bytes: int) -> Condition:
+    """Offerings whose root disk is as large as a template, or is the template's."""
+    gib = service_offerings.c.root_disk_gib
+    return or_(gib.is_(None), cast(gib, BigInteger) * GIB >= template_bytes)
+
+
+def _suits_vm(vm: EntityRef) -> Condition:
+    """Offerings that this VM could have instead of its own; while it runs, larger ones that suit its host."""
+    offering, one, present = service_offerings.c, virtual_machines.c, service_offerings.alias("present")
+    sizes = ((offering.cpu_number, one.cpu_number), (offering.cpu_mhz, one.cpu_mhz))
+    grows = [or_(new.is_(None), new >= old) for new, old in (*sizes, (offering.memory_mib, one.memory_mib))]
+    scales = and_(*grows, or_(hosts.c.id.is_(None), offering.host_tags.op("<@")(hosts.c.tags)))
+    query = (
+        select(1)
+        .select_from(virtual_machines)
+        .join(present, present.c.id == one.service_offering_id)
+        .outerjoin(hosts, hosts.c.id == one.host_id)
+        .where(
+            one.id == vm.id,
+            offering.id != present.c.id,
+            offering.storage_type == present.c.storage_type,
+            or_(one.state == VmState.STOPPED, scales),
+        )
+    )
+    return query.correlate(service_offerings).exists()
 
 
 def _finish(row: dict[str, Any]) -> None:

@@ -1,17 +1,34 @@
 """The list query of primary storage pools, and what is in one."""
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.ledger import storage_claims
-from bulkdeploy.store.tables.topology import clusters, pods, storage_pools, zones
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
 FACTOR = "storage.overprovisioning.factor"
+
+
+def _reached_by(host: EntityRef) -> Condition:
+    """The host's own disks, the pools of its cluster, and those of its zone that its hypervisor reaches."""
+    pool, one = storage_pools.c, hosts.c
+    reached = or_(
+        pool.host_id == one.id,
+        and_(pool.scope == PoolScope.CLUSTER.value, pool.cluster_id == one.cluster_id),
+        and_(
+            pool.scope == PoolScope.ZONE.value,
+            pool.zone_id == one.zone_id,
+            or_(pool.hypervisor.is_(None), pool.hypervisor == one.hypervisor),
+        ),
+    )
+    return exists(select(1).where(one.id == host.id, reached))
+
 
 FILTERS: Filters = {
     "id": by_id(storage_pools.c.id),
@@ -24,6 +41,7 @@ FILTERS: Filters = {
     "path": lambda value: storage_pools.c.path == value,
     "scope": same_text(storage_pools.c.scope),
     "status": same_text(storage_pools.c.state),
+    "hostid": _reached_by,
 }
 
 

@@ -1,6 +1,8 @@
 """The list query of registered user data."""
 
-from sqlalchemy import Connection, select
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
@@ -13,6 +15,11 @@ FILTERS: Filters = {
     "name": same_text(user_data.c.name),
     "keyword": keyword(user_data.c.name),
 }
+
+
+def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
+    """Registered user data: its owner (account_id), content, and when it was removed."""
+    return connection.execute(select(user_data).where(user_data.c.id == user_data_id)).one()
 
 
 def list_user_data(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, sessions, users
 from bulkdeploy.store.visibility import Visibility
@@ -21,6 +21,7 @@ FILTERS: Filters = {
     "keyword": keyword(users.c.username, users.c.firstname, users.c.lastname, users.c.email),
     "accounttype": equal(accounts.c.account_type),
     "state": same_text(users.c.state),
+    "usersource": always("native"),
 }
 
 

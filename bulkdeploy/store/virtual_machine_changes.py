@@ -73,13 +73,6 @@ def user_data_of(connection: Connection, vm_id: int) -> str | None:
     return found
 
 
-def registered_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
-    """Registered user data: its owner (account_id), content, and when it was removed."""
-    return connection.execute(
-        text("SELECT account_id, content, removed FROM user_data WHERE id = :id"), {"id": user_data_id}
-    ).one()
-
-
 def root_is_local(connection: Connection, offering_id: int) -> bool:
     """Whether VMs of a service offering have their root disks on the host itself."""
     storage_type = connection.execute(

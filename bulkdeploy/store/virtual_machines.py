@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, exists, func, select
 
 from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.filters import (
@@ -27,9 +28,9 @@ from bulkdeploy.store.filters import (
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_page, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
-from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
-from bulkdeploy.store.tables.networks import nics
-from bulkdeploy.store.tables.offerings import service_offerings
+from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.networks import networks, nics
+from bulkdeploy.store.tables.offerings import service_offerings, templates
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
 from bulkdeploy.store.virtual_machine_details import (
     EVERYTHING,
@@ -161,6 +162,9 @@ def _filters() -> Filters:
         "keypair": _has_key_pair,
         "displayvm": equal(vm.display_vm),
         "haenable": _is_highly_available,
+        "userdataid": _has_user_data,
+        "forvirtualnetwork": _in_isolated_network,
+        "arch": _of_architecture,
         "tags": tagged(USER_VM, vm.id),
     }
 
@@ -192,6 +196,27 @@ def _in_network(network: EntityRef) -> Condition:
 def _has_key_pair(name: str) -> Condition:
     keys = key_pairs_column()
     return exists(select(1).where(deployments.c.id == virtual_machines.c.deployment_id, keys.op("?")(name)))
+
+
+def _has_user_data(registered: EntityRef) -> Condition:
+    content = select(user_data.c.content).where(user_data.c.id == registered.id).scalar_subquery()
+    shared = select(user_data_column()).where(deployments.c.id == virtual_machines.c.deployment_id)
+    return shared.correlate(virtual_machines).scalar_subquery() == content
+
+
+def _in_isolated_network(value: bool) -> Condition:
+    nic, network = nics.c, networks.c
+    found = (
+        select(1)
+        .join(networks, network.id == nic.network_id)
+        .where(nic.vm_id == virtual_machines.c.id, nic.removed.is_(None), network.guest_type == GuestType.ISOLATED)
+    )
+    return exists(found) if value else ~exists(found)
+
+
+def _of_architecture(arch: str) -> Condition:
+    template = templates.c
+    return exists(select(1).where(template.id == virtual_machines.c.template_id, template.arch == arch.lower()))
 
 
 def _has_iso(iso: EntityRef) -> Condition:

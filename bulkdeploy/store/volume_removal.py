@@ -35,6 +35,29 @@ def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
     return sum(row.volumes for row in rows)
 
 
+def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
+    """Ids of a VM's live data volumes."""
+    return set(
+        connection.execute(
+            text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'DATADISK' AND removed IS NULL"),
+            {"vm": vm_id},
+        ).scalars()
+    )
+
+
+_WITH_VMS = text(
+    "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL, standalone = true"
+    " WHERE id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL"
+    " AND (vm_id = ANY(CAST(:vms AS bigint[])) OR vm_id IS NULL) RETURNING id"
+)
+
+
+def destroy_volumes_with(connection: Connection, vm_ids: Sequence[int], volume_ids: Sequence[int]) -> None:
+    """Delete these volumes, which these VMs have, or had until this transaction gave back what they held."""
+    wanted = {"vms": int_array(vm_ids), "volumes": int_array(volume_ids)}
+    destroy_volumes(connection, list(connection.execute(_WITH_VMS, wanted).scalars()))
+
+
 _OF_ACCOUNTS = text(
     "SELECT id FROM volumes WHERE account_id = ANY(CAST(:accounts AS bigint[])) AND standalone AND vm_id IS NULL"
     " AND removed IS NULL ORDER BY id"

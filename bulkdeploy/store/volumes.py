@@ -9,6 +9,7 @@ from bulkdeploy.domain.topology import PoolScope, StorageType
 from bulkdeploy.store.filters import (
     Arguments,
     Filters,
+    always,
     by_id,
     by_ids,
     filtered,
@@ -131,5 +132,6 @@ def _filters() -> Filters:
         "storageid": by_id(volume.pool_id),
         "diskofferingid": by_id(volume.disk_offering_id),
         "serviceofferingid": by_id(volume.service_offering_id),
+        "displayvolume": always(True),
         "tags": tagged(VOLUME, volume.id),
     }

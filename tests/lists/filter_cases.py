@@ -32,9 +32,9 @@ def word(part: str, *fields: str) -> Case:
     return Case(part, lambda row: any(part.lower() in str(row.get(name, "")).lower() for name in fields))
 
 
-def inside(items: str, field: str, value: str) -> Case:
-    """The rows whose list ``items`` has an object in which ``field`` is the value."""
-    return Case(value, lambda row: any(item.get(field) == value for item in row.get(items, ())))
+def inside(items: str, field: str, value: str, shown: str | None = None) -> Case:
+    """The rows whose list ``items`` has an object in which ``field`` is the value, or what it is ``shown`` as."""
+    return Case(value, lambda row: any(item.get(field) == (shown or value) for item in row.get(items, ())))
 
 
 def constant(value: str, *, keeps: bool) -> Case:
@@ -45,6 +45,25 @@ def constant(value: str, *, keeps: bool) -> Case:
 def of_name(row_name: str, value: str, field: str = "name") -> Case:
     """The one row of this name, found by another value."""
     return Case(value, lambda row: row.get(field) == row_name)
+
+
+def services(row: Row) -> set[str]:
+    """The names of the services that a network, or one of an offering, has."""
+    return {service["name"] for service in row.get("service", ())}
+
+
+def instead_of(world: World, network: str) -> Case:
+    """The network offerings that this network could have instead of its own."""
+    (row,) = world.rows("listNetworks", id=network)
+    return Case(
+        network,
+        lambda one: (
+            one["id"] != row["networkofferingid"]
+            and (one["guestiptype"], one["state"]) == (row["type"], "Enabled")
+            and services(one) >= services(row)
+        ),
+        tells_apart=False,
+    )
 
 
 def infrastructure(world: World) -> dict[str, Cases]:
@@ -78,6 +97,7 @@ def infrastructure(world: World) -> dict[str, Cases]:
             "hypervisor": equal("hypervisortype", "kvm", "KVM"),
             "clustertype": equal("clustertype", "ExternalManaged"),
             "managedstate": equal("managedstate", "Unmanaged"),
+            "arch": constant("X86_64", keeps=True),
             "allocationstate": equal("allocationstate", "Disabled"),
             "keyword": word("-1", "name", "hypervisortype"),
         },
@@ -91,6 +111,8 @@ def infrastructure(world: World) -> dict[str, Cases]:
             "state": equal("state", "Down"),
             "resourcestate": equal("resourcestate", "Disabled"),
             "type": constant("Routing", keeps=True),
+            "arch": constant("aarch64", keeps=False),
+            "managementserverid": constant(world.rows("listManagementServers")[0]["id"], keeps=True),
             "keyword": word("1-1", "name", "state"),
         },
         "listStoragePools": {
@@ -103,6 +125,7 @@ def infrastructure(world: World) -> dict[str, Cases]:
             "path": equal("path", "/export/a-1"),
             "scope": equal("scope", "zone", "ZONE"),
             "status": equal("state", "Maintenance"),
+            "hostid": Case(host, lambda row: row["name"] in ("local-disk", "a-1-primary", "zone-wide")),
             "keyword": word("primary", "name", "type"),
         },
         "listCapacity": {"zoneid": equal("zoneid", zone), "type": equal("type", "1", 1)},
@@ -120,6 +143,11 @@ def catalogue(world: World) -> dict[str, Cases]:
     network, offered = world.id_of("networks", "acme-isolated"), world.id_of("network_offerings", "Odd")
     role = world.id_of("roles", "User")
     reader = world.id_of("roles", "Read-Only User - Default")
+    vm, debian = world.id_of("virtual_machines", "acme-1"), world.id_of("templates", "Debian 12")
+    root = world.scalar(
+        "SELECT v.uuid::text FROM volumes v JOIN virtual_machines m ON m.id = v.vm_id WHERE m.name = 'acme-1'"
+    )
+    pool = world.id_of("storage_pools", "a-1-primary")
     shared = {
         "zoneid": equal("zoneid", zone),
         "hypervisor": equal("hypervisor", "vmware", "VMware"),
@@ -138,6 +166,8 @@ def catalogue(world: World) -> dict[str, Cases]:
             "memory": Case("512", lambda row: row["name"] in ("Small", "Custom")),
             "storagetype": equal("storagetype", "local"),
             "issystem": constant("true", keeps=False),
+            "virtualmachineid": of_name("Custom", vm),
+            "templateid": Case(debian, lambda row: row["name"] != "Rivals only"),
             "keyword": word("core", "name", "displaytext"),
         },
         "listDiskOfferings": {
@@ -146,6 +176,9 @@ def catalogue(world: World) -> dict[str, Cases]:
             "zoneid": in_zone,
             "domainid": equal("domainid", rivals),
             "storagetype": equal("storagetype", "local"),
+            "virtualmachineid": Case(vm, lambda row: "domainid" not in row),
+            "volumeid": Case(root, lambda row: row["storagetype"] == "shared" and "tags" not in row),
+            "storageid": Case(pool, lambda row: row["storagetype"] == "shared" and "tags" not in row),
             "keyword": word("GIB", "name", "displaytext"),
         },
         "listTemplates": {
@@ -173,6 +206,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "ids": equal("id", os_type),
             "description": equal("description", "windows 11 (64-bit)", "Windows 11 (64-bit)"),
             "oscategoryid": equal("oscategoryid", windows),
+            "fordisplay": constant("false", keeps=False),
             "keyword": word("linux", "name"),
         },
         "listOsCategories": {
@@ -192,6 +226,10 @@ def catalogue(world: World) -> dict[str, Cases]:
             "issystem": equal("issystem", "true", shown=True),
             "canusefordeploy": equal("canusefordeploy", "true", shown=True),
             "supportedservices": inside("service", "name", "Weird"),
+            "specifyipranges": equal("specifyipranges", "true", shown=True),
+            "displaynetwork": constant("false", keeps=False),
+            "restartrequired": constant("true", keeps=False),
+            "vlan": equal("vlan", "vlan://100", "100"),
             "tags[0].key": of_name("acme-isolated", "colour"),
             "keyword": word("wide", "name", "displaytext"),
         },
@@ -205,6 +243,11 @@ def catalogue(world: World) -> dict[str, Cases]:
             "state": equal("state", "Disabled"),
             "isdefault": equal("isdefault", "true", shown=True),
             "specifyvlan": equal("specifyvlan", "true", shown=True),
+            "specifyipranges": equal("specifyipranges", "true", shown=True),
+            "sourcenatsupported": Case("true", lambda row: "SourceNat" in services(row)),
+            "domainid": constant(rivals, keeps=True),
+            "zoneid": constant(zone, keeps=True),
+            "networkid": instead_of(world, network),
             "supportedservices": inside("service", "name", "Weird"),
             "keyword": word("shared", "name", "displaytext"),
         },
@@ -212,6 +255,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "id": equal("id", role),
             "name": equal("name", "user", "User"),
             "type": equal("type", "domainadmin", "DomainAdmin"),
+            "state": constant("disabled", keeps=False),
             "keyword": word("support", "name", "description"),
         },
         "listRolePermissions": {"roleid": equal("roleid", reader), "keyword": word("zones", "rule", "description")},

@@ -14,6 +14,7 @@ def owners(world: World) -> dict[str, Cases]:
             "name": equal("name", "ACME", "acme"),
             "accounttype": equal("accounttype", "2", 2),
             "state": constant("disabled", keeps=False),
+            "iscleanuprequired": constant("true", keeps=False),
             "keyword": word("ME", "name"),
         },
         "listUsers": {
@@ -21,6 +22,7 @@ def owners(world: World) -> dict[str, Cases]:
             "username": equal("username", "ACME", "acme"),
             "accounttype": equal("accounttype", "0", 0),
             "state": constant("enabled", keeps=True),
+            "usersource": constant("ldap", keeps=False),
             "keyword": word("carla", "username", "firstname", "lastname", "email"),
         },
         "listDomains": {
@@ -39,6 +41,7 @@ def owners(world: World) -> dict[str, Cases]:
             "name": constant("sun", keeps=False),
             "displaytext": constant("to the MOON", keeps=True),
             "state": constant("Suspended", keeps=False),
+            "username": constant("ACME", keeps=True),
             "keyword": constant("oo", keeps=True),
         },
     }
@@ -139,6 +142,9 @@ def machines(world: World) -> dict[str, Cases]:
             "keypair": equal("keypairs", "laptop"),
             "haenable": equal("haenable", "true", shown=True),
             "displayvm": equal("displayvm", "false", shown=False),
+            "userdataid": equal("userdata", world.id_of("user_data", "data of acme"), "aGVsbG8="),
+            "forvirtualnetwork": inside("nic", "type", "true", shown="Isolated"),
+            "arch": of_name("rival-1", "AARCH64"),
             "tags[0].key": Case("colour", lambda row: bool(row["tags"])),
             "keyword": word("ACME-", "name", "displayname", "instancename", "state"),
         },
@@ -156,6 +162,7 @@ def machines(world: World) -> dict[str, Cases]:
             "clusterid": equal("clusterid", cluster),
             "hostid": Case(host, lambda row: host_of(world, row["vmname"]) == host),
             "storageid": equal("storageid", pool),
+            "displayvolume": constant("true", keeps=True),
             "tags[0].key": equal("name", "colour", "DATA"),
             "keyword": word("data", "name", "type", "state"),
         },

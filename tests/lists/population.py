@@ -81,7 +81,7 @@ INSERT INTO storage_pools (zone_id, pod_id, cluster_id, host_id, name, scope, po
 CATALOGUE = """
 INSERT INTO service_offerings (name, display_text, cpu_number, cpu_mhz, memory_mib, root_disk_gib, storage_type,
         storage_tags, host_tags, deployment_planner, network_rate, offer_ha, domain_ids, zone_ids, details)
-    SELECT 'Rivals only', 'Big', 8, 2000, 4096, 50, 'local', '{ssd}', '{gpu}', 'FirstFitPlanner', 200, true,
+    SELECT 'Rivals only', 'Big', 8, 2000, 4096, 1, 'local', '{ssd}', '{gpu}', 'FirstFitPlanner', 200, true,
         ARRAY[d.id], ARRAY[z.id], '{"colour": "red"}' FROM domains d, zones z
     WHERE d.name = 'rivals' AND z.name = 'for-rivals';
 INSERT INTO service_offerings (name, display_text, cpu_number, cpu_mhz, memory_mib, state)
@@ -148,7 +148,8 @@ INSERT INTO network_service_providers (physical_network_id, name, state, element
 INSERT INTO ip_ranges (zone_id, physical_network_id, start_ip, end_ip, next_ip, gateway, netmask, vlan)
     SELECT zone_id, id, '192.0.2.10', '192.0.2.19', '192.0.2.10', '192.0.2.1', '255.255.255.0', '50'
     FROM physical_networks WHERE name = 'far-wires';
-UPDATE network_offerings SET network_rate = 200, providers = '{"Dhcp": ["VirtualRouter"]}',
+UPDATE network_offerings SET network_rate = 200, specify_ip_ranges = true,
+    providers = '{"Dhcp": ["VirtualRouter"]}',
     capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}' WHERE name = 'Odd';
 INSERT INTO released_addresses SELECT id, '10.7.0.12' FROM ip_ranges WHERE start_ip = '10.7.0.10'
 """
@@ -200,6 +201,8 @@ UPDATE volumes SET pool_id = (SELECT id FROM storage_pools WHERE name = 'b-1-pri
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'acme-2');
 UPDATE nics SET network_id = (SELECT id FROM networks WHERE name = 'rivals-wide')
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
+UPDATE nics SET network_id = (SELECT id FROM networks WHERE name = 'acme-isolated')
+    WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'acme-2');
 INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v
     JOIN security_groups g ON g.account_id = v.account_id AND g.name = 'default' AND v.removed IS NULL;
 INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affinity_groups g

@@ -1,30 +1,33 @@
 """Every declared filter of every list narrows the list to exactly the rows that it names."""
 
-from typing import Any
+from functools import cache
 
 import pytest
 
 from bulkdeploy.declare.parameters import WireType
 from tests.lists import filter_cases, network_filter_cases, owned_filter_cases
 from tests.lists.filter_cases import Case
-from tests.lists.test_shapes import COMMANDS, everything
-from tests.lists.world import World
+from tests.lists.test_shapes import COMMANDS, EMPTY, everything
+from tests.lists.world import USER, World
 
 NO_FILTERS = {
     *("page", "pagesize", "listall", "isrecursive", "account", "projectid"),
     *("showcapacities", "showremoved", "showunique", "userdata", "details", "fetchlatest", "sortby"),
     *("templatefilter", "isofilter", "networkfilter", "available", "archived"),
+    *("showicon", "retrieveonlyresourcecount"),
 }
 """Parameters that do not filter by a field, with tests of their own."""
 
-OWNED_BY_DOMAIN = {name for name in COMMANDS if any(item.name == "listall" for item in COMMANDS[name].parameters)}
+OFFERINGS = {"listServiceOfferings", "listDiskOfferings"}
+OWNED_BY_DOMAIN = {
+    name for name in COMMANDS if any(item.name == "listall" for item in COMMANDS[name].parameters)
+} - OFFERINGS
 
 ELSEWHERE = {
     ("listCapacity", "podid"),
     ("listCapacity", "clusterid"),
     ("listConfigurations", "clusterid"),
-    ("listResourceLimits", "domainid"),
-    ("listResourceLimits", "tag"),
+    ("listHosts", "virtualmachineid"),
     ("listStorageProviders", "keyword"),  # there is one
     ("listServiceOfferings", "state"),
     ("listDiskOfferings", "state"),
@@ -36,12 +39,18 @@ FILTERS = [
     (name, parameter.name + ("[0].key" if parameter.type is WireType.MAP else ""))
     for name, command in sorted(COMMANDS.items())
     for parameter in command.parameters
-    if parameter.name not in NO_FILTERS and (name, parameter.name) not in ELSEWHERE
+    if parameter.name not in NO_FILTERS and (name, parameter.name) not in ELSEWHERE and name not in EMPTY
 ]
+COUNTED = sorted(
+    name
+    for name, command in COMMANDS.items()
+    if any(item.name == "retrieveonlyresourcecount" for item in command.parameters)
+)
 
 
-def case_of(world: World, command: str, parameter: str) -> Case:
-    """The case of a filter; a filter without one is a gap in these tests."""
+@cache
+def all_cases(world: World) -> dict[str, dict[str, Case]]:
+    """The cases of all filters, by command and parameter."""
     parts = (
         filter_cases.infrastructure,
         filter_cases.catalogue,
@@ -51,15 +60,13 @@ def case_of(world: World, command: str, parameter: str) -> Case:
         owned_filter_cases.groups,
         owned_filter_cases.machines,
     )
-    cases: dict[str, Any] = {name: found for part in parts for name, found in part(world).items()}
-    found: Case = cases[command][parameter]
-    return found
+    return {name: found for part in parts for name, found in part(world).items()}
 
 
 @pytest.mark.parametrize(("command", "parameter"), FILTERS)
 def test_a_filter_keeps_exactly_what_it_names(world: World, command: str, parameter: str) -> None:
     """The filtered list is the whole list without the rows that do not match, in the same order."""
-    case = case_of(world, command, parameter)
+    case = all_cases(world)[command][parameter]
     parameters = everything(COMMANDS[command])
     whole = world.rows(command, **parameters)
     expected = [row for row in whole if case.keeps(row)]
@@ -102,3 +109,50 @@ def test_only_active_offerings_are_listed_by_default(world: World) -> None:
     for command, retired in (("listServiceOfferings", "Retired"), ("listDiskOfferings", "Retired disk")):
         assert retired not in world.names(command)
         assert world.names(command, state="inactive") == [retired]
+
+
+@pytest.mark.parametrize("command", sorted(EMPTY))
+def test_filters_of_nothing_find_nothing(world: World, command: str) -> None:
+    """Lists that are always empty take CloudStack's filters, refuse unknown ids, and stay empty."""
+    samples = {WireType.BOOLEAN: "true", WireType.UUID: None, WireType.MAP: None, WireType.INTEGER: None}
+    texts = {item.name: samples.get(item.type, "x") for item in COMMANDS[command].parameters}
+    given = {name: value for name, value in texts.items() if value is not None and name not in ("account", "ids")}
+    assert world.client().call(command, **given, **{"tags[0].key": "x"}) == {}
+    if "zoneid" in texts:
+        assert world.client().call(command, zoneid=world.id_of("zones", "small")) == {}
+        assert world.client().get(command, zoneid="no-such-zone").status == 431
+
+
+@pytest.mark.parametrize("command", COUNTED)
+def test_a_count_can_be_had_without_rows(world: World, command: str) -> None:
+    """``retrieveonlyresourcecount`` answers how many rows there are, and none of them."""
+    whole = world.rows(command, **everything(COMMANDS[command]))
+    counted = world.client().call(command, listall="true", retrieveonlyresourcecount="true")
+    assert counted == ({"count": len(whole)} if whole else {})
+
+
+@pytest.mark.parametrize("command", sorted(OFFERINGS))
+def test_offerings_are_listed_for_an_account(world: World, command: str) -> None:
+    """``account`` and ``projectid`` leave what these may use, and only those within reach may be named."""
+    rival = {"account": "rival", "domainid": world.id_of("domains", "rivals")}
+    acme = {"account": "acme", "domainid": world.id_of("domains", "acme")}
+    moon = {"projectid": world.id_of("projects", "moon")}
+    theirs = set(world.names(command, **rival)) - set(world.names(command, **acme))
+    assert theirs == set(world.names(command)) - set(world.names(command, **moon)) != set()
+    assert world.names(command, USER, **acme) == world.names(command, USER, listall="true")
+    assert world.client(USER).get(command, **rival).status == 531
+    assert world.client().get(command, **acme, **moon).status == 431
+
+
+def test_offerings_for_things_of_others_are_not_told(world: World) -> None:
+    """Neither a VM, nor a volume, nor a private template of another account says anything about itself."""
+    vm = world.id_of("virtual_machines", "rival-1")
+    for command, named in (
+        ("listServiceOfferings", {"virtualmachineid": vm}),
+        ("listServiceOfferings", {"templateid": world.id_of("templates", "rival private")}),
+        ("listDiskOfferings", {"virtualmachineid": vm}),
+        ("listDiskOfferings", {"volumeid": world.id_of("volumes", "DATA")}),
+        ("listVirtualMachines", {"userdataid": world.id_of("user_data", "data of rival")}),
+        ("listNetworkOfferings", {"networkid": world.id_of("networks", "rival-isolated")}),
+    ):
+        assert world.client(USER).get(command, **named).status == 531

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from tests.lists.test_shapes import COMMANDS, EMPTY
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
+OF_ALL = {"listUsers", "listProjects", "listServiceOfferings", "listDiskOfferings", "listResourceLimits"}
+"""Lists that take owner parameters and show things that accounts do not own as they own VMs."""
+
 OWNED = sorted(
     name
     for name, command in COMMANDS.items()
-    if {"account", "listall"} <= {parameter.name for parameter in command.parameters}
-    and name not in EMPTY | {"listUsers", "listProjects"}
+    if {"account", "listall"} <= {parameter.name for parameter in command.parameters} and name not in EMPTY | OF_ALL
 )
 OPEN_TO_DOMAINS = {"listNetworks", "listAffinityGroups"}
 """Lists that also show what is open to the caller's whole domain."""

@@ -140,6 +140,31 @@ def test_a_network_is_renamed_and_restarted(owned_world: World) -> None:
         assert refusal(world, command, NEIGHBOUR, id=made["id"]).status == 531
 
 
+def test_a_network_gets_another_offering(owned_world: World) -> None:
+    """One of its type with all services that it has; that of today changes nothing, as Ansible sends it."""
+    world = owned_world
+    made = make(world, L2, "to upgrade")
+    present = world.id_of("network_offerings", L2)
+    world.change("UPDATE network_offerings SET services = '[\"UserData\"]' WHERE uuid = :id", id=present)
+    world.change(
+        "INSERT INTO network_offerings (name, display_text, guest_type, services) VALUES"
+        " ('better', '', 'L2', '[\"UserData\", \"Dhcp\"]'), ('worse', '', 'L2', '[]')"
+    )
+    better, worse = (world.id_of("network_offerings", name) for name in ("better", "worse"))
+    assert world.names("listNetworkOfferings", USER, networkid=made["id"]) == ["better"]
+    same = change(world, "updateNetwork", USER, id=made["id"], networkofferingid=present)
+    assert same["networkofferingid"] == present
+    for refused, text in ((worse, "lacks UserData"), (world.id_of("network_offerings", ISOLATED), "L2")):
+        failure = refusal(world, "updateNetwork", USER, id=made["id"], networkofferingid=refused)
+        assert (failure.status, text in failure.errortext) == (431, True)
+    assert refusal(world, "updateNetwork", NEIGHBOUR, id=made["id"], networkofferingid=better).status == 531
+    changed = change(world, "updateNetwork", USER, id=made["id"], networkofferingid=better, displaynetwork="true")
+    assert changed["networkofferingname"] == "better"
+    world.change("DELETE FROM networks WHERE uuid = :id", id=made["id"])
+    world.change("DELETE FROM network_offerings WHERE name IN ('better', 'worse')")
+    world.change("UPDATE network_offerings SET services = '[]' WHERE uuid = :id", id=present)
+
+
 def test_limits_of_networks_hold_under_races(owned_world: World) -> None:
     """Six calls at once for an account that may have two: two networks, each with a VLAN of its own."""
     world = owned_world

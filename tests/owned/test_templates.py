@@ -104,3 +104,49 @@ def test_templates_are_limited(owned_world: World) -> None:
     zone = world.id_of("zones", "small")
     failure = refusal(world, "registerTemplate", "rival", name="second", displaytext="s", zoneid=zone, **QCOW2)
     assert failure.status == 535
+
+
+@each_kind
+def test_details_are_kept_and_forgotten(
+    owned_world: World, word: str, parameters: dict[str, str], mine: dict[str, str]
+) -> None:
+    """``details`` are those from now on; ``cleanupdetails`` forgets them, and both together are refused."""
+    world = owned_world
+    given = {"details[0].rootDiskController": "scsi"}
+    made = register(world, word, f"with details {word}", **parameters)
+    changed = change(world, f"update{word}", USER, id=made["id"], format=made["format"], **given)
+    assert changed["details"] == {"rootDiskController": "scsi"}
+    assert refusal(world, f"update{word}", USER, id=made["id"], cleanupdetails="true", **given).status == 431
+    assert "details" not in change(world, f"update{word}", USER, id=made["id"], cleanupdetails="true")
+    assert "details" not in world.rows(f"list{word}s", USER, id=made["id"], **mine)[0]
+
+
+def test_root_admins_say_tag_and_type(owned_world: World) -> None:
+    """A tag binds a template's VMs to hosts: for root admins alone, as any type but USER is."""
+    world = owned_world
+    for refused in ({"templatetag": "gpu"}, {"templatetype": "SYSTEM"}):
+        failure = refusal(world, "registerTemplate", USER, name="x", **QCOW2, **refused)
+        assert (failure.status, next(iter(refused)) in failure.errortext) == (531, True)
+    made = register(world, "Template", "tagged", ADMIN, templatetag="gpu", bits="64", **QCOW2)
+    assert (made["templatetag"], made["templatetype"]) == ("gpu", "USER")
+    changed = change(world, "updateTemplate", ADMIN, id=made["id"], templatetag="ssd", templatetype="system")
+    assert (changed["templatetag"], changed["templatetype"]) == ("ssd", "SYSTEM")
+    small = world.rows("listTemplates", ADMIN, id=made["id"], templatefilter="all", details="min")[0]
+    assert ("details" in small, "tags" in small) == (False, False)
+
+
+@each_kind
+def test_one_is_shared_with_a_project(
+    owned_world: World, word: str, parameters: dict[str, str], mine: dict[str, str]
+) -> None:
+    """``projectids`` shares with the owner's projects; those that the caller is no member of are refused."""
+    world, moon = owned_world, owned_world.id_of("projects", "moon")
+    made = register(world, word, f"for the moon {word}", **parameters)
+    asked = {"id": made["id"], "op": "add", "projectids": moon}
+    assert change(world, f"update{word}Permissions", USER, **asked) == {"success": True}
+    shared = dict.fromkeys(mine, "shared")
+    assert [row["id"] for row in world.rows(f"list{word}s", USER, projectid=moon, **shared)] == [made["id"]]
+    theirs = register(world, word, f"of a neighbour {word}", NEIGHBOUR, **parameters)
+    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **{**asked, "id": theirs["id"]}).status == 531
+    change(world, f"update{word}Permissions", USER, **{**asked, "op": "remove"})
+    assert world.rows(f"list{word}s", USER, projectid=moon, **shared) == []

@@ -6,11 +6,13 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.simulator_control import Step
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.services.account_removal import RemovalCall, remove
 from bulkdeploy.services.ownership import NamedOwner
+from bulkdeploy.services.virtual_machines import destroy_virtual_machine
 from bulkdeploy.services.volume_attachment import attach_volume, detach_volume
 from bulkdeploy.services.volumes import create_volume, delete_volume
 from bulkdeploy.store.done_jobs import Instance
@@ -60,6 +62,31 @@ def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUI
     rows = fleet.zone.rows("SELECT uuid, vm_id, device_id, attached, state FROM volumes WHERE removed IS NULL")
     assert {tuple(row) for row in rows} == {(uuid, None, None, None, "Ready") for uuid in (one, other)}
     assert fleet.zone.scalar("SELECT count(*) FROM storage_claims") == 2
+    fleet.assert_intact()
+
+
+@pytest.mark.parametrize("expunge", [False, True])
+def test_volumes_that_are_named_go_with_their_vm(attached: tuple[Fleet, UUID, UUID], *, expunge: bool) -> None:
+    """``volumeids``: once the VM is destroyed they are deleted, with room and counts; others are refused."""
+    fleet, used, unused = attached
+    vm = ref(fleet, Entity.VIRTUAL_MACHINE, "virtual_machines", fleet.vms()[0].name)
+    named = [ref(fleet, Entity.VOLUME, "volumes", "used")]
+    with pytest.raises(InvalidParameter, match="volumeids"):
+        destroy_virtual_machine(
+            fleet.system, fleet.caller, vm, expunge=expunge, volumes=[*named, make(fleet, "of nobody")]
+        )
+    destroy_virtual_machine(fleet.system, fleet.caller, vm, expunge=expunge, volumes=named)
+    assert states(fleet)["used"] == "Ready"
+    fleet.run()
+    assert states(fleet)["used"] == "Destroy"
+    sweep(fleet)
+    assert states(fleet) == {"used": "Expunged", "unused": "Ready", "of nobody": "Allocated"}
+    assert used not in fleet.volumes()
+    left = fleet.zone.rows(
+        "SELECT uuid, vm_id FROM volumes WHERE standalone AND pool_id IS NOT NULL AND removed IS NULL"
+    )
+    assert [(row.uuid, row.vm_id) for row in left] == [(unused, None if expunge else vm.id)]
+    assert counted(fleet) == (2 if expunge else 3, 1)
     fleet.assert_intact()
 
 

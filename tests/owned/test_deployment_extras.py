@@ -1,0 +1,62 @@
+"""What a deploy call says besides sizes and places: registered user data, and flags of the VM."""
+
+import pytest
+
+from tests.lists.world import ADMIN, NEIGHBOUR, USER, World
+from tests.owned.calls import change, refusal
+
+
+def asked(world: World, name: str, **more: object) -> dict[str, object]:
+    """Parameters of deployVirtualMachine."""
+    return {
+        "name": name,
+        "zoneid": world.id_of("zones", "small"),
+        "serviceofferingid": world.id_of("service_offerings", "Small"),
+        "templateid": world.id_of("templates", "Debian 12"),
+        "networkids": world.id_of("networks", "guests"),
+        **more,
+    }
+
+
+def test_registered_user_data_reaches_the_vm(owned_world: World) -> None:
+    """``userdataid`` gives the VM what was registered, of its own and not deleted, and nothing beside it."""
+    world = owned_world
+    data = change(world, "registerUserData", USER, name="for a VM", userdata="aGVsbG8gd29ybGQ=")["id"]
+    made = world.client(USER).call("deployVirtualMachine", **asked(world, "with-data", userdataid=data))
+    kept = world.client(USER).call("getVirtualMachineUserData", virtualmachineid=made["id"])
+    assert kept["virtualmachineuserdata"]["userdata"] == "aGVsbG8gd29ybGQ="
+    assert world.names("listVirtualMachines", USER, userdataid=data) == ["with-data"]
+    both = asked(world, "both", userdataid=data, userdata="aGVsbG8=")
+    assert refusal(world, "deployVirtualMachine", USER, **both).status == 431
+    assert (
+        refusal(world, "deployVirtualMachine", NEIGHBOUR, **asked(world, "theirs", userdataid=data)).status == 531
+    )
+    whose = {"account": "acme", "domainid": world.id_of("domains", "acme")}
+    moon = world.id_of("projects", "moon")
+    assert refusal(world, "deleteUserData", USER, id=data, projectid=moon).status == 431
+    assert change(world, "deleteUserData", USER, id=data, **whose) == {"success": True}
+    failure = refusal(world, "deployVirtualMachine", USER, **asked(world, "late", userdataid=data))
+    assert (failure.status, "deleted" in failure.errortext) == (431, True)
+
+
+def test_a_vm_is_hidden_and_not_scalable_from_the_start(owned_world: World) -> None:
+    """``displayvm`` and ``dynamicscalingenabled`` are what listVirtualMachines then says."""
+    world = owned_world
+    plain = world.client().call("deployVirtualMachine", **asked(world, "plain-vm", displayvm="true"))
+    other = asked(world, "hidden-vm", displayvm="false", dynamicscalingenabled="false", keyboard="de")
+    hidden = world.client().call("deployVirtualMachine", **other)
+    rows = {row["id"]: row for row in world.rows("listVirtualMachines", ADMIN, ids=f"{plain['id']},{hidden['id']}")}
+    shown = [(rows[one["id"]]["displayvm"], rows[one["id"]]["isdynamicallyscalable"]) for one in (plain, hidden)]
+    assert shown == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "honoured", "refused"),
+    [("boottype", "bios", "UEFI"), ("bootmode", "Legacy", "SECURE"), ("bootintosetup", "false", "true")],
+)
+def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str, refused: str) -> None:
+    """What is the case anyway may be asked for; what is not the case is refused by name."""
+    world, name = owned_world, f"boot-{parameter}"
+    failure = refusal(world, "deployVirtualMachine", USER, **asked(world, name, **{parameter: refused}))
+    assert (failure.status, parameter in failure.errortext) == (431, True)
+    world.client(USER).call("deployVirtualMachine", **asked(world, name, **{parameter: honoured}))
