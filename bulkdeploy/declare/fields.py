@@ -14,7 +14,6 @@ from typing import Any
 from marshmallow import fields, missing
 
 from bulkdeploy.declare.parameters import Parameter, WireType
-from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     EmptyParameter,
     InvalidParameter,
@@ -171,13 +170,17 @@ class IdField(WireField):
         optional_later = self.parameter.since is not None and not self.parameter.required
         return optional_later and not UUID_SHAPE.fullmatch(value) and value != ALL_PROJECTS
 
+    def _may_be_all_projects(self) -> bool:
+        """Where a project narrows a call, -1 is any; what is done with one project needs one."""
+        return self.parameter.name == "projectid" and not self.parameter.required
+
     def read(self, value: str) -> str:
         """The id's text: shaped like a uuid, or a positive internal id."""
         if UUID_SHAPE.fullmatch(value):
             return value
         if WHOLE_NUMBER.fullmatch(value) and 0 < int(value) < 2**63:
             return value
-        if value == ALL_PROJECTS and Entity.PROJECT in self.parameter.entity:
+        if value == ALL_PROJECTS and self._may_be_all_projects():
             return value
         raise UnknownEntity(self.command, self.parameter.name, value)
 

@@ -142,6 +142,8 @@ def bad_values(parameter: Parameter) -> Iterator[tuple[str, str, int]]:
         if parameter.since is None:
             yield name, "x", 431
             yield name, "9" * 18, 431
+            if name != "projectid" or parameter.required:
+                yield name, "-1", 431
     elif kind in (WireType.INTEGER, WireType.LONG, WireType.SHORT, WireType.FLOAT):
         yield name, "1x", 431
         yield name, "9" * 40, 431
