@@ -55,9 +55,7 @@ def register_user_data(call: Call) -> Mapping[str, Any]:
 
 def delete_user_data(call: Call) -> None:
     """Delete registered user data."""
-    given = any(parameter.name in call.arguments for parameter in FOR_OWNER)
-    named = named_owner(call) if given else None
-    registered_user_data.delete_user_data(call.system, call.caller, named, call.arguments["id"])
+    registered_user_data.delete_user_data(call.system, call.caller, named_owner(call), call.arguments["id"])
 
 
 COMMANDS = (

@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access, resolve_owner
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access, require_same_owner
 from bulkdeploy.services.system import System
 from bulkdeploy.services.user_data import check_user_data
 from bulkdeploy.store import user_data
@@ -92,20 +92,17 @@ def _read(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
     return row
 
 
-def delete_user_data(system: System, caller: Caller, named: NamedOwner | None, ref: EntityRef) -> None:
+def delete_user_data(system: System, caller: Caller, named: NamedOwner, ref: EntityRef) -> None:
     """Delete registered user data; VMs that were made with it keep theirs.
 
     Raises:
-        InvalidParameter: it was deleted, or is not that of ``named``; or as ``services.ownership.resolve_owner``.
-        PermissionDenied: it, or who is named, is not the caller's to touch.
+        InvalidParameter, InvalidCombination: it was deleted; or as ``services.ownership.require_same_owner``.
+        PermissionDenied: it is not the caller's to touch, or not of the owner that is named.
     """
 
     def work(connection: Connection) -> None:
         row, owner = lock_own(connection, caller, ref, NOUN)
-        if named is not None:
-            whose = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
-            if whose.account_id != owner.account_id:
-                raise InvalidParameter("id", str(ref.uuid), f"account {whose.account_name} has no such user data")
+        require_same_owner(connection, caller, named, owner.account_id, NOUN)
         mark_removed(connection, ref)
         text = f"deleted user data {row.name}"
         record_event(connection, caller, EventType.USER_DATA_DELETE, text, _about(ref), owner)

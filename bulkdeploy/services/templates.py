@@ -104,8 +104,8 @@ def register(
 
     Raises:
         InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
-        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; its tag or
-            type is for root admins to say; or as ``lock_owner``.
+        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; its tag
+            or type is for root admins to say; or as ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
     _check_url(columns["url"])

@@ -33,7 +33,7 @@ def test_registered_user_data_reaches_the_vm(owned_world: World) -> None:
     )
     whose = {"account": "acme", "domainid": world.id_of("domains", "acme")}
     moon = world.id_of("projects", "moon")
-    assert refusal(world, "deleteUserData", USER, id=data, projectid=moon).status == 431
+    assert refusal(world, "deleteUserData", USER, id=data, projectid=moon).status == 531
     assert change(world, "deleteUserData", USER, id=data, **whose) == {"success": True}
     failure = refusal(world, "deployVirtualMachine", USER, **asked(world, "late", userdataid=data))
     assert (failure.status, "deleted" in failure.errortext) == (431, True)
