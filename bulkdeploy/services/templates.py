@@ -204,7 +204,7 @@ def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int
     """
     page = _rows(connection, caller, TEMPLATE, ref)
     if not page.rows:
-        raise PermissionDenied(f"{caller.username} may not use template {ref.uuid}")
+        raise PermissionDenied(f"{caller.username} does not have permission to use template {ref.uuid}")
     return int(page.rows[0]["size"])
 
 

@@ -28,7 +28,7 @@ from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.guests import lock_vm
 from bulkdeploy.store.jobs import NewJob, insert_jobs
-from bulkdeploy.store.volume_removal import data_volumes_of
+from bulkdeploy.store.volume_removal import data_volumes_of, owners_of_volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def destroy_virtual_machine(
     ``volumes``: data volumes of it that are deleted as soon as it is destroyed.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
+        PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
         InvalidParameter: it is protected, or was expunged, or a volume is no data volume of it.
     """
     if expunge:
@@ -119,11 +119,17 @@ def destroy_virtual_machine(
     params: dict[str, Any] = {"expunge": expunge}
     if volumes:
         params["volume_ids"] = [volume.id for volume in volumes]
-    return submit(system, caller, vm, DESTROY, params, partial(_check_volumes, volumes=volumes))
+    return submit(system, caller, vm, DESTROY, params, partial(_check_volumes, caller=caller, volumes=volumes))
 
 
-def _check_volumes(connection: Connection, vm: Row[Any], *, volumes: Sequence[EntityRef]) -> None:
-    found = data_volumes_of(connection, vm.id) if volumes else set()
+def _check_volumes(connection: Connection, vm: Row[Any], *, caller: Caller, volumes: Sequence[EntityRef]) -> None:
+    if not volumes:
+        return
+    owners = owners_of_volumes(connection, [volume.id for volume in volumes])
+    for volume in volumes:
+        if owners[volume.id] != vm.account_id:
+            require_access(connection, caller, owners[volume.id], f"volume {volume.uuid}")
+    found = data_volumes_of(connection, vm.id)
     for volume in volumes:
         if volume.id not in found:
             rule = f"it should be a data volume that virtual machine {vm.uuid} has"

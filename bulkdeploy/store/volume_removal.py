@@ -45,6 +45,15 @@ def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
     )
 
 
+def owners_of_volumes(connection: Connection, volume_ids: Sequence[int]) -> dict[int, int]:
+    """The account of each volume, by the volume's id; of removed ones, too."""
+    rows = connection.execute(
+        text("SELECT id, account_id FROM volumes WHERE id = ANY(CAST(:volumes AS bigint[]))"),
+        {"volumes": int_array(volume_ids)},
+    )
+    return {row.id: row.account_id for row in rows}
+
+
 _WITH_VMS = text(
     "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL, standalone = true"
     " WHERE id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL"

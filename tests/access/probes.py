@@ -63,6 +63,11 @@ def _project_vm(scene: Scene) -> str:
     return scene.mine(Entity.VIRTUAL_MACHINE, PROJECT)
 
 
+def _project_data(scene: Scene) -> str:
+    data = "SELECT u.uuid FROM user_data u JOIN accounts a ON a.id = u.account_id WHERE a.name = :name"
+    return str(scene.walker.world.scalar(data, name=f"{scene.by}-project"))
+
+
 TRAFFIC: Mapping[str, Value] = {"cidrlist": "10.0.0.0/8", "protocol": "tcp", "startport": "1", "endport": "2"}
 BY_GROUP_NAME: Mapping[str, Value] = {"securitygroupid": None, "securitygroupname": _theirs}
 BY_NAME: Mapping[str, Value] = {"id": None, "name": _theirs}
@@ -126,6 +131,7 @@ WITH: Mapping[tuple[str, str], Mapping[str, Value]] = {
     ("deleteSecurityGroup", "projectid"): BY_NAME,
     ("deleteSSHKeyPair", "domainid"): {"name": _theirs},
     ("deleteSSHKeyPair", "projectid"): {"name": _theirs},
+    ("deleteUserData", "projectid"): {"id": _project_data},
     ("resetSSHKeyForVirtualMachine", "id"): {"keypair": _theirs},
     ("resetSSHKeyForVirtualMachine", "projectid"): {"id": _project_vm},
     ("resetUserDataForVirtualMachine", "projectid"): {"id": _project_vm},
@@ -136,6 +142,7 @@ WITH: Mapping[tuple[str, str], Mapping[str, Value]] = {
 
 STATES: Mapping[tuple[str, str], str] = {
     ("assignVirtualMachine", "virtualmachineid"): BARE,
+    ("destroyVirtualMachine", "volumeids"): "-attached",
     ("detachIso", "virtualmachineid"): RUNNING,
     ("detachVolume", "id"): "-attached",
     ("expungeVirtualMachine", "id"): DESTROYED,
