@@ -6,7 +6,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.services.ownership import ALL_PROJECTS, named_account, project_owner, require_access, require_domain
 from bulkdeploy.store.offering_places import Wanted
-from bulkdeploy.store.volume_changes import read_vm, read_volume
+from bulkdeploy.store.volume_changes import known_volume, read_vm
 
 FOR_WHOM: tuple[Parameter, ...] = (
     uuid("domainid", Entity.DOMAIN, "only offerings that this domain has to itself; with account, the account's"),
@@ -36,7 +36,7 @@ def wanted(call: Call) -> Wanted:
     if project is not None and project.id != ALL_PROJECTS:
         users.append(project_owner(connection, caller, project.id).lineage)
     zones: list[int] = []
-    for name, read in (("virtualmachineid", read_vm), ("volumeid", read_volume)):
+    for name, read in (("virtualmachineid", read_vm), ("volumeid", known_volume)):
         if (ref := call.ref(name)) is not None:
             row = read(connection, ref.id)
             users.append(require_access(connection, caller, row.account_id, f"{name} {ref.uuid}").lineage)

@@ -59,7 +59,7 @@ def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
     return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()
 
 
-def read_volume(connection: Connection, volume_id: int) -> Row[Any]:
+def known_volume(connection: Connection, volume_id: int) -> Row[Any]:
     """A volume's row, not locked, of a removed one too."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id)).one()
 
