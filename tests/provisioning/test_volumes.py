@@ -68,24 +68,24 @@ def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUI
 @pytest.mark.parametrize("expunge", [False, True])
 def test_volumes_that_are_named_go_with_their_vm(attached: tuple[Fleet, UUID, UUID], *, expunge: bool) -> None:
     """``volumeids``: once the VM is destroyed they are deleted, with room and counts; others are refused."""
-    fleet, used, unused = attached
+    fleet, one, other = attached
     vm = ref(fleet, Entity.VIRTUAL_MACHINE, "virtual_machines", fleet.vms()[0].name)
-    named = [ref(fleet, Entity.VOLUME, "volumes", "used")]
+    named = [ref(fleet, Entity.VOLUME, "volumes", "one")]
     with pytest.raises(InvalidParameter, match="volumeids"):
         destroy_virtual_machine(
             fleet.system, fleet.caller, vm, expunge=expunge, volumes=[*named, make(fleet, "of nobody")]
         )
     destroy_virtual_machine(fleet.system, fleet.caller, vm, expunge=expunge, volumes=named)
-    assert states(fleet)["used"] == "Ready"
+    assert states(fleet)["one"] == "Ready"
     fleet.run()
-    assert states(fleet)["used"] == "Destroy"
+    assert states(fleet)["one"] == "Destroy"
     sweep(fleet)
-    assert states(fleet) == {"used": "Expunged", "unused": "Ready", "of nobody": "Allocated"}
-    assert used not in fleet.volumes()
+    assert states(fleet) == {"one": "Expunged", "other": "Ready", "of nobody": "Allocated"}
+    assert one not in fleet.volumes()
     left = fleet.zone.rows(
         "SELECT uuid, vm_id FROM volumes WHERE standalone AND pool_id IS NOT NULL AND removed IS NULL"
     )
-    assert [(row.uuid, row.vm_id) for row in left] == [(unused, None if expunge else vm.id)]
+    assert [(row.uuid, row.vm_id) for row in left] == [(other, None if expunge else vm.id)]
     assert counted(fleet) == (2 if expunge else 3, 1)
     fleet.assert_intact()
 
