@@ -18,6 +18,7 @@ LARGE = (300, 600, 900)
 MOST_LIVE_VMS = 3000
 MOST_UNFINISHED = 1200
 ATTEMPTS = 6
+OF_VOLUMES = frozenset({"zoneid", "account", "domainid"})
 UNEXPECTED = (503, 530)
 """Statuses of errors that say nothing of the call: here, a database that cannot be reached."""
 
@@ -29,6 +30,9 @@ class Names:
     parameters: Mapping[str, object]
     clusters: Sequence[str]
     hosts: Sequence[str]
+    volume: Mapping[str, object]
+    """What a volume is made of."""
+
     commands: frozenset[str]
 
     @classmethod
@@ -40,6 +44,10 @@ class Names:
                 name: value for name, value in zone.bulk_parameters(1).items() if name != "virtualmachinecount"
             },
             clusters=[str(row.uuid) for row in zone.rows("SELECT uuid FROM clusters ORDER BY id")],
+            volume={
+                **{name: value for name, value in zone.bulk_parameters(1).items() if name in OF_VOLUMES},
+                "diskofferingid": zone.id_of("disk_offerings", "20 GiB"),
+            },
             hosts=[str(row.uuid) for row in zone.rows("SELECT uuid FROM hosts ORDER BY id")],
             commands=frozenset(api["name"] for api in apis),
         )
@@ -81,6 +89,7 @@ class Client(Thread):
             (self._cancel, 4),
             (self._poll, 14),
             (self._migrate, 5),
+            (self._volume, 6),
             (self._maintain, 1),
         ]
         actions, weights = zip(*ways, strict=True)
@@ -165,6 +174,20 @@ class Client(Thread):
         vm = self._journal.some_vm(self._dice)
         if vm is not None and "migrateVirtualMachine" in self._names.commands:
             self._ask("migrateVirtualMachine", vm, virtualmachineid=vm, hostid=self._dice.choice(self._names.hosts))
+
+    def _volume(self) -> None:
+        """A volume for a VM, which may lose it soon."""
+        vm = self._journal.some_vm(self._dice)
+        answer = None if vm is None else self._try("createVolume", name="chaos", **self._names.volume)
+        if answer is None or answer.status != 200:
+            return
+        volume = answer.body["id"]
+        self._ask("attachVolume", volume, id=volume, virtualmachineid=vm)
+        self._ended.wait(self._dice.uniform(0.0, 2.0))
+        if self._dice.random() < 0.6:
+            self._ask("detachVolume", volume, id=volume)
+        if self._dice.random() < 0.3:
+            self._try("deleteVolume", id=volume)
 
     def _maintain(self) -> None:
         command = self._dice.choice(["prepareHostForMaintenance", "cancelHostMaintenance", "cancelHostMaintenance"])
