@@ -4,15 +4,16 @@ One statement each. Looking somebody up says nothing about whether the credentia
 whether the user is enabled: ``api.authenticate`` and ``services.sessions`` decide that.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    RowMapping,
     ScalarSelect,
     Select,
+    Text,
     and_,
     bindparam,
     func,
@@ -26,7 +27,10 @@ from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner,
 from bulkdeploy.domain.call_guards import NAMES, CallGuards
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.permissions import RoleRule
+from bulkdeploy.store.arrays import RECORD_SEPARATOR
+from bulkdeploy.store.compiled_query import CompiledQuery
 from bulkdeploy.store.default_rows import ALLOW
+from bulkdeploy.store.shared_reading import find_shared
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
 from bulkdeploy.store.tables.jobs import configuration_values
 
@@ -106,7 +110,7 @@ def _rules() -> ScalarSelect[Any]:
     return of_role.scalar_subquery()
 
 
-def caller_of(row: RowMapping) -> Caller:
+def caller_of(row: Mapping[str, Any]) -> Caller:
     """The caller in a row of ``callers``."""
     return Caller(
         user_id=row["user_id"],
@@ -127,20 +131,20 @@ def caller_of(row: RowMapping) -> Caller:
     )
 
 
-def guards_of(row: RowMapping) -> CallGuards:
+def guards_of(row: Mapping[str, Any]) -> CallGuards:
     """What is asked of the calls of a row of ``callers``."""
     return CallGuards.of(row["guards"] or {})
 
 
-def is_enabled(row: RowMapping) -> bool:
+def is_enabled(row: Mapping[str, Any]) -> bool:
     """Whether user and account in a row of ``callers`` are both enabled."""
     return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
 
 
-BY_API_KEY = (
-    callers(api_keys.c.secret_key_encrypted)
+BY_API_KEY = CompiledQuery(
+    callers(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
     .join(api_keys, api_keys.c.user_id == users.c.id)
-    .where(api_keys.c.api_key == bindparam("api_key"))
+    .where(api_keys.c.api_key == func.any(func.string_to_array(bindparam("api_keys", "", Text), RECORD_SEPARATOR)))
 )
 
 BY_USERNAME = (
@@ -153,10 +157,15 @@ BY_USERNAME = (
 
 def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
     """The user that this API key belongs to, or None."""
-    row = connection.execute(BY_API_KEY, {"api_key": api_key}).mappings().first()
-    if row is None:
-        return None
-    return KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
+    return find_shared(connection, _callers_by_api_key, api_key)
+
+
+def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
+    rows = BY_API_KEY.rows(connection, api_keys=RECORD_SEPARATOR.join(keys))
+    return {
+        row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
+        for row in rows
+    }
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:

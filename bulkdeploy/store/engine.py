@@ -22,6 +22,8 @@ from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.commit_outcome import TransactionMark, mark_transaction, was_committed
 from bulkdeploy.store.kept_columns import OPTION, KeptColumns, kept_columns
+from bulkdeploy.store.shared_reading import OPTION as SHARED_READINGS
+from bulkdeploy.store.shared_reading import SharedReadings
 
 T = TypeVar("T")
 
@@ -94,6 +96,7 @@ def create_reading_engine(url: str, *, pool_size: int = 10, application_name: st
     """
     engine = _engine(url, pool_size, application_name, isolation_level="AUTOCOMMIT")
     event.listen(engine, "connect", _forbid_writing)
+    engine.update_execution_options(**{SHARED_READINGS: SharedReadings()})
     return engine
 
 

@@ -1,0 +1,91 @@
+"""One look for all who want something at the same moment: each gets its own, none older than its question."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from sqlalchemy import Connection, Engine, text
+
+from bulkdeploy.services.system import System
+from bulkdeploy.store.callers import caller_by_api_key
+from bulkdeploy.store.shared_reading import SharedReading
+
+LATER = (2, 3, 4, 5)
+
+
+class Crowd:
+    """A shared reading of numbers' squares, whose first look takes as long as it is told to."""
+
+    def __init__(self, engine: Engine, pool: ThreadPoolExecutor) -> None:
+        self.looks: list[list[int]] = []
+        self.first_began, self.may_end = Event(), Event()
+        self.broken: set[int] = set()
+        self._engine, self._pool = engine, pool
+        self.shared = SharedReading(self._read)
+
+    def find(self, number: int) -> "Future[int | None]":
+        """Ask for a number's square in a thread of its own."""
+        return self._pool.submit(self._find, number)
+
+    def gather(self) -> list["Future[int | None]"]:
+        """Let one look, and others come meanwhile."""
+        asked = [self.find(1)]
+        assert self.first_began.wait(30)
+        asked += [self.find(number) for number in LATER]
+        while len(self.shared._next.keys) < len(LATER):
+            time.sleep(0.01)
+        self.may_end.set()
+        return asked
+
+    def _find(self, number: int) -> int | None:
+        with self._engine.connect() as connection:
+            return self.shared.find(connection, number)
+
+    def _read(self, connection: Connection, keys: Sequence[int]) -> Mapping[int, int]:
+        self.looks.append(sorted(keys))
+        if not self.first_began.is_set():
+            self.first_began.set()
+            assert self.may_end.wait(30)
+        if len(self.looks) in self.broken:
+            raise ConnectionError
+        query = text("SELECT n, n * n FROM unnest(CAST(:keys AS int[])) AS n WHERE n < 5")
+        return {row[0]: row[1] for row in connection.execute(query, {"keys": list(keys)})}
+
+
+@pytest.fixture
+def crowd(engine: Engine) -> Crowd:
+    """A crowd on the test's database."""
+    return Crowd(engine, ThreadPoolExecutor(8))
+
+
+def test_who_comes_while_one_looks_is_answered_by_the_next_look(crowd: Crowd) -> None:
+    """Not by the one that began before: it may not have seen what was committed meanwhile."""
+    assert [asked.result(30) for asked in crowd.gather()] == [1, 4, 9, 16, None]
+    assert crowd.looks == [[1], list(LATER)]
+
+
+def test_a_look_that_fails_fails_only_the_one_who_looked(crowd: Crowd) -> None:
+    """The others look for themselves, on their own connections."""
+    crowd.broken = {2}
+    outcomes = [asked.exception(30) or asked.result() for asked in crowd.gather()]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, ConnectionError)]
+    right = [outcome for outcome, wanted in zip(outcomes, (1, 4, 9, 16, None), strict=True) if outcome == wanted]
+    assert (len(failed), len(right)) == (1, len(LATER))
+    assert crowd.looks[:2] == [[1], list(LATER)]
+    assert crowd.find(3).result(30) == 9
+
+
+def test_a_key_that_is_disabled_is_seen_at_once(system: System) -> None:
+    """Whoever is looked up is looked up anew each time."""
+    with system.engine.begin() as connection:
+        key = connection.execute(text("SELECT api_key FROM api_keys")).scalar_one()
+    for state in ("disabled", "enabled"):
+        with system.engine.begin() as connection:
+            connection.execute(text("UPDATE users SET state = :state"), {"state": state})
+        with system.reading.connect() as connection:
+            found = caller_by_api_key(connection, key)
+            assert found is not None
+            assert found.enabled is (state == "enabled")
+            assert caller_by_api_key(connection, f"{key}x") is None
