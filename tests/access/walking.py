@@ -110,7 +110,7 @@ class Walker:
             yield copy
             engine.dispose()
 
-    def begin_anew(self, postgres_url: str) -> None:
+    def begin_anew(self, postgres_url: str, *, with_security_groups: bool) -> None:
         """Let this copy be as the world is once more; the engine stays, with all statements that it knows."""
         engine, world = self._system.engine, self.world.engine
         engine.dispose()
@@ -119,6 +119,8 @@ class Walker:
             connection.execute(f'DROP DATABASE "{engine.url.database}" WITH (FORCE)')
             copied = f'"{engine.url.database}" TEMPLATE "{world.url.database}" STRATEGY FILE_COPY'
             connection.execute(f"CREATE DATABASE {copied}")
+        if with_security_groups:
+            self.want_security_groups()
 
     def want_security_groups(self) -> None:
         """From now on the zone and its network have security groups."""
