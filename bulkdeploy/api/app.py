@@ -15,6 +15,8 @@ from bulkdeploy.services.system import System
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
+FORWARDED = "X-Forwarded-Proto"
+"""How a proxy says that its client came by TLS. Whoever else says so only gets cookies that are kept safer."""
 
 
 def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Flask:
@@ -76,7 +78,7 @@ def _response(answered: WireAnswer) -> Response:
             cookie.value or "",
             max_age=None if cookie.value else 0,
             path=COOKIE_PATH,
-            secure=request.is_secure,
+            secure=request.is_secure or request.headers.get(FORWARDED, "").lower() == "https",
             httponly=True,
             samesite="Strict",
         )

@@ -9,7 +9,9 @@ from bulkdeploy.declare.response_fields import large_number, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.api_limits import forget_calls
+from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.api_limits import current_count
 from bulkdeploy.store.configuration import read_configuration
 
@@ -29,8 +31,17 @@ def get_api_limit(call: Call) -> dict[str, Any]:
 
 
 def reset_api_limit(call: Call) -> None:
-    """Let the account named, or all of them, begin a new interval."""
-    forget_calls(call.system, call.ref_id("account"))
+    """Let the account named, or all of them, begin a new interval; who is no root admin lets its own.
+
+    Raises:
+        PermissionDenied: it is not the caller's to touch.
+    """
+    account = call.ref("account")
+    if account is not None:
+        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
+        forget_calls(call.system, account.id)
+    else:
+        forget_calls(call.system, None if call.caller.is_root_admin else call.caller.owner.account_id)
 
 
 COMMANDS = (
@@ -57,6 +68,7 @@ COMMANDS = (
         shape=Shape.SUCCESS,
         parameters=(uuid("account", Entity.ACCOUNT, "the account; without it, all accounts"),),
         roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
         changes_state=True,
     ),
 )

@@ -13,7 +13,7 @@ from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services import vlan_ip_ranges as range_service
 from bulkdeploy.store import vlan_ip_ranges
 from bulkdeploy.store.listing import Page
@@ -78,6 +78,7 @@ COMMANDS = (
         shape=Shape.OBJECT,
         response=Response("vlan", FIELDS),
         roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
         changes_state=True,
         parameters=(
             uuid("zoneid", Entity.ZONE, "the zone"),

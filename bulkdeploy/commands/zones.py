@@ -14,6 +14,7 @@ from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services import zones as zone_service
 from bulkdeploy.store import zones
@@ -74,6 +75,7 @@ CREATE = Command(
     shape=Shape.OBJECT,
     response=ZONE,
     roles=ROOT_ADMIN_ONLY,
+    errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
         string("name", "its name, unique among zones", required=True),

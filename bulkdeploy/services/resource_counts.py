@@ -30,11 +30,11 @@ def update_resource_count(
         PermissionDenied: the account, project or domain is outside the caller's reach.
     """
     kinds = COUNTED if resource_type is None else (_counted(resource_type),)
-    if caller.role_type is RoleType.USER:
-        raise PermissionDenied("Users may not have resources counted anew")
 
     def work(connection: Connection) -> list[dict[str, Any]]:
         holder = _holder(connection, caller, asked)
+        if caller.role_type is RoleType.USER:
+            raise PermissionDenied("Users may not have resources counted anew")
         account_ids = [holder.id] if holder.owner is not None else accounts_below(connection, holder.lineage)
         recount(connection, account_ids, kinds)
         amounts = amounts_of(connection, holder.kind, holder.id)

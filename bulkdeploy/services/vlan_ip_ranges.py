@@ -13,6 +13,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.inventory_values import ip_address, netmask
 from bulkdeploy.services.live_entities import ONE, hold, only_row, subject
+from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
 from bulkdeploy.store import vlan_ip_ranges
@@ -34,10 +35,13 @@ def create_range(system: System, caller: Caller, given: Arguments) -> Mapping[st
     Raises:
         MissingParameter, InvalidParameter, InvalidCombination: a value that breaks its rule, addresses outside the
             gateway's network, a range that overlaps another, or no network that it could belong to.
+        PermissionDenied: the network is not the caller's to touch.
     """
 
     def work(connection: Connection) -> Mapping[str, Any]:
-        place = _public(connection, given) if given.get("forvirtualnetwork") else _of_guests(connection, given)
+        place = (
+            _public(connection, given) if given.get("forvirtualnetwork") else _of_guests(connection, caller, given)
+        )
         addresses = _addresses(given, place.pop("defaults", {}))
         start, end = addresses["start_ip"], addresses["end_ip"]
         other = vlan_ip_ranges.overlapped(
@@ -95,7 +99,7 @@ def _public(connection: Connection, given: Arguments) -> dict[str, Any]:
     return {"zone_id": zone.id, "physical_network_id": carrying[0] if wanted is None else wanted.id}
 
 
-def _of_guests(connection: Connection, given: Arguments) -> dict[str, Any]:
+def _of_guests(connection: Connection, caller: Caller, given: Arguments) -> dict[str, Any]:
     """The guest network, held alone, with the pod in a Basic zone, and what the network says of its addresses."""
     network: EntityRef | None = given.get("networkid")
     zone: EntityRef | None = given.get("zoneid")
@@ -103,6 +107,7 @@ def _of_guests(connection: Connection, given: Arguments) -> dict[str, Any]:
     if network is None:
         network = _only_network(connection, zone)
     row = hold(connection, network, "networkid")
+    require_access(connection, caller, row["account_id"], f"network {network.uuid}")
     if zone is not None and row["zone_id"] != zone.id:
         raise InvalidParameter("networkid", str(network.uuid), f"network {network.name} is not in zone {zone.name}")
     if row["guest_type"] != SHARED:

@@ -12,6 +12,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.inventory_values import cidr, ip_address, name
 from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.services.places import delete_place
 from bulkdeploy.services.system import System
 from bulkdeploy.services.wire_values import checked
@@ -38,6 +39,7 @@ def create_zone(system: System, caller: Caller, given: Arguments) -> Mapping[str
 
     Raises:
         InvalidParameter, InvalidCombination: a value that breaks its rule, or a name that is taken.
+        PermissionDenied: the domain is outside the caller's reach.
     """
     is_basic = given["networktype"] == NetworkType.BASIC
     if is_basic and "guestcidraddress" in given:
@@ -54,6 +56,7 @@ def create_zone(system: System, caller: Caller, given: Arguments) -> Mapping[str
 
     def work(connection: Connection) -> Mapping[str, Any]:
         if (domain := given.get("domainid")) is not None:
+            require_domain(connection, caller, domain)
             values["domain_id"] = hold(connection, domain, "domainid", shared=True)["id"]
         with unique_name("name", values["name"], "another zone"):
             zone = insert_row(connection, Entity.ZONE, values)

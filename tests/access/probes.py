@@ -73,11 +73,14 @@ BY_GROUP_NAME: Mapping[str, Value] = {"securitygroupid": None, "securitygroupnam
 BY_NAME: Mapping[str, Value] = {"id": None, "name": _theirs}
 NEW_DISK: Mapping[str, Value] = {"diskofferingid": lambda scene: scene.named("disk_offerings", "20 GiB")}
 
+DEPLOYED: Mapping[str, Value] = {**NEW_DISK, "templateid": _debian, "networkids": _guests, "hypervisor": "KVM"}
+
 BESIDE: Mapping[str, Mapping[str, Value]] = {
     "addAccountToProject": {"account": "neighbour"},
     "assignVirtualMachine": {"virtualmachineid": lambda scene: scene.mine(Entity.VIRTUAL_MACHINE, BARE)},
     "authorizeSecurityGroupEgress": TRAFFIC,
     "authorizeSecurityGroupIngress": TRAFFIC,
+    "bulkDeployVirtualMachine": DEPLOYED,
     "createAccount": {"accounttype": "0"},
     "createAffinityGroup": {"type": "host anti-affinity"},
     "createDiskOffering": {"disksize": "1"},
@@ -89,12 +92,14 @@ BESIDE: Mapping[str, Mapping[str, Value]] = {
     "createServiceOffering": {"cpunumber": "1", "cpuspeed": "500", "memory": "512"},
     "createTags": {"tags[0].key": "walker", "tags[0].value": "was here"},
     "createVolume": NEW_DISK,
+    "createZone": {"dns1": "10.0.0.1", "internaldns1": "10.0.0.1"},
     "deleteAccountFromProject": {"account": lambda scene: f"{scene.victim}-member"},
     "deleteDomain": {"cleanup": "true"},
     "deleteProject": {"cleanup": "true"},
-    "deployVirtualMachine": {**NEW_DISK, "templateid": _debian, "networkids": _guests, "hypervisor": "KVM"},
+    "deployVirtualMachine": DEPLOYED,
     "listTemplates": {"templatefilter": "self"},
     "listIsos": {"isofilter": "self"},
+    "migrateVirtualMachine": {"autoselect": "true"},
     "registerTemplate": {"hypervisor": "KVM"},
     "resetSSHKeyForVirtualMachine": {"keypair": _mine},
     "resetUserDataForVirtualMachine": {"userdata": "aGVsbG8="},
@@ -214,10 +219,10 @@ class Probe:
         return f"{self.command.name} {self.parameter}={self.entity.value}"
 
 
-def probes(role: RoleType) -> Iterator[Probe]:
-    """All that callers of this role can send."""
+def probes(role: RoleType, *, opened: bool = False) -> Iterator[Probe]:
+    """All that callers of this type of role can send, or could if rules of their role opened every command."""
     for command in COMMANDS.values():
-        if role in command.roles:
+        if opened or role in command.roles:
             for parameter, entity in id_parameters(command):
                 if role in parameter.roles:
                     yield Probe(command, parameter.name, entity)

@@ -6,7 +6,7 @@ All that is a tenant's own is named ``<tenant>s-own...``, so that the name alone
     |-- customers (customers-admin, a domain admin)
     |   `-- acme (acme and neighbour, users)
     |       `-- below (below-admin, a domain admin)
-    `-- rivals (rival, a user; rivals-admin, a domain admin)
+    `-- rivals (rival, a user; rivals-admin, a domain admin; opened, a user whose role may call everything)
 """
 
 from sqlalchemy import text
@@ -14,7 +14,7 @@ from sqlalchemy import text
 from bulkdeploy.domain.accounts import RoleType
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
-RIVAL_ADMIN, BELOW = "rivals-admin", "below-admin"
+RIVAL_ADMIN, BELOW, OPENED = "rivals-admin", "below-admin", "opened"
 DOMAIN_OF = {
     USER: "acme",
     NEIGHBOUR: "acme",
@@ -22,6 +22,7 @@ DOMAIN_OF = {
     DOMAIN_ADMIN: "customers",
     RIVAL_ADMIN: "rivals",
     BELOW: "below",
+    OPENED: "rivals",
 }
 RESOURCE_ADMIN, DISABLED, DENIED = "resource-admin", "disabled-user", "denied-user"
 ROLE_TYPES = {
@@ -58,8 +59,13 @@ UPDATE domains d SET lineage = p.lineage || d.id || '/' FROM domains p
 INSERT INTO accounts (name, domain_id, account_type, role_id) SELECT a.name, d.id, 2, r.id
     FROM (VALUES ('rivals-admin', 'rivals'), ('below-admin', 'below')) a(name, domain)
     JOIN domains d ON d.name = a.domain JOIN roles r ON r.name = 'Domain Admin';
+INSERT INTO roles (name, role_type) VALUES ('opened', 'User');
+INSERT INTO role_rules (role_id, rule, permission, sort_order) SELECT id, '*', 'allow', 0 FROM roles
+    WHERE name = 'opened';
+INSERT INTO accounts (name, domain_id, account_type, role_id)
+    SELECT 'opened', d.id, 0, r.id FROM domains d, roles r WHERE d.name = 'rivals' AND r.name = 'opened';
 INSERT INTO users (username, account_id) SELECT name, id FROM accounts
-    WHERE name IN ('rivals-admin', 'below-admin');
+    WHERE name IN ('rivals-admin', 'below-admin', 'opened');
 INSERT INTO zones (name, network_type, allocation_state, domain_id)
     SELECT 'kept to ' || name, 'Advanced', 'Enabled', id FROM domains WHERE name IN ('acme', 'rivals');
 INSERT INTO service_offerings (name, display_text, cpu_number, cpu_mhz, memory_mib, domain_ids)
@@ -69,7 +75,7 @@ INSERT INTO disk_offerings (name, display_text, disk_gib, domain_ids)
 INSERT INTO accounts (name, domain_id, account_type, role_id)
     SELECT a.name || m.suffix, a.domain_id, m.type, r.id
     FROM accounts a, (VALUES ('-project', 5), ('-member', 0)) m(suffix, type), roles r
-    WHERE a.name IN ('acme', 'neighbour', 'rival', 'customers-admin', 'rivals-admin', 'below-admin')
+    WHERE a.name IN ('acme', 'neighbour', 'rival', 'customers-admin', 'rivals-admin', 'below-admin', 'opened')
         AND r.name = 'User';
 INSERT INTO projects (name, domain_id, account_id) SELECT replace(name, '-project', 's-own'), domain_id, id
     FROM accounts WHERE name LIKE '%-project';
@@ -79,7 +85,7 @@ INSERT INTO project_accounts (project_id, account_id, role) SELECT p.id, a.id, '
     WHERE p.name = 'moon' AND a.name = 'acme-member';
 CREATE VIEW tenants AS SELECT a.id AS account_id, a.domain_id, replace(a.name, '-project', '') || 's-own' AS own
     FROM accounts a WHERE replace(a.name, '-project', '')
-        IN ('acme', 'neighbour', 'rival', 'customers-admin', 'rivals-admin', 'below-admin')
+        IN ('acme', 'neighbour', 'rival', 'customers-admin', 'rivals-admin', 'below-admin', 'opened')
 """
 
 GROUPS = """
@@ -175,7 +181,7 @@ def add_tenants(world: World) -> None:
     _run(world, MACHINES)
     for name in USERS_MAY:
         world.client().call("updateConfiguration", name=name, value="true")
-    for name in ROLE_TYPES:
+    for name in (*ROLE_TYPES, OPENED):
         world.client(name)
 
 

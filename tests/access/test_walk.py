@@ -15,7 +15,7 @@ from bulkdeploy.api.wire import WireAnswer
 from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.domain.accounts import RoleType
 from tests.access.probes import Probe, Scene, probes
-from tests.access.tenants import BELOW, DENIED, DISABLED, RIVAL_ADMIN, ROLE_TYPES
+from tests.access.tenants import BELOW, DENIED, DISABLED, OPENED, RIVAL_ADMIN, ROLE_TYPES
 from tests.access.walking import COMMANDS, OWNERSHIP, Walker, content, secrets_of
 from tests.lists.test_shapes import EMPTY
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
@@ -81,7 +81,7 @@ def what_is_wrong(probe: Probe, sent: dict[str, str], answer: WireAnswer, secret
         yield f"told: {what}"
 
 
-@pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW])
+@pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW, OPENED])
 def test_strangers_neither_change_nor_see(walker: Walker, postgres_url: str, by: str) -> None:
     """An id of another account, in any parameter of any command, is refused as that or finds nothing.
 
@@ -89,7 +89,8 @@ def test_strangers_neither_change_nor_see(walker: Walker, postgres_url: str, by:
     """
     problems: list[str] = []
     scene, secrets = Scene(walker, by, USER), secrets_of(walker, USER, by)
-    calls = [(probe, probe.sent(scene)) for probe in probes(ROLE_TYPES[by])]
+    role = ROLE_TYPES.get(by, RoleType.USER)
+    calls = [(probe, probe.sent(scene)) for probe in probes(role, opened=by == OPENED)]
     with walker.in_a_copy(postgres_url) as copy:
         for with_groups in (False, True):
             if with_groups:

@@ -21,7 +21,7 @@ from bulkdeploy.store.engine import create_engine
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
-from tests.access.tenants import RIVAL_ADMIN, STOPPED, own
+from tests.access.tenants import OPENED, RIVAL_ADMIN, STOPPED, own
 from tests.lists.world import ADMIN, RIVAL, World
 from tests.support.services import database_clone
 
@@ -204,7 +204,7 @@ def id_parameters(command: Command) -> Iterator[tuple[Parameter, Entity]]:
 def secrets_of(walker: Walker, victim: str, by: str) -> set[bytes]:
     """What only the victim's may see: ids, and the beginning of its names. Its domain is seen by all in it."""
     kinds = {entity for entity in SOURCES if is_owned(entity)}
-    if by not in (RIVAL, RIVAL_ADMIN):
+    if by not in (RIVAL, RIVAL_ADMIN, OPENED):
         kinds -= {Entity.DOMAIN}
     found = {walker.thing(entity, victim) for entity in kinds}
     return {own(victim).encode()} | {uuid.encode() for uuid in found if uuid is not None}

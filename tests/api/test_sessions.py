@@ -71,6 +71,15 @@ def test_both_keys_must_be_right(browser: Browser, wrong: str) -> None:
     assert answer.status_code == 401
 
 
+def test_cookies_behind_tls_stay_there(browser: Browser) -> None:
+    """Where a proxy ends TLS, cookies are marked to be sent over TLS only."""
+    browser.http.headers["X-Forwarded-Proto"] = "https"
+    cookies = list(browser.login("admin", ADMIN_PASSWORD).cookies)
+    assert [(cookie.secure, cookie.get_nonstandard_attr("SameSite")) for cookie in cookies] == [
+        (True, "Strict")
+    ] * 2
+
+
 def test_unknown_command_by_session(browser: Browser, ann: TestUser) -> None:
     """A root admin learns that a command does not exist; others only that it is not there for them."""
     browser.login("admin", ADMIN_PASSWORD)
