@@ -8,6 +8,7 @@ import pytest
 
 from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from bulkdeploy.services.audit import audit
 from tests.lifecycle.clients import ACME, refused
@@ -174,7 +175,7 @@ Ask = tuple[str, dict[str, object]]
 """A command and its parameters."""
 
 
-@pytest.fixture(params=["volume", "nic"])
+@pytest.fixture
 def give(request: pytest.FixtureRequest, owned: Owned) -> Ask:
     """The call that gives the VM a device."""
     if request.param == "volume":
@@ -189,7 +190,9 @@ def take(owned: Owned, give: Ask) -> Ask:
     return "removeNicFromVirtualMachine", {"virtualmachineid": owned.vm, "nicid": owned.nics()[1]}
 
 
-@pytest.mark.parametrize("kind", [FaultKind.TRANSIENT, FaultKind.PERMANENT])
+@pytest.mark.parametrize(
+    ("give", "kind"), [("volume", FaultKind.PERMANENT), ("nic", FaultKind.TRANSIENT)], indirect=["give"]
+)
 def test_what_fails_is_as_before(owned: Owned, give: Ask, kind: FaultKind) -> None:
     """Where the hypervisor fails nothing of the device is left, or all of it is still there; later it works."""
     owned.fleet.fault(Step.DEVICES, kind, remaining=1)
@@ -209,7 +212,7 @@ def test_what_fails_is_as_before(owned: Owned, give: Ask, kind: FaultKind) -> No
     owned.fleet.assert_intact()
 
 
-@pytest.mark.parametrize("unheard", [1, 2])
+@pytest.mark.parametrize(("give", "unheard"), [("volume", 2), ("nic", 1)], indirect=["give"])
 def test_what_nobody_heard_of_is_undone(owned: Owned, give: Ask, unheard: int) -> None:
     """The guest got it and no answer came: it is taken away again, at once or when the hypervisor answers."""
     for has_it in (False, True):
@@ -228,17 +231,13 @@ def test_what_nobody_heard_of_is_undone(owned: Owned, give: Ask, unheard: int) -
     owned.fleet.assert_intact()
 
 
-class Interruption(Exception):
-    """A process ends here."""
-
-
 def interrupt_at(place: str) -> None:
-    """Let whoever passes there next go no further."""
+    """Let whoever passes there next go no further, as if the database were gone."""
 
     def fault(passed: str) -> None:
         if passed == place:
             crash_points.arm(None)
-            raise Interruption(place)
+            raise OutcomeUnknown(place)
 
     crash_points.arm(fault)
 
@@ -332,4 +331,17 @@ def test_what_is_given_up_stays_the_vms(owned: Owned) -> None:
     assert "is Attaching" in found["running_vms_have_their_volumes"][0]
     assert owned.done("detachVolume", id=volume)["jobstatus"] == 1
     assert (owned.row(volume)["state"], volume in owned.guest()[0]) == ("Ready", False)
+    owned.fleet.assert_intact()
+
+
+def test_a_guest_that_is_gone_keeps_nobody_waiting(owned: Owned) -> None:
+    """Neither the change nor its opposite can be made: the job fails at once; a stop and a start heal the VM."""
+    volume = owned.volume()
+    owned.fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [owned.vm])
+    job = owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)
+    assert (job["jobstatus"], "does not run" in job["jobresult"]["errortext"]) == (2, True)
+    assert owned.row(volume)["state"] == "Attaching"
+    assert owned.done("stopVirtualMachine", id=owned.vm)["jobstatus"] == 1
+    assert owned.done("startVirtualMachine", id=owned.vm)["jobstatus"] == 1
+    assert (owned.row(volume)["state"], volume in owned.guest()[0]) == ("Ready", True)
     owned.fleet.assert_intact()
