@@ -150,7 +150,7 @@ def update(
     """Change columns of a template or ISO, and answer it.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: it was deleted, or all its zones were.
         PermissionDenied: it is not the caller's to touch, or its tag or type is for root admins to say.
     """
     _check_for_root(caller, columns)
@@ -161,7 +161,10 @@ def update(
             store.update_template(connection, ref.id, columns)
             text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
             record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
-        return _rows(connection, caller, kind, ref).rows[0]
+        rows = _rows(connection, caller, kind, ref).rows
+        if not rows:
+            raise InvalidParameter("id", str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
+        return rows[0]
 
     return run_transaction(system.engine, work)
 

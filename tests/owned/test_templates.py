@@ -71,7 +71,12 @@ def test_without_a_zone_all_zones_have_it(owned_world: World) -> None:
     (left,) = world.rows("listTemplates", USER, id=made, templatefilter="self")
     assert left["zonename"] == "small"
     assert refusal(world, "deleteTemplate", USER, id=made, zoneid=zone).status == 431
+    there = {"zoneid": zone, "name": "there", "displaytext": "t", **QCOW2}
+    (only,) = world.client(USER).call("registerTemplate", **there)["template"]
     world.change("UPDATE zones SET removed = now() WHERE name = 'second zone'")
+    failure = refusal(world, "updateTemplate", USER, id=only["id"], name="nowhere")
+    assert (failure.status, "no zone has" in failure.errortext) == (431, True)
+    change(world, "deleteTemplate", USER, id=only["id"])
 
 
 @pytest.mark.parametrize(
