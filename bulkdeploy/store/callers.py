@@ -110,7 +110,7 @@ def _rules() -> ScalarSelect[Any]:
     return of_role.scalar_subquery()
 
 
-def caller_of(row: Mapping[str, Any]) -> Caller:
+def caller_of(row: Mapping[Any, Any]) -> Caller:
     """The caller in a row of ``callers``."""
     return Caller(
         user_id=row["user_id"],
@@ -131,12 +131,12 @@ def caller_of(row: Mapping[str, Any]) -> Caller:
     )
 
 
-def guards_of(row: Mapping[str, Any]) -> CallGuards:
+def guards_of(row: Mapping[Any, Any]) -> CallGuards:
     """What is asked of the calls of a row of ``callers``."""
     return CallGuards.of(row["guards"] or {})
 
 
-def is_enabled(row: Mapping[str, Any]) -> bool:
+def is_enabled(row: Mapping[Any, Any]) -> bool:
     """Whether user and account in a row of ``callers`` are both enabled."""
     return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
 
