@@ -42,7 +42,8 @@ def list_isos(call: Call) -> Page:
 
 def _filters(call: Call) -> dict[str, Any]:
     """What the caller asks for; isready=false asks for nothing, as Ansible's cs_iso sends it to see every ISO."""
-    return {name: value for name, value in call.arguments.items() if name != "isready" or value}
+    given = call.arguments
+    return {name: given[name] for name in given if name != "isready" or given[name]}
 
 
 COMMANDS = (

@@ -77,9 +77,9 @@ class Walker:
     Not a mock: the dispatcher is what the web application hands every request to.
     """
 
-    def __init__(self, world: World, system: System) -> None:
+    def __init__(self, world: World, system: System, commands: Mapping[str, Command] | None = None) -> None:
         self.world, self._system = world, system
-        self._dispatcher = Dispatcher(system, find_commands(), refuse_undeclared_fields=True)
+        self._dispatcher = Dispatcher(system, commands or find_commands(), refuse_undeclared_fields=True)
         self._things: dict[tuple[Entity, str | None, str], str | None] = {}
         self._named: dict[tuple[str, str], str] = {}
         tables = (table for table in metadata.sorted_tables if table.name not in OF_NOBODY)
@@ -99,13 +99,16 @@ class Walker:
         return self._dispatcher.answer(WireRequest(sent, "POST"))
 
     @contextmanager
-    def in_a_copy(self, postgres_url: str) -> Iterator["Walker"]:
-        """The same in a copy of the world, which goes afterwards: what is done there is not done here."""
+    def in_a_copy(self, postgres_url: str, commands: Mapping[str, Command] | None = None) -> Iterator["Walker"]:
+        """The same in a copy of the world, which goes afterwards: what is done there is not done here.
+
+        ``commands``: others than those that there are.
+        """
         self.world.engine.dispose()
         with database_clone(postgres_url, str(self.world.engine.url.database)) as url:
             engine = create_engine(url, pool_size=5)
             system = System(engine, self._system.job_queue, self._system.cipher, self._system.data_dir)
-            copy = Walker(self.world, system)
+            copy = Walker(self.world, system, commands)
             copy._things, copy._named = self._things, self._named
             yield copy
             engine.dispose()
