@@ -7,6 +7,7 @@ was committed before the look began, and it begins after he asked.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -51,7 +52,7 @@ class SharedReading(Generic[K, V]):
             self._lead(connection, look)
         else:
             look.over.wait()
-        if look.found is None:  # another's connection broke; this one need not have
+        if look.found is None:  # by whosever connection or key: each is told of his own, and of no other's
             return self._read(connection, [key]).get(key)
         return look.found.get(key)
 
@@ -60,7 +61,8 @@ class SharedReading(Generic[K, V]):
             with self._gathering:
                 self._next = _Look()
             try:
-                look.found = self._read(connection, list(look.keys))
+                with suppress(Exception):
+                    look.found = self._read(connection, list(look.keys))
             finally:
                 look.over.set()
 

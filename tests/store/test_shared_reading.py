@@ -66,14 +66,15 @@ def test_who_comes_while_one_looks_is_answered_by_the_next_look(crowd: Crowd) ->
     assert crowd.looks == [[1], list(LATER)]
 
 
-def test_a_look_that_fails_fails_only_the_one_who_looked(crowd: Crowd) -> None:
-    """The others look for themselves, on their own connections."""
-    crowd.broken = {2}
+def test_a_look_that_fails_fails_nobody(crowd: Crowd) -> None:
+    """All look for themselves then: whose key or connection was at fault is told so, and nobody else."""
+    crowd.broken = {2, 3}
     outcomes = [asked.exception(30) or asked.result() for asked in crowd.gather()]
     failed = [outcome for outcome in outcomes if isinstance(outcome, ConnectionError)]
     right = [outcome for outcome, wanted in zip(outcomes, (1, 4, 9, 16, None), strict=True) if outcome == wanted]
     assert (len(failed), len(right)) == (1, len(LATER))
     assert crowd.looks[:2] == [[1], list(LATER)]
+    assert sorted(crowd.looks[2:]) == [[number] for number in LATER]
     assert crowd.find(3).result(30) == 9
 
 
