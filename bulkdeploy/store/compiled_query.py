@@ -39,6 +39,11 @@ class CompiledQuery:
     def rows(self, connection: Connection, **parameters: str) -> list[dict[str, Any]]:
         """The rows by column name, for these values of the query's parameters."""
         sql, names = self._compiled
-        with psycopg_connection(connection).cursor() as cursor:
-            cursor.execute(sql, parameters)
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        below = psycopg_connection(connection)
+        try:
+            with below.cursor() as cursor:
+                cursor.execute(sql, parameters)
+                return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        finally:
+            if below.closed:  # SQLAlchemy did not see it break, and would try to use it again
+                connection.invalidate()

@@ -18,6 +18,7 @@ from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.callers import BY_API_KEY
 from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
 from bulkdeploy.store.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
@@ -117,6 +118,23 @@ def test_a_connection_that_breaks_after_reading_is_no_error(proxy: Proxy, proxie
         found = connection.execute(text("SELECT count(*) FROM written")).scalar_one()
         proxy.cut()
     assert found == 0
+
+
+def test_a_query_past_sqlalchemy_gives_up_a_connection_that_broke(
+    proxy: Proxy, proxied: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller is told that the database is away; nobody tries to tidy up what is gone, or gets it again."""
+    engine = create_reading_engine(proxied.url.render_as_string(hide_password=False), pool_size=1)
+    with engine.connect() as connection:
+        assert BY_API_KEY.rows(connection, api_keys="nobody's") == []
+        proxy.cut()
+        with pytest.raises(psycopg.OperationalError) as told:
+            BY_API_KEY.rows(connection, api_keys="nobody's")
+    assert is_unreachable(told.value)
+    assert caplog.records == []
+    with engine.connect() as connection:
+        assert BY_API_KEY.rows(connection, api_keys="nobody's") == []
+    engine.dispose()
 
 
 def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> None:
