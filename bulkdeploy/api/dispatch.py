@@ -134,7 +134,7 @@ class Dispatcher:
             return self._answer_open(request, prepared)
         if is_signed(request):
             if prepared is None:
-                raise CredentialsRefused
+                raise CredentialsRefused(request.command)
         elif sessions.token_of(request) is None:
             raise CredentialsRefused
         with self._system.reading.connect() as connection:

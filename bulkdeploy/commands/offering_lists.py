@@ -2,9 +2,9 @@
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import EVERY_ID, Entity
 from bulkdeploy.domain.errors import InvalidCombination
-from bulkdeploy.services.ownership import ALL_PROJECTS, named_account, project_owner, require_access, require_domain
+from bulkdeploy.services.ownership import named_account, project_owner, require_access, require_domain
 from bulkdeploy.store.offering_places import Wanted
 from bulkdeploy.store.volume_changes import known_volume, read_vm
 
@@ -33,7 +33,7 @@ def wanted(call: Call) -> Wanted:
     users: list[str] = []
     if account is not None:
         users.append(named_account(connection, caller, account, domain).lineage)
-    if project is not None and project.id != ALL_PROJECTS:
+    if project is not None and project.id != EVERY_ID:
         users.append(project_owner(connection, caller, project.id).lineage)
     zones: list[int] = []
     for name, read in (("virtualmachineid", read_vm), ("volumeid", known_volume)):

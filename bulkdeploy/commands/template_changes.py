@@ -28,7 +28,7 @@ from bulkdeploy.declare.parameters import (
     uuids,
 )
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import EVERY_ID, Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services import templates
@@ -101,8 +101,9 @@ def register(kind: Kind, call: Call) -> Page:
     if kind is ISO:
         columns["format"] = ISO_FORMAT
     zone = call.ref("zoneid")
-    zones = arguments.get("zoneids") if zone is None else (zone,)
-    return templates.register(call.system, call.caller, kind, named_owner(call), columns, zones)
+    zones = arguments.get("zoneids", ()) if zone is None else (zone,)
+    named = () if any(zone.id == EVERY_ID for zone in zones) else zones
+    return templates.register(call.system, call.caller, kind, named_owner(call), columns, named or None)
 
 
 def update(kind: Kind, call: Call) -> Mapping[str, Any]:
@@ -161,15 +162,20 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
         *FOR_OWNER,
     )
     if kind is ISO:
-        zone = uuid("zoneid", Entity.ZONE, "the zone that has it; all where not given")
+        zone = uuid("zoneid", Entity.ZONE, "the zone that has it; all where not given or -1", takes_all=True)
         return (*shared, zone, boolean("bootable", "whether a VM can boot from it; default true"))
     hypervisors = ("None", *(each.value for each in HypervisorType))
     return (
         *shared,
         string("format", "its format", required=True, choices=FORMATS),
         string("hypervisor", "the hypervisor it is for, or None", required=True, choices=hypervisors),
-        uuid("zoneid", Entity.ZONE, "the zone that has it; not with zoneids; all where neither is given"),
-        uuids("zoneids", Entity.ZONE, "the zones that have it"),
+        uuid(
+            "zoneid",
+            Entity.ZONE,
+            "the zone that has it; not with zoneids; all where neither is given, or -1",
+            takes_all=True,
+        ),
+        uuids("zoneids", Entity.ZONE, "the zones that have it; -1: all", takes_all=True),
         boolean("sshkeyenabled", "whether its guests take new SSH keys"),
         boolean("requireshvm", "whether it needs hardware virtualisation; default true"),
         integer("bits", "32 or 64; accepted and without effect: arch says it", minimum=32, maximum=64),

@@ -18,6 +18,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.services import user_states
 from bulkdeploy.services import users as service
 from bulkdeploy.services.authority import AccountParameters
 from bulkdeploy.store import users
@@ -58,12 +59,17 @@ def update_user(call: Call) -> Mapping[str, Any]:
 
 def enable_user(call: Call) -> Mapping[str, Any]:
     """Let a user in again."""
-    return service.enable_user(call.system, call.caller, every_api(), call.arguments["id"])
+    return user_states.enable_user(call.system, call.caller, every_api(), call.arguments["id"])
+
+
+def lock_user(call: Call) -> Mapping[str, Any]:
+    """Keep a user out."""
+    return user_states.lock_user(call.system, call.caller, every_api(), call.arguments["id"])
 
 
 def disable_user(call: Call) -> JobTicket:
     """Keep a user out."""
-    return service.disable_user(call.system, call.caller, every_api(), call.arguments["id"])
+    return user_states.disable_user(call.system, call.caller, every_api(), call.arguments["id"])
 
 
 def delete_user(call: Call) -> None:
@@ -162,6 +168,17 @@ COMMANDS = (
         name="enableUser",
         description="Lets a user in again",
         handler=enable_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="lockUser",
+        description="Keeps a user out, as disableUser does; enableUser lets it in again",
+        handler=lock_user,
         shape=Shape.OBJECT,
         response=USER,
         roles=ADMINS,

@@ -14,10 +14,10 @@ from marshmallow import EXCLUDE, Schema
 from marshmallow.fields import Field
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.fields import ALL_PROJECTS, FIELDS
+from bulkdeploy.declare.fields import FIELDS
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
-from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, UnknownEntity
 
 LONGEST_SHOWN = 80
@@ -26,9 +26,6 @@ LONGEST_SHOWN = 80
 Kinds: TypeAlias = tuple[Entity, ...]
 Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Mapping[Kinds, Mapping[str, EntityRef]]]
 """Ids as texts, by the kinds of entity they may name -> what was found, by kinds and by text."""
-
-EVERY_PROJECT = EntityRef(Entity.PROJECT, int(ALL_PROJECTS), UUID(int=0), "")
-"""What ``projectid=-1`` is bound to."""
 
 
 class Binder:
@@ -87,7 +84,7 @@ class Binder:
             return arguments
         wanted: dict[Kinds, dict[str, None]] = {}
         for parameter in given:
-            texts = [text for text in _texts(arguments[parameter.name]) if text != ALL_PROJECTS]
+            texts = [text for text in _texts(arguments[parameter.name]) if text != str(EVERY_ID)]
             wanted.setdefault(parameter.entity, {}).update(dict.fromkeys(texts))
         found = lookup({kinds: tuple(texts) for kinds, texts in wanted.items()})
         for parameter in given:
@@ -97,10 +94,17 @@ class Binder:
         return arguments
 
     def _ref(self, parameter: Parameter, text: str, found: Mapping[Kinds, Mapping[str, EntityRef]]) -> EntityRef:
-        ref = EVERY_PROJECT if text == ALL_PROJECTS else found[parameter.entity].get(text)
+        if text == str(EVERY_ID):
+            return everything(parameter.entity[0])
+        ref = found[parameter.entity].get(text)
         if ref is None:
             raise UnknownEntity(self._command.name, parameter.name, text)
         return ref
+
+
+def everything(entity: Entity) -> EntityRef:
+    """What -1 is bound to."""
+    return EntityRef(entity, EVERY_ID, UUID(int=0), "")
 
 
 def _holds_ids(parameter: Parameter) -> bool:

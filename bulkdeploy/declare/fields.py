@@ -14,6 +14,7 @@ from typing import Any
 from marshmallow import fields, missing
 
 from bulkdeploy.declare.parameters import Parameter, WireType
+from bulkdeploy.domain.entities import EVERY_ID
 from bulkdeploy.domain.errors import (
     EmptyParameter,
     InvalidParameter,
@@ -22,9 +23,6 @@ from bulkdeploy.domain.errors import (
     MissingParameter,
     UnknownEntity,
 )
-
-ALL_PROJECTS = "-1"
-"""The one id that names nothing and yet is accepted: ``projectid=-1``."""
 
 BITS = {WireType.SHORT: 16, WireType.INTEGER: 32, WireType.LONG: 64}
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -168,11 +166,7 @@ class IdField(WireField):
     def _is_old_style(self, value: str) -> bool:
         """CloudStack takes only uuids for parameters added later, and ignores what is none."""
         optional_later = self.parameter.since is not None and not self.parameter.required
-        return optional_later and not UUID_SHAPE.fullmatch(value) and value != ALL_PROJECTS
-
-    def _may_be_all_projects(self) -> bool:
-        """Where a project narrows a call, -1 is any; what is done with one project needs one."""
-        return self.parameter.name == "projectid" and not self.parameter.required
+        return optional_later and not UUID_SHAPE.fullmatch(value) and value != str(EVERY_ID)
 
     def read(self, value: str) -> str:
         """The id's text: shaped like a uuid, or a positive internal id."""
@@ -180,7 +174,7 @@ class IdField(WireField):
             return value
         if WHOLE_NUMBER.fullmatch(value) and 0 < int(value) < 2**63:
             return value
-        if value == ALL_PROJECTS and self._may_be_all_projects():
+        if value == str(EVERY_ID) and self.parameter.takes_all:
             return value
         raise UnknownEntity(self.command, self.parameter.name, value)
 

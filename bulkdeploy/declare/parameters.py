@@ -43,6 +43,7 @@ class Parameter:
             case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
+        takes_all: an id may be -1, which stands for all that there are and is bound to ``binding.everything``.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
             entity and what it answers of it in one statement.
     """
@@ -60,6 +61,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
     may_be_empty: bool = False
+    takes_all: bool = False
     resolved: bool = True
 
 
@@ -96,6 +98,7 @@ def uuid(
     required: bool = False,
     since: str | None = None,
     roles: frozenset[RoleType] = EVERY_ROLE,
+    takes_all: bool = False,
     resolved: bool = True,
 ) -> Parameter:
     """An id of one kind of entity."""
@@ -107,13 +110,15 @@ def uuid(
         entity=(entity,),
         since=since,
         roles=roles,
+        # Where a project narrows a call, -1 is any; what is done with one project needs one.
+        takes_all=takes_all or (name == "projectid" and not required),
         resolved=resolved,
     )
 
 
-def uuids(name: str, entity: Entity, description: str) -> Parameter:
+def uuids(name: str, entity: Entity, description: str, *, takes_all: bool = False) -> Parameter:
     """A comma-separated list of ids of one kind of entity."""
-    return Parameter(name, WireType.LIST, description, element=WireType.UUID, entity=(entity,))
+    return Parameter(name, WireType.LIST, description, element=WireType.UUID, entity=(entity,), takes_all=takes_all)
 
 
 def string(

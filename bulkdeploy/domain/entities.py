@@ -45,6 +45,10 @@ class Entity(StrEnum):
     EVENT = "Events"
 
 
+EVERY_ID = -1
+"""The one id that names nothing and yet is accepted, where a parameter says so: all that there are."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntityRef:
     """An id that was looked up: what it names, inside and on the wire.

@@ -92,10 +92,11 @@ class PagingError(ParameterError):
 
 
 class CredentialsRefused(BulkDeployError):
-    """Key, signature, expiry or session is not good; never says which (401)."""
+    """Key, signature, expiry or session is not good; says only that an API does not exist (401)."""
 
-    def __init__(self) -> None:
-        super().__init__("unable to verify user credentials and/or request signature")
+    def __init__(self, unknown_command: str | None = None) -> None:
+        why = "" if unknown_command is None else f": there is no API command {unknown_command[:100]}"
+        super().__init__(f"unable to verify user credentials and/or request signature{why}")
 
 
 class SessionRefused(BulkDeployError):

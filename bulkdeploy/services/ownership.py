@@ -11,14 +11,11 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import EVERY_ID, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store import owners
 from bulkdeploy.store.visibility import ProjectScope, Visibility
 from bulkdeploy.store.zones import zones_closed_to
-
-ALL_PROJECTS = -1
-"""``projectid=-1``: all projects of the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +80,20 @@ def resolve_owner(
 ) -> Owner:
     """The account that a call creates things for: the one named, the project's, or the caller's own.
 
+    A domain beside a project is the project's: Ansible's modules name it wherever their project has one.
     Whether that account is enabled is for the service to check.
 
     Raises:
-        InvalidCombination: account without domain or the reverse, or either together with a project.
-        InvalidParameter: no such account or project.
+        InvalidCombination: account without domain, or domain without account or project, or account and project.
+        InvalidParameter: no such account or project, or the project is in another domain.
         PermissionDenied: the caller may not create for it.
     """
     if project_id is not None:
-        if account_name is not None or domain_id is not None:
+        if account_name is not None:
             raise InvalidCombination(
-                ("projectid", "account", "domainid"), "Specify either projectid, or account and domainid; not both"
+                ("projectid", "account"), "Specify either projectid, or account and domainid; not both"
             )
-        return project_owner(connection, caller, project_id)
+        return _project_owner_in(connection, caller, project_id, domain_id)
     if account_name is None and domain_id is None:
         return caller.owner
     if domain_id is None or account_name is None:
@@ -202,7 +200,7 @@ def _of_owner(owner: Owner) -> Visibility:
 
 
 def _of_projects(connection: Connection, caller: Caller, project: EntityRef, lineage: str | None) -> Visibility:
-    if project.id != ALL_PROJECTS:
+    if project.id != EVERY_ID:
         return _of_owner(project_owner(connection, caller, project.id))
     if caller.role_type is RoleType.USER:
         return Visibility(
@@ -231,6 +229,14 @@ def project_owner(connection: Connection, caller: Caller, project_id: int) -> Ow
         raise InvalidParameter("projectid", project_id, "there is no project with this id")
     if not may_access(connection, caller, owner):
         raise PermissionDenied(f"Account {caller.owner.account_name} is not a member of this project")
+    return owner
+
+
+def _project_owner_in(connection: Connection, caller: Caller, project_id: int, domain_id: int | None) -> Owner:
+    owner = project_owner(connection, caller, project_id)
+    if domain_id not in (None, owner.domain_id):
+        uuid, _ = owners.domain_place(connection, domain_id)
+        raise InvalidParameter("domainid", str(uuid), f"the project is in domain {owner.domain_uuid}")
     return owner
 
 

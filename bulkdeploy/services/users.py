@@ -1,4 +1,4 @@
-"""Users: made, changed, enabled, disabled, deleted, and given keys (reference section 8.15)."""
+"""Users: made, changed, deleted, and given keys (reference section 8.15)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,21 +7,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
+from bulkdeploy.domain.accounts import Apis, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.authority import AccountParameters, check_name, lock_administered, require_administered
-from bulkdeploy.services.done_jobs import done_with_object
 from bulkdeploy.services.passwords import hash_password, password_matches
 from bulkdeploy.services.system import System
 from bulkdeploy.store import users
 from bulkdeploy.store.accounts import lock_account
 from bulkdeploy.store.configuration import read_configuration
 from bulkdeploy.store.domains import lock_domain
-from bulkdeploy.store.done_jobs import Instance
 from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.events import record_event
 from bulkdeploy.store.owners import owners_by_id
@@ -29,8 +26,6 @@ from bulkdeploy.store.sessions import count_failed_login
 
 KEY_BYTES = 64
 """Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
-
-DISABLE_CLASS = "org.apache.cloudstack.api.command.admin.user.DisableUserCmd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def update_user(
             _check_current_password(system, caller, apis, ref, arguments.get("currentpassword"))
 
     def work(connection: Connection) -> Mapping[str, Any]:
-        owner, user = _lock_administered_user(connection, caller, apis, ref)
+        owner, user = lock_administered_user(connection, caller, apis, ref)
         name = columns.get("username", user.username)
         if name.lower() != user.username.lower():
             _require_free(connection, name, owner.domain_id)
@@ -133,43 +128,6 @@ def update_user(
     return run_transaction(system.engine, work)
 
 
-def enable_user(system: System, caller: Caller, apis: Apis, ref: EntityRef) -> Mapping[str, Any]:
-    """Let a user in again, with no failed logins counted, and answer the user.
-
-    Raises:
-        InvalidParameter, PermissionDenied: it is not the caller's to enable.
-    """
-
-    def work(connection: Connection) -> Mapping[str, Any]:
-        _, user = _lock_administered_user(connection, caller, apis, ref)
-        users.update_user(connection, user.id, {"state": AccountState.ENABLED.value, "failed_logins": 0})
-        record_event(connection, caller, EventType.USER_ENABLE, f"enabled user {user.username}")
-        return users.read_user(connection, caller, user.id)
-
-    return run_transaction(system.engine, work)
-
-
-def disable_user(system: System, caller: Caller, apis: Apis, ref: EntityRef) -> JobTicket:
-    """Keep a user out from now on.
-
-    Raises:
-        InvalidParameter: the user came with the installation, or is the caller.
-        PermissionDenied: it is not the caller's to disable.
-    """
-
-    def work(connection: Connection) -> JobTicket:
-        _, user = _lock_administered_user(connection, caller, apis, ref)
-        _require_other(caller, user, "disable")
-        users.update_user(connection, user.id, {"state": AccountState.DISABLED.value})
-        users.end_sessions(connection, user.id)
-        record_event(connection, caller, EventType.USER_DISABLE, f"disabled user {user.username}")
-        row = users.read_user(connection, caller, user.id)
-        instance = Instance("User", user.id, user.uuid)
-        return done_with_object(connection, caller, DISABLE_CLASS, "user", row, instance)
-
-    return run_transaction(system.engine, work)
-
-
 def delete_user(system: System, caller: Caller, apis: Apis, ref: EntityRef) -> None:
     """Delete a user with keys and sessions; what the account owns stays.
 
@@ -179,8 +137,8 @@ def delete_user(system: System, caller: Caller, apis: Apis, ref: EntityRef) -> N
     """
 
     def work(connection: Connection) -> None:
-        _, user = _lock_administered_user(connection, caller, apis, ref)
-        _require_other(caller, user, "delete")
+        _, user = lock_administered_user(connection, caller, apis, ref)
+        require_other(caller, user, "delete")
         users.remove_user(connection, user.id)
         record_event(connection, caller, EventType.USER_DELETE, f"deleted user {user.username}")
 
@@ -196,7 +154,7 @@ def register_user_keys(system: System, caller: Caller, apis: Apis, ref: EntityRe
     api_key, secret_key = random_text(KEY_BYTES), random_text(KEY_BYTES)
 
     def work(connection: Connection) -> None:
-        _, user = _lock_administered_user(connection, caller, apis, ref)
+        _, user = lock_administered_user(connection, caller, apis, ref)
         _set_keys(system, connection, user.id, api_key, secret_key)
         record_event(connection, caller, EventType.USER_KEYS, f"gave new keys to user {user.username}")
 
@@ -217,10 +175,15 @@ def get_user_keys(
     return {} if keys is None else {"apikey": keys[0], "secretkey": system.cipher.decrypt(keys[1])}
 
 
-def _lock_administered_user(
+def lock_administered_user(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef
 ) -> tuple[Owner, Row[Any]]:
-    """The user, locked, and the owner of its account: the caller, one of its account, or one it administers."""
+    """The user, locked, and the owner of its account: the caller, one of its account, or one it administers.
+
+    Raises:
+        InvalidParameter: the user was deleted, or is the one that the service acts as.
+        PermissionDenied: it is not the caller's to administer.
+    """
     owner = _require_administered_user(connection, caller, apis, ref)
     lock_domain(connection, owner.domain_id)
     account = lock_account(connection, owner.account_id)
@@ -242,7 +205,12 @@ def _require_administered_user(connection: Connection, caller: Caller, apis: Api
     return owner
 
 
-def _require_other(caller: Caller, user: Row[Any], action: str) -> None:
+def require_other(caller: Caller, user: Row[Any], action: str) -> None:
+    """Nobody deletes, locks or disables itself, nor a user that came with the installation.
+
+    Raises:
+        InvalidParameter: the user is one of these.
+    """
     if user.is_default:
         raise InvalidParameter("id", str(user.uuid), f"nobody can {action} a user that came with the installation")
     if user.id == caller.user_id:

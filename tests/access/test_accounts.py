@@ -78,6 +78,7 @@ def test_nobody_gives_rights_that_it_has_not(world: World, kind: int) -> None:
         ("registerUserKeys", {}),
         ("getUserKeys", {}),
         ("disableUser", {}),
+        ("lockUser", {}),
         ("deleteUser", {}),
     ],
 )
@@ -159,10 +160,13 @@ def test_users_are_added_and_deleted(world: World, hers: dict[str, Any]) -> None
 
 
 def test_disabled_users_are_kept_out(world: World) -> None:
-    """DisableUser shuts out one user; enableUser forgets failed logins too."""
+    """DisableUser and lockUser shut out one user; enableUser forgets failed logins too."""
     made = make_account(world)
     user = made["user"][0]
     assert done(world, world.client().call("disableUser", id=user["id"]))["user"]["state"] == "disabled"
+    assert not can_log_in(world, user["username"], PATH)
+    assert world.client().call("enableUser", id=user["id"])["user"]["state"] == "enabled"
+    assert world.client().call("lockUser", id=user["id"])["user"]["state"] == "locked"
     assert not can_log_in(world, user["username"], PATH)
     world.change("UPDATE users SET failed_logins = 9 WHERE uuid = :id", id=user["id"])
     assert world.client().call("enableUser", id=user["id"])["user"]["state"] == "enabled"

@@ -145,7 +145,7 @@ def bad_values(parameter: Parameter) -> Iterator[tuple[str, str, int]]:
         if parameter.since is None:
             yield name, "x", 431
             yield name, "9" * 18, 431
-            if name != "projectid" or parameter.required:
+            if not parameter.takes_all:
                 yield name, "-1", 431
     elif kind in (WireType.INTEGER, WireType.LONG, WireType.SHORT, WireType.FLOAT):
         yield name, "1x", 431

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.declare.binding import EVERY_PROJECT, Binder
+from bulkdeploy.declare.binding import Binder, everything
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import (
     ExactlyOne,
@@ -78,7 +78,8 @@ def test_every_project() -> None:
     catalogue = Catalogue()
     parameters = (uuid("projectid", Entity.PROJECT, "the project"),)
     command = Command("makeThing", "", lambda _: None, Shape.SUCCESS, parameters=parameters)
-    assert Binder(command).bind({"projectid": "-1"}, RoleType.USER, catalogue) == {"projectid": EVERY_PROJECT}
+    bound = Binder(command).bind({"projectid": "-1"}, RoleType.USER, catalogue)
+    assert bound == {"projectid": everything(Entity.PROJECT)}
     assert catalogue.asked == [{}]
 
 

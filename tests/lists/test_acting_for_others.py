@@ -64,6 +64,11 @@ def test_who_may_act_on_a_thing_finds_it_by_id(world: World, username: str, acco
         (DOMAIN_ADMIN, "acme", "acme", None, "acme"),
         (USER, "acme", "acme", None, "acme"),
         (USER, None, None, "moon", "moon-account"),
+        (USER, None, "acme", "moon", "moon-account"),
+        (ADMIN, None, "acme", "moon", "moon-account"),
+        (ADMIN, None, "rivals", "moon", InvalidParameter),
+        (ADMIN, "acme", None, "moon", InvalidCombination),
+        (RIVAL, None, "acme", "moon", PermissionDenied),
         (DOMAIN_ADMIN, None, None, "moon", "moon-account"),
         (ADMIN, "acme", None, None, InvalidCombination),
         (ADMIN, None, "acme", None, InvalidCombination),
@@ -85,7 +90,10 @@ def test_an_owner_is_named_by_who_may(
     project: str | None,
     expected: str | type[BulkDeployError],
 ) -> None:
-    """A call creates for the caller, for the account named with its domain, or for the project; or is refused."""
+    """A call creates for the caller, for the account named with its domain, or for the project; or is refused.
+
+    A domain beside a project says nothing more, as Ansible's modules send it, and must be the project's.
+    """
     domain_number = None if domain is None else domain_id(world, domain)
     project_number = None if project is None else int(world.scalar("SELECT id FROM projects"))
     with world.engine.connect() as connection:

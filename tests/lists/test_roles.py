@@ -26,7 +26,7 @@ RESTRICTED = {
     **dict.fromkeys(("createDomain", "deleteDomain"), frozenset({A, D})),
     **dict.fromkeys(("createAccount", "updateAccount", "enableAccount", "disableAccount"), frozenset({A, R, D})),
     **dict.fromkeys(("lockAccount", "deleteAccount", "createUser", "enableUser"), frozenset({A, R, D})),
-    **dict.fromkeys(("disableUser", "deleteUser"), frozenset({A, R, D})),
+    **dict.fromkeys(("disableUser", "lockUser", "deleteUser"), frozenset({A, R, D})),
     **dict.fromkeys(
         (f"listDedicated{places}" for places in ("Zones", "Pods", "Clusters", "Hosts")), frozenset({A})
     ),

@@ -67,6 +67,13 @@ def test_without_a_zone_all_zones_have_it(owned_world: World) -> None:
     body = world.client(USER).call("registerTemplate", name="everywhere", displaytext="e", **QCOW2)
     assert body["count"] == len(body["template"]) == 2
     made, zone = body["template"][0]["id"], world.id_of("zones", "second zone")
+    for number, word in enumerate(("zoneid", "zoneids")):
+        sent = {"name": f"all {number}", "displaytext": "a", word: -1, **QCOW2}
+        assert world.client(USER).call("registerTemplate", **sent)["count"] == 2
+    iso = world.client(USER).call(
+        "registerIso", name="all", displaytext="a", zoneid=-1, url="http://a.example/a.iso"
+    )
+    assert iso["count"] == 2
     change(world, "deleteTemplate", USER, id=made, zoneid=zone)
     (left,) = world.rows("listTemplates", USER, id=made, templatefilter="self")
     assert left["zonename"] == "small"
