@@ -39,6 +39,7 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
+from bulkdeploy.domain.units import MOST_DISK_GIB
 from bulkdeploy.services.deploy import DryRun, deploy
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
@@ -136,7 +137,7 @@ COMMANDS: tuple[Command, ...] = (
             strings("keypairs", "the owner's SSH key pairs to log in with"),
             string("ipaddress", "the address in the default network"),
             long("size", "size of the data disk in GiB, for custom disk offerings", minimum=1),
-            long("rootdisksize", "size of the root disk in GiB", minimum=1),
+            long("rootdisksize", "size of the root disk in GiB", minimum=1, maximum=MOST_DISK_GIB),
             mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
             boolean("startvm", "false: make the VM and do not start it; default true"),
             boolean("displayvm", "whether it is shown to users; default true", roles=ROOT_ADMIN_ONLY),

@@ -16,6 +16,7 @@ from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.units import MOST_DISK_GIB
 from bulkdeploy.services import disk_offerings as offering_service
 from bulkdeploy.services import offerings
 from bulkdeploy.store import disk_offerings
@@ -73,8 +74,6 @@ def delete_disk_offering(call: Call) -> None:
     offerings.delete_offering(call.system, call.caller, offering_service.DISK_OFFERING, call.arguments["id"])
 
 
-MOST_GIB = 1024 * 1024
-
 CREATE = Command(
     name="createDiskOffering",
     description="Makes a disk offering, for everybody or for some domains",
@@ -87,7 +86,12 @@ CREATE = Command(
     parameters=(
         string("name", "its name", required=True),
         string("displaytext", "its description", required=True, length=4096),
-        long("disksize", "size of the disk, GiB; absent where the caller chooses it", minimum=1, maximum=MOST_GIB),
+        long(
+            "disksize",
+            "size of the disk, GiB; absent where the caller chooses it",
+            minimum=1,
+            maximum=MOST_DISK_GIB,
+        ),
         boolean("customized", "whether the caller chooses the size"),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
         string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),

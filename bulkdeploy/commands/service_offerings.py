@@ -25,6 +25,7 @@ from bulkdeploy.domain.configuration import PLANNERS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.units import MOST_DISK_GIB
 from bulkdeploy.services import offerings
 from bulkdeploy.services import service_offerings as offering_service
 from bulkdeploy.services.templates import template_size
@@ -98,7 +99,7 @@ def delete_service_offering(call: Call) -> None:
     offerings.delete_offering(call.system, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
 
 
-MOST_CORES, MOST_MHZ, MOST_MIB, MOST_GIB = 4096, 100_000, 64 * 1024 * 1024, 1024 * 1024
+MOST_CORES, MOST_MHZ, MOST_MIB = 4096, 100_000, 64 * 1024 * 1024
 
 CREATE = Command(
     name="createServiceOffering",
@@ -120,7 +121,9 @@ CREATE = Command(
         integer("maxcpunumber", "the most cores to choose", minimum=1, maximum=MOST_CORES),
         integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB),
         integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB),
-        long("rootdisksize", "size of the root disk, GiB; default: the template's", minimum=1, maximum=MOST_GIB),
+        long(
+            "rootdisksize", "size of the root disk, GiB; default: the template's", minimum=1, maximum=MOST_DISK_GIB
+        ),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
         string("provisioningtype", "thin, as all root disks are", choices=("thin",)),
         string("tags", "tags that a pool must have, separated by commas"),

@@ -36,8 +36,9 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
     _check_pair(volume, seen)
     pool_id = _place(connection, volume, seen)
     row = lock_vm(connection, vm_id)
-    if (row.host_id, row.state) != (seen.host_id, seen.state):
+    if (row.host_id, row.state, row.account_id) != (seen.host_id, seen.state, seen.account_id):
         raise TransactionConflict
+    _check_reach(connection, volume, row)
     number = _device(store.devices_of(connection, vm_id), device_id)
     state = store.READY if pool_id is not None else store.ALLOCATED
     if row.state == VmState.RUNNING:
@@ -91,8 +92,6 @@ def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
 def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:
     """The pool that the volume is in, or gets now because the VM runs; None: it gets one when the VM starts."""
     if volume.pool_id is not None:
-        if store.is_out_of_reach(connection, volume.pool_id, vm):
-            raise InvalidParameter("id", str(volume.uuid), "its storage pool is out of the VM's reach")
         return int(volume.pool_id)
     if vm.host_id is None:
         return None
@@ -103,6 +102,12 @@ def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None
         )
     store.claim_place(connection, volume, place)
     return place.pool_id
+
+
+def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None:
+    """``vm`` is locked: whatever else it gets at the same moment is seen here, or sees this volume."""
+    if volume.pool_id is not None and store.is_out_of_reach(connection, volume.pool_id, vm):
+        raise InvalidParameter("id", str(volume.uuid), "its storage pool is out of the VM's reach")
 
 
 def _device(taken: Collection[int], asked: int | None) -> int:

@@ -1,5 +1,6 @@
 """How large each VM of a deployment is: cores, MHz, MiB and its volumes in bytes."""
 
+import re
 from collections.abc import Mapping
 
 from bulkdeploy.domain.deployment import DeployAsk, DiskOfferingFacts, DiskSpec, OfferingFacts, TemplateFacts
@@ -7,6 +8,8 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.store.configuration import Configuration
+
+WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 def vm_sizes(offering: OfferingFacts, ask: DeployAsk) -> tuple[int, int, int]:
@@ -42,7 +45,7 @@ def _custom(
     lower, upper = least or 1, most or 2**31 - 1
     text = given.get(name)
     rule = f"the custom offering needs {name} from {lower} to {upper} {unit}"
-    if text is None or not (text.isascii() and text.isdigit() and lower <= int(text[:12]) <= upper):
+    if text is None or not (WHOLE_NUMBER.fullmatch(text) and lower <= int(text) <= upper):
         raise InvalidParameter(f"details[0].{name}", text, rule)
     return int(text)
 

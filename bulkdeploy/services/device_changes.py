@@ -8,20 +8,28 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.engine import TransactionConflict
 from bulkdeploy.store.virtual_machine_changes import read_vm_row
 
 DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
 """Those in which devices can be changed."""
 
 
-def is_changed_now(connection: Connection, vm: EntityRef, change: Callable[[], Row[Any]]) -> bool:
+def is_changed_now(connection: Connection, vm: EntityRef, account_id: int, change: Callable[[], Row[Any]]) -> bool:
     """Make a change of rows, which answers its VM's row, locked; False: nothing was changed, it is for a job.
 
     Where the VM runs the change is only tried and taken back: what the job would refuse now is refused now. While
     a job works on the VM nobody knows what the next one will find, and nothing is tried.
 
+    Args:
+        connection: in a transaction.
+        vm: the VM.
+        account_id: its owner, by whose rights the change was judged.
+        change: makes it.
+
     Raises:
         InvalidParameter: the VM is in no state for it, and no job works on it; or what ``change`` raises.
+        TransactionConflict: the VM was given to another owner meanwhile; repeat the whole transaction.
     """
     seen = read_vm_row(connection, vm.id)
     if seen.removed or (not seen.has_job and VmState(seen.state) not in DEVICE_STATES):
@@ -31,6 +39,8 @@ def is_changed_now(connection: Connection, vm: EntityRef, change: Callable[[], R
         return False
     savepoint = connection.begin_nested()
     row = change()
+    if row.account_id != account_id:
+        raise TransactionConflict
     if row.state == VmState.STOPPED and not row.has_job:
         savepoint.commit()
         return True

@@ -4,6 +4,7 @@ Which nic is the default one is a matter of rows: hypervisors are not told.
 """
 
 import re
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -55,9 +56,11 @@ def add_nic(
     def work(connection: Connection) -> JobTicket | None:
         row, owner = _vm(connection, caller, vm)
         found = _network(connection, row, owner, network)
-        if not is_changed_now(
-            connection, vm, lambda: rows.add_nic(connection, vm.id, found, ip_address, wanted).vm
-        ):
+
+        def change() -> Row[Any]:
+            return rows.add_nic(connection, vm.id, found, ip_address, wanted).vm
+
+        if not is_changed_now(connection, vm, owner.account_id, change):
             return None
         text = f"added a nic in network {network.name} to Vm {row.name}"
         return _done(connection, caller, vm, ADD.event_type, COMMAND_CLASS[ADD.kind], text)
@@ -75,9 +78,10 @@ def remove_nic(system: System, caller: Caller, vm: EntityRef, nic: EntityRef) ->
     """
 
     def work(connection: Connection) -> JobTicket | None:
-        row, _ = _vm(connection, caller, vm)
+        row, owner = _vm(connection, caller, vm)
         rows.check_removable(store.live_nics(connection, vm.id), vm.uuid, nic)
-        if not is_changed_now(connection, vm, lambda: rows.remove_nic(connection, vm.id, nic)):
+        change = partial(rows.remove_nic, connection, vm.id, nic)
+        if not is_changed_now(connection, vm, owner.account_id, change):
             return None
         text = f"took nic {nic.uuid} from Vm {row.name}"
         return _done(connection, caller, vm, REMOVE.event_type, COMMAND_CLASS[REMOVE.kind], text)

@@ -1,5 +1,6 @@
 """Volumes attached to VMs and detached (reference section 8.17)."""
 
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -47,7 +48,8 @@ def attach_volume(
         check_free(volume)
         seen = store.read_vm(connection, vm.id)
         require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
-        if not is_changed_now(connection, vm, lambda: attach(connection, volume, vm.id, device_id)):
+        change = partial(attach, connection, volume, vm.id, device_id)
+        if not is_changed_now(connection, vm, seen.account_id, change):
             return None
         return _done(connection, caller, ref, ATTACH, f"attached volume {volume.name} to Vm {seen.name}")
 
@@ -86,7 +88,7 @@ def detach_volume(
             detach(connection, volume)
             return row
 
-        if not is_changed_now(connection, owner_vm, change):
+        if not is_changed_now(connection, owner_vm, seen.account_id, change):
             return found, owner_vm
         return _done(connection, caller, found, DETACH, f"detached volume {volume.name} from Vm {seen.name}")
 

@@ -127,11 +127,15 @@ def _limit(configuration: Configuration, pool_id: int, capacity_bytes: int, *, i
 
 
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
-    """Whether the VM could not run with a volume in this pool: where it runs, or where its other volumes are."""
+    """Whether the VM could not run with a volume in this pool: where it runs, or where its other volumes are.
+
+    A zone-wide pool may be for the hosts of one hypervisor type only.
+    """
     pool = storage_pools.c
-    mine = connection.execute(select(pool.scope, pool.cluster_id, pool.host_id).where(pool.id == pool_id)).one()
+    query = select(pool.scope, pool.cluster_id, pool.host_id, pool.hypervisor).where(pool.id == pool_id)
+    mine = connection.execute(query).one()
     if mine.scope == PoolScope.ZONE:
-        return False
+        return mine.hypervisor not in (None, vm.hypervisor)
     others = connection.execute(
         select(pool.scope, pool.cluster_id, pool.host_id)
         .join(volumes, volumes.c.pool_id == pool.id)

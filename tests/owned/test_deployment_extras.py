@@ -60,3 +60,26 @@ def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str,
     failure = refusal(world, "deployVirtualMachine", USER, **asked(world, name, **{parameter: refused}))
     assert (failure.status, parameter in failure.errortext) == (431, True)
     world.client(USER).call("deployVirtualMachine", **asked(world, name, **{parameter: honoured}))
+
+
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("parameter", "offering", "value"),
+    [
+        ("details[0].cpuNumber", "Custom", "00000000000" + "12"),
+        ("details[0].memory", "Custom", "000000000512" + "000"),
+        ("details[0].cpuNumber", "Custom", "000000000001" + NINES),
+        ("rootdisksize", "Small", 2**33),
+        ("rootdisksize", "Small", 2**63 - 1),
+    ],
+)
+def test_sizes_past_all_bounds_are_refused(
+    owned_world: World, parameter: str, offering: str, value: object
+) -> None:
+    """However a number is written, and however large it is: the bounds hold, and the parameter is named."""
+    sizes = {"details[0].cpuNumber": 1, "details[0].memory": 512} if offering == "Custom" else {}
+    more = {"serviceofferingid": owned_world.id_of("service_offerings", offering), **sizes, parameter: value}
+    failure = refusal(owned_world, "deployVirtualMachine", ADMIN, **asked(owned_world, "too-large", **more))
+    assert (failure.status, parameter in failure.errortext) == (431, True), failure.errortext
