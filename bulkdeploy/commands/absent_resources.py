@@ -1,7 +1,8 @@
 """Lists of things that this service never has, and that clients ask for all the same.
 
 Libcloud's list of nodes fails where one of these commands is missing, csbench counts a missing one as a
-failure; empty answers suit both. Whatever filter is given, nothing is what it finds.
+failure, Ansible looks for an image store before it takes it away; empty answers suit them all. Whatever
+filter is given, nothing is what it finds.
 """
 
 from bulkdeploy.commands.call import Call
@@ -11,12 +12,16 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.listing import Page, cut_page
 
-FOR_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
+ROLES = {
+    "listAlerts": frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+    "listImageStores": ROOT_ADMIN_ONLY,
+}
+"""Who may ask, where not everybody may."""
 A_FILTER = "a filter; whatever it says, there is nothing to find"
 OWNED = (*OWNER, *PROJECT, *PAGING)
 
@@ -36,7 +41,7 @@ LISTS = frozenset({"ids", "vmsnapshotids", "supportedservices"})
 FLAGS = frozenset(
     {
         *("allocatedonly", "fordisplay", "forloadbalancing", "forprovider", "forsystemvms", "forvirtualnetwork"),
-        *("issourcenat", "isstaticnat", "restartrequired", "showunique"),
+        *("issourcenat", "isstaticnat", "readonly", "restartrequired", "showunique"),
     }
 )
 
@@ -57,6 +62,11 @@ def _filter(name: str) -> Parameter:
 
 ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     "listAlerts": ("alert", "alerts", (*_filters("id name type"), *PAGING)),
+    "listImageStores": (
+        "imagestore",
+        "image stores",
+        (*_filters("id name protocol provider readonly zoneid"), *PAGING),
+    ),
     "listIpForwardingRules": (
         "ipforwardingrule",
         "IP forwarding rules",
@@ -118,7 +128,7 @@ def list_nothing(call: Call) -> Page:
 COMMANDS = tuple(
     Command(
         name=name,
-        roles=FOR_ADMINS if name == "listAlerts" else EVERY_ROLE,
+        roles=ROLES.get(name, EVERY_ROLE),
         description=f"Lists {noun}: there are none here, so that the list is always empty",
         handler=list_nothing,
         shape=Shape.LIST,

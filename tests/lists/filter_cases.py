@@ -259,7 +259,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "keyword": word("support", "name", "description"),
         },
         "listRolePermissions": {"roleid": equal("roleid", reader), "keyword": word("zones", "rule", "description")},
-        "listStorageProviders": {"type": constant("object", keeps=False)},
+        "listStorageProviders": {"type": constant("Primary", keeps=True)},
         "listDeploymentPlanners": {"keyword": word("dispersing", "name")},
         "listAffinityGroupTypes": {"keyword": word("strict", "type")},
         "listConfigurations": {

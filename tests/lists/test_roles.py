@@ -35,6 +35,7 @@ RESTRICTED = {
     **dict.fromkeys(("listVirtualRouterElements", "listInternalLoadBalancerElements"), frozenset({A})),
     **dict.fromkeys(("listHypervisorCapabilities", "listManagementServers"), frozenset({A})),
     "listStoragePools": {A, R},
+    "listImageStores": {A},
     "listStorageProviders": {A},
     "updateConfiguration": {A, D},
     "updateResourceLimit": {A, R, D},

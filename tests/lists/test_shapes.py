@@ -23,6 +23,7 @@ COMMANDS = {
 }
 EMPTY = {
     "listAlerts",
+    "listImageStores",
     "listIpForwardingRules",
     "listPortForwardingRules",
     "listPublicIpAddresses",
