@@ -70,16 +70,24 @@ class DriverCalls:
 
     def _unless_gone(self, work: Assignment, host: HostAddress, failure: DriverError) -> DriverError | None:
         """None where the guest, whose stop was refused, is not there; unanswered where that can not be seen."""
+        seen = self.look(work, host)
+        if isinstance(seen, DriverError):
+            reason = f"{failure.reason}; whether it still runs could not be seen: {seen.reason}"
+            return DriverError(failure.step, failure.host, reason, transient=failure.transient, unanswered=True)
+        return None if seen is None else failure
+
+    def look(self, work: Assignment, host: HostAddress) -> PowerState | DriverError | None:
+        """What the guest is doing on this host; None: it is not there; an error: that can not be seen.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
         seen: list[PowerState | None] = []
 
-        def look(driver: HypervisorDriver) -> None:
+        def see(driver: HypervisorDriver) -> None:
             seen.append(driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s))
 
-        blind = self._call(work, "look", look)
-        if blind is not None:
-            reason = f"{failure.reason}; whether it still runs could not be seen: {blind.reason}"
-            return DriverError(failure.step, failure.host, reason, transient=failure.transient, unanswered=True)
-        return None if seen == [None] else failure
+        return self._call(work, "look", see) or seen[0]
 
     def remove(self, work: Assignment, *, with_volumes: bool) -> DriverError | None:
         """Make the guest, and with ``with_volumes`` its volumes, not exist.

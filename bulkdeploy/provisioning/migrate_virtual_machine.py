@@ -3,7 +3,7 @@
 The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
 move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
 claimed, also beyond ``job.cancel.threshold.minutes``: nothing may be given back before it is known where the
-guest runs.
+guest runs. One that is seen to run nowhere keeps nobody waiting.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.drivers.driver import DriverError, HostAddress
+from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -105,12 +105,25 @@ class MigrateVirtualMachine:
             if failure is None:
                 return Succeeded(ARRIVED)
             keep_lease(self._engine, move.work.job, self._lease_seconds)
-            if self._calls.migrate(move.work, move.destination, move.source) is not None:
-                return pause(move.work, failure)
+            left = self._calls.migrate(move.work, move.destination, move.source)
+            if left is not None:
+                return self._off(move, left) or pause(move.work, failure)
             again = self._elsewhere(move, failure)
             if not isinstance(again, _Move):
                 return again
             move, failure = again, None
+
+    def _off(self, move: _Move, left: DriverError) -> Failed | None:
+        """How the move ends where going back was refused because the guest does not run any more; else None."""
+        if left.transient or left.unanswered:
+            return None
+        seen = [self._calls.look(move.work, host) for host in (move.source, move.destination)]
+        why = f"its guest does not run any more: {left}"
+        if seen[0] is PowerState.STOPPED or seen == [None, None]:
+            return _failed(move.work, RESOURCE_UNAVAILABLE, why)
+        if seen[1] is PowerState.STOPPED:
+            return replace(_failed(move.work, RESOURCE_UNAVAILABLE, why), settlement=ARRIVED)
+        return None
 
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
         """The move that an earlier try has begun, or a new one; an outcome where none is needed or possible."""

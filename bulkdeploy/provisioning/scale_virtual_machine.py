@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -82,9 +82,16 @@ class ScaleVirtualMachine:
         if failure is None:
             return Succeeded(Settlement())
         keep_lease(self._engine, work.job, self._lease_seconds)
-        if self._calls.scale(work, _sized(work.guest, work.job.progress[OLD])) is not None:
+        left = self._calls.scale(work, _sized(work.guest, work.job.progress[OLD]))
+        if left is not None and not self._is_off(work, left):
             return pause(work, failure)
         return _failed(work, RESOURCE_UNAVAILABLE, str(failure))
+
+    def _is_off(self, work: Assignment, left: DriverError) -> bool:
+        """Whether going back was refused because the guest does not run any more: it has no size, then."""
+        if left.transient or left.unanswered or work.host is None:
+            return False
+        return self._calls.look(work, work.host) in (None, PowerState.STOPPED)
 
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
         """Claim, count and write the new sizes, and note the old ones."""

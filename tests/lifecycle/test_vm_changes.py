@@ -265,6 +265,18 @@ def test_growth_of_unknown_end_waits(owned: Fleet, acme: ApiClient) -> None:
     owned.assert_intact()
 
 
+def test_a_guest_that_is_gone_keeps_no_growth_waiting(owned: Fleet, acme: ApiClient) -> None:
+    """It can neither grow nor go back: the job ends with all as before, and the VM can be stopped and started."""
+    before = owned.vms()[0]
+    owned.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [_vm(owned)])
+    job = _scale(owned, acme)
+    assert (job["jobstatus"], "does not run" in job["jobresult"]["errortext"]) == (2, True)
+    assert (owned.vms()[0], _count(owned, 8)) == (before, 1)
+    assert _done(owned, acme, "stopVirtualMachine")["jobstatus"] == 1
+    assert _done(owned, acme, "startVirtualMachine")["jobstatus"] == 1
+    owned.assert_intact()
+
+
 def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None:
     """Its job is done with the call; flags may forbid scaling while it runs."""
     assert _scale(stopped, acme)["jobresult"] == {"success": True}

@@ -1,11 +1,13 @@
 """Migration jobs: both hosts are claimed while a VM moves, one afterwards, whatever fails or dies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedMigration
@@ -145,6 +147,69 @@ def test_while_an_undo_fails_both_hosts_stay_held(running: Fleet, migrate: Calla
     running.clear_faults()
     _wake(running)
     assert running.jobs()[-1].status == JobStatus.FAILED
+    _guest_is_where_its_row_says(running)
+
+
+class OffGuest:
+    """The given driver, but the guest goes off on the way: no move is done any more, and looking at it shows that.
+
+    Args:
+        driver: what does the work.
+        seen: what source and destination show of it, in this order.
+        moved: it goes off after its first move, else before.
+    """
+
+    def __init__(self, driver: Any, seen: Sequence[PowerState | DriverError | None], *, moved: bool) -> None:
+        self._driver, self._seen, self._moved = driver, list(seen), moved
+
+    def ensure_migrated(self, source: Any, destination: Any, *arguments: Any, **named: Any) -> None:
+        """See above."""
+        if self._moved:
+            self._driver.ensure_migrated(source, destination, *arguments, **named)
+            self._moved = False
+        raise DriverError("migrate", destination.name, "it does not run", transient=False)
+
+    def power_of(self, *arguments: Any, **named: Any) -> PowerState | None:
+        """What is seen next."""
+        del arguments, named
+        seen = self._seen.pop(0)
+        if isinstance(seen, DriverError):
+            raise seen
+        return seen
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the driver's."""
+        return getattr(self._driver, name)
+
+
+UNSEEN = DriverError("look", "a host", "it can not be seen now", transient=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "ends_at"),
+    [
+        ((PowerState.STOPPED, UNSEEN), "source"),
+        ((None, None), "source"),
+        ((UNSEEN, PowerState.STOPPED), "destination"),
+        ((None, UNSEEN), None),
+        ((UNSEEN, None), None),
+        ((PowerState.RUNNING, UNSEEN), None),
+    ],
+)
+def test_a_guest_that_went_off_keeps_nobody_waiting(
+    running: Fleet, seen: Sequence[PowerState | DriverError | None], ends_at: str | None
+) -> None:
+    """Where it is seen to run nowhere the move ends, with one host held; where that is not seen, both stay held."""
+    before, there = running.vms()[0], _other_host(running)
+    job = running.make_job(JobKind.MIGRATE, before.id, host_id=there)
+    running.run(job, drivers=OneDriver(OffGuest(running.driver, seen, moved=ends_at == "destination")))
+    if ends_at is None:
+        assert running.job(job).status == JobStatus.IN_PROGRESS
+        assert running.zone.scalar("SELECT count(*) FROM host_claims") == 2
+        running.assert_intact()
+        return
+    assert (running.job(job).status, "does not run" in running.job(job).result) == (JobStatus.FAILED, True)
+    assert running.vms()[0].host_id == {"source": before.host_id, "destination": there}[ends_at]
     _guest_is_where_its_row_says(running)
 
 
