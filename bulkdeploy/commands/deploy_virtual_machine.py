@@ -39,7 +39,7 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
-from bulkdeploy.domain.units import MOST_DISK_GIB
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deploy import DryRun, deploy
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}

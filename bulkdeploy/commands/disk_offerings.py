@@ -15,8 +15,8 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import StorageType
-from bulkdeploy.domain.units import MOST_DISK_GIB
 from bulkdeploy.services import disk_offerings as offering_service
 from bulkdeploy.services import offerings
 from bulkdeploy.store import disk_offerings

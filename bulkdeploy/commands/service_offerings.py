@@ -24,8 +24,8 @@ from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.configuration import PLANNERS
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.sizes import MOST_CORES, MOST_DISK_GIB, MOST_MHZ, MOST_MIB
 from bulkdeploy.domain.topology import StorageType
-from bulkdeploy.domain.units import MOST_DISK_GIB
 from bulkdeploy.services import offerings
 from bulkdeploy.services import service_offerings as offering_service
 from bulkdeploy.services.templates import template_size
@@ -98,8 +98,6 @@ def delete_service_offering(call: Call) -> None:
     """Delete a service offering."""
     offerings.delete_offering(call.system, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
 
-
-MOST_CORES, MOST_MHZ, MOST_MIB = 4096, 100_000, 64 * 1024 * 1024
 
 CREATE = Command(
     name="createServiceOffering",

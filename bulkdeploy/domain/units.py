@@ -4,9 +4,6 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-MOST_DISK_GIB = 1024 * 1024
-"""The largest disk that may be asked for: sums of thousands of them are still far from 64 bits of bytes."""
-
 
 def gib_to_bytes(gib: int) -> int:
     """GiB to bytes."""

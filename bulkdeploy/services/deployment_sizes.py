@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from bulkdeploy.domain.deployment import DeployAsk, DiskOfferingFacts, DiskSpec, OfferingFacts, TemplateFacts
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.sizes import MOST_CORES, MOST_MHZ, MOST_MIB
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.store.configuration import Configuration
@@ -28,24 +29,26 @@ def vm_sizes(offering: OfferingFacts, ask: DeployAsk) -> tuple[int, int, int]:
             )
         return offering.cpu_number or 0, offering.cpu_mhz or 0, offering.memory_mib or 0
     cpu_number = _custom(
-        given, "cpuNumber", offering.cpu_number, offering.min_cpu_number, offering.max_cpu_number, "cores"
+        given,
+        "cpuNumber",
+        offering.cpu_number,
+        offering.min_cpu_number,
+        offering.max_cpu_number or MOST_CORES,
+        "cores",
     )
-    cpu_mhz = _custom(given, "cpuSpeed", offering.cpu_mhz, None, None, "MHz")
+    cpu_mhz = _custom(given, "cpuSpeed", offering.cpu_mhz, None, MOST_MHZ, "MHz")
     memory_mib = _custom(
-        given, "memory", offering.memory_mib, offering.min_memory_mib, offering.max_memory_mib, "MiB"
+        given, "memory", offering.memory_mib, offering.min_memory_mib, offering.max_memory_mib or MOST_MIB, "MiB"
     )
     return cpu_number, cpu_mhz, memory_mib
 
 
-def _custom(
-    given: Mapping[str, str], name: str, fixed: int | None, least: int | None, most: int | None, unit: str
-) -> int:
+def _custom(given: Mapping[str, str], name: str, fixed: int | None, least: int | None, most: int, unit: str) -> int:
     if fixed is not None:
         return fixed
-    lower, upper = least or 1, most or 2**31 - 1
-    text = given.get(name)
-    rule = f"the custom offering needs {name} from {lower} to {upper} {unit}"
-    if text is None or not (WHOLE_NUMBER.fullmatch(text) and lower <= int(text) <= upper):
+    lower, text = least or 1, given.get(name)
+    rule = f"the custom offering needs {name} from {lower} to {most} {unit}"
+    if text is None or not (WHOLE_NUMBER.fullmatch(text) and lower <= int(text) <= most):
         raise InvalidParameter(f"details[0].{name}", text, rule)
     return int(text)
 
