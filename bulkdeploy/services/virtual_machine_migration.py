@@ -19,9 +19,9 @@ from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines import Action, submit
 from bulkdeploy.store.deployment_facts import host_problem
 from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.guests import lock_vm
 from bulkdeploy.store.hosts import Reach, list_destinations
 from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.virtual_machine_changes import read_vm_row
 
 MIGRATE = Action(JobKind.MIGRATE, EventType.VM_MIGRATE, "migrate", frozenset({VmState.RUNNING}), "virtualmachineid")
 
@@ -70,7 +70,7 @@ def find_hosts_for_migration(
 def _find_hosts(
     connection: Connection, *, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
 ) -> Page:
-    row = lock_vm(connection, vm.id)
+    row = read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
     if row.removed is not None or row.state != VmState.RUNNING:
         raise InvalidParameter(

@@ -1,6 +1,7 @@
 """migrateVirtualMachine and findHostsForMigration as clients call them."""
 
 import pytest
+from sqlalchemy import text
 
 from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.api_client import ApiClient
@@ -39,6 +40,13 @@ def test_a_vm_moves_to_a_host_that_was_found(running: Fleet, client: ApiClient) 
     events = client.call("listEvents", type="VM.MIGRATE", listall=True)["event"]
     assert [event["state"] for event in events] == ["Completed", "Started", "Scheduled"]
     running.assert_intact()
+
+
+def test_looking_for_hosts_waits_for_nobody_who_changes_the_vm(running: Fleet, client: ApiClient) -> None:
+    """A list locks no VM: whoever does so and then wants its affinity groups would wait crosswise for movers."""
+    with running.engine.begin() as connection:
+        connection.execute(text("SELECT FROM virtual_machines FOR UPDATE"))
+        assert client.call("findHostsForMigration", virtualmachineid=_vm(running))["count"] == 2
 
 
 @pytest.mark.parametrize("host", ["its own", "Down", "disabled", "removed"])
