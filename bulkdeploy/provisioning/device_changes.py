@@ -8,6 +8,7 @@ names the guest that is otherwise, and the next change of the VM's devices, or i
 A VM that was stopped before its job began has rows only.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -62,7 +63,7 @@ REFUSALS: Mapping[type[BulkDeployError], int] = {
 """Rules that what is asked for may break by now, and the ``errorcode`` of the job that finds it so."""
 
 
-class DeviceChange:
+class DeviceChange(ABC):
     """What jobs that give devices and jobs that take them share.
 
     Args:
@@ -128,22 +129,22 @@ class DeviceChange:
 class GiveDevice(DeviceChange):
     """Steps of a kind that gives a VM a device: rows first, then the guest."""
 
+    @abstractmethod
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
         """Write the device into the VM's rows; what ``take_back`` must know, and the uuid of the DEVICE.
 
         Raises:
             BulkDeployError: one of REFUSALS.
         """
-        raise NotImplementedError
 
     def clean_up(self, work: Assignment, claimed: Mapping[str, Any]) -> DriverError | None:
         """Remove what the hypervisor made for a device that the guest does not have."""
         del work, claimed
         return None
 
+    @abstractmethod
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         """Let rows be as they were before ``claim``."""
-        raise NotImplementedError
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
@@ -185,25 +186,25 @@ class GiveDevice(DeviceChange):
 class TakeDevice(DeviceChange):
     """Steps of a kind that takes a device from a VM: the guest first, then rows."""
 
+    @abstractmethod
     def device(self, work: Assignment) -> UUID:
         """The device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, connection: Connection, work: Assignment) -> None:
         """Whether the VM has it and may lose it.
 
         Raises:
             BulkDeployError: one of REFUSALS.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, connection: Connection, work: Assignment) -> None:
         """Take it from the VM's rows.
 
         Raises:
             BulkDeployError: as ``check``.
         """
-        raise NotImplementedError
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""

@@ -134,13 +134,10 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        host = work.host
-        if host is None:
-            return DriverError("scale", "no host", f"VM {work.name} holds no host", transient=False)
-        return self._call(
+        return self._change(
             work,
             "scale",
-            lambda driver: driver.ensure_scaled(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+            lambda driver, host: driver.ensure_scaled(host, guest, fence=work.fence, timeout_s=self._timeout_s),
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
@@ -149,14 +146,20 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        host = work.host
-        if host is None:
-            return DriverError("devices", "no host", f"VM {work.name} holds no host", transient=False)
-        return self._call(
+        return self._change(
             work,
             "devices",
-            lambda driver: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+            lambda driver, host: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
         )
+
+    def _change(
+        self, work: Assignment, step: str, change: Callable[[HypervisorDriver, HostAddress], None]
+    ) -> DriverError | None:
+        """Change a guest where it runs, which a VM without a host does not."""
+        host = work.host
+        if host is None:
+            return DriverError(step, "no host", f"VM {work.name} holds no host", transient=False)
+        return self._call(work, step, lambda driver: change(driver, host))
 
     def remove_unused_volume(self, work: Assignment, pool: UUID, volume: UUID) -> DriverError | None:
         """Make a volume that no guest has not exist."""
