@@ -56,13 +56,34 @@ BEGIN
     RETURN v_problem;
 END $$;
 
+-- Opens a call that changes a guest where it runs: as open_call, and refuses one that does not run.
+CREATE FUNCTION simulator_code.open_change(p_host uuid, p_guest uuid, p_fence bigint, p_step text)
+RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, p_step);
+    v_power text;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT power INTO v_power FROM simulator.guests WHERE uuid = p_guest;
+    IF v_power <> 'Running' THEN
+        RETURN simulator_code.refusal(
+            p_step, format('guest %s does not run: it is %s', p_guest, v_power), false, v_fate.host_name
+        );
+    END IF;
+    RETURN v_fate;
+END $$;
+
 CREATE FUNCTION simulator_code.ensure_scaled(
     p_host uuid, p_guest uuid, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint,
     p_fence bigint, p_timeout_ms double precision, p_draw double precision
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'scale');
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'scale');
     v_guest simulator.guests;
     v_steps text[] := '{}';
     v_problem text;
@@ -70,13 +91,8 @@ BEGIN
     IF v_fate.verdict <> 'done' THEN
         RETURN v_fate;
     END IF;
-    PERFORM simulator_code.remember_fence(p_guest, p_fence);
     SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
-    IF v_guest.power <> 'Running' THEN
-        RETURN simulator_code.refusal(
-            'scale', format('guest %s does not run: it is %s', p_guest, v_guest.power), false, v_fate.host_name
-        );
-    ELSIF (v_guest.cpu_number, v_guest.cpu_mhz, v_guest.memory_mib) <> (p_cpu_number, p_cpu_mhz, p_memory_mib) THEN
+    IF (v_guest.cpu_number, v_guest.cpu_mhz, v_guest.memory_mib) <> (p_cpu_number, p_cpu_mhz, p_memory_mib) THEN
         v_steps := '{scale}';
     END IF;
     v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'scale', false, p_timeout_ms, p_draw);
@@ -118,7 +134,7 @@ CREATE FUNCTION simulator_code.ensure_devices(
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'devices');
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'devices');
     v_guest simulator.guests;
     v_steps text[] := '{}';
     v_problem text;
@@ -126,13 +142,8 @@ BEGIN
     IF v_fate.verdict <> 'done' THEN
         RETURN v_fate;
     END IF;
-    PERFORM simulator_code.remember_fence(p_guest, p_fence);
     SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
-    IF v_guest.power <> 'Running' THEN
-        RETURN simulator_code.refusal(
-            'devices', format('guest %s does not run: it is %s', p_guest, v_guest.power), false, v_fate.host_name
-        );
-    ELSIF (simulator_code.are_same(v_guest.volume_uuids, p_volumes)
+    IF (simulator_code.are_same(v_guest.volume_uuids, p_volumes)
         AND simulator_code.are_same(v_guest.nic_uuids, p_nics)) IS NOT TRUE
     THEN
         v_steps := '{devices}';
