@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
+from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
@@ -37,8 +38,10 @@ RETRY_S = 1.0
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
-def main(config: Path | None) -> None:
+@hold
+def main(config: Path | None, held: bool) -> None:
     """Run jobs until SIGTERM."""
+    until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
     run(settings)

@@ -18,6 +18,7 @@ from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.availability import is_unreachable
 from bulkdeploy.store.engine import Plans
+from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
@@ -34,8 +35,10 @@ LATE_S = 300.0
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
-def main(config: Path | None) -> None:
+@hold
+def main(config: Path | None, held: bool) -> None:
     """Sweep until SIGTERM."""
+    until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
     ended = Event()

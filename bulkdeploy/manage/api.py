@@ -16,6 +16,7 @@ from gunicorn.app.base import BaseApplication
 
 from bulkdeploy.embedded.processes import end_with_parent
 from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.settings import Settings
 
 LONGEST_REQUEST_LINE = 128 * 1024
@@ -40,8 +41,8 @@ FIGURES = "bulkdeploy-figures-"
 class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
     """Gunicorn with our application and our settings, loaded once and then forked."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, *, held: bool = False) -> None:
+        self.settings, self._held = settings, held
         super().__init__()
 
     def load_config(self) -> None:
@@ -72,6 +73,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         from bulkdeploy.api.app import create_app
         from bulkdeploy.wiring.system import build_system
 
+        until_let_go(held=self._held)
         return create_app(build_system(self.settings))
 
 
@@ -91,18 +93,14 @@ def after_fork(server: object, worker: object) -> None:
     gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, *, held: bool = False) -> None:
     """Serve until SIGTERM; does not return."""
     from bulkdeploy.wiring.logs import configure_logging
 
     configure_logging(settings)
     with figures_shared():
-        _serve(settings)
-
-
-def _serve(settings: Settings) -> None:
-    gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
-    ApiServer(settings).run()
+        gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
+        ApiServer(settings, held=held).run()
 
 
 @contextmanager
@@ -140,9 +138,10 @@ def _lives(pid: str) -> bool:
 
 @click.command()
 @click.option("--listen", help="Address and port, instead of the setting.")
+@hold
 @click.pass_context
-def api(ctx: click.Context, listen: str | None) -> None:
+def api(ctx: click.Context, listen: str | None, held: bool) -> None:
     """Serve the HTTP API. Run as many as you like behind any proxy."""
     settings = settings_of(ctx, listen=listen)
     require(settings, "database_url", "redis_url")
-    serve(settings)
+    serve(settings, held=held)

@@ -1,7 +1,7 @@
 """The whole service on one machine: embedded servers where none are configured, and all programs.
 
-``up`` and ``demo`` run it. Start order: servers, schema and first rows, programs; stop order the
-other way round.
+``up`` and ``demo`` run it. Programs are started first and hold (``wiring.holding``), so that they load while the
+servers start and the schema and the first rows are made; then they are let go. Programs are stopped first, too.
 """
 
 import os
@@ -11,8 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from bulkdeploy.embedded.postgres import PostgresServer
 from bulkdeploy.embedded.processes import ServerFailed, spawn
@@ -24,6 +23,9 @@ from bulkdeploy.wiring.settings import Settings
 DATABASE = "bulkdeploy"
 SERVERS, PROGRAMS = 0, 1
 """Stages of the supervisor."""
+
+STOPPING = {"postgres": (signal.SIGINT, 3.0), "valkey": (signal.SIGTERM, 2.0)}
+"""How the servers are asked to end, and how long they are waited for, in seconds."""
 
 SERVER_SECONDS = 60.0
 READY_SECONDS = 90.0
@@ -42,6 +44,8 @@ class Stack:
             update={"data_dir": settings.data_dir.absolute(), "listen": _free_address(settings.listen)}
         )
         self.supervisor = Supervisor(emit)
+        self._stdin = subprocess.DEVNULL
+        self._holding: int | None = None
 
     @property
     def url(self) -> str:
@@ -49,15 +53,17 @@ class Stack:
         return self.settings.url
 
     def start(self, prepare: Callable[[Settings], None]) -> None:
-        """Start all; ``prepare`` migrates and fills the database before the programs start.
+        """Start all; ``prepare`` migrates and fills the database before the programs begin.
 
         Raises:
             ServerFailed: a server did not start; nothing is left running once ``stop`` is called.
         """
-        self._start_servers()
+        servers = self._own_servers()
+        self._start_programs()
+        self._start_servers(servers)
         if not self.supervisor.stop_requested:
             prepare(self.settings)
-            self._start_programs()
+            self._let_go()
 
     def wait_until_ready(self) -> None:
         """Supervise until /health/ready answers 200, or somebody requests a stop.
@@ -78,60 +84,75 @@ class Stack:
     def stop(self) -> None:
         """Stop all children."""
         self.supervisor.stop()
+        self._let_go()
 
-    def _start_servers(self) -> None:
-        """Start what no URL is configured for, and wait until it answers.
+    def _own_servers(self) -> dict[str, PostgresServer | ValkeyServer]:
+        """The servers that no URL is configured for; from now on the settings have theirs."""
+        logs = self.settings.data_dir / "logs"
+        servers: dict[str, PostgresServer | ValkeyServer] = {}
+        if self.settings.database_url is None:
+            servers["postgres"] = postgres = PostgresServer(
+                self.settings.data_dir / "postgres", logs / "postgres.log"
+            )
+            self.settings = self.settings.model_copy(update={"database_url": postgres.url(DATABASE)})
+        if self.settings.redis_url is None:
+            servers["valkey"] = valkey = ValkeyServer(logs / "valkey.log")
+            self.settings = self.settings.model_copy(update={"redis_url": valkey.url()})
+        return servers
+
+    def _start_servers(self, servers: Mapping[str, PostgresServer | ValkeyServer]) -> None:
+        """Start them and wait until they answer, or somebody requests a stop.
 
         Raises:
             ServerFailed: not within SERVER_SECONDS.
         """
-        logs = self.settings.data_dir / "logs"
-        servers: list[PostgresServer | ValkeyServer] = []
-        wanted: dict[str, str] = {}
-        if self.settings.database_url is None:
-            postgres = PostgresServer(self.settings.data_dir / "postgres", logs / "postgres.log")
-            self.supervisor.start(ChildSpec("postgres", postgres.launch, signal.SIGINT, 3.0, SERVERS))
-            servers.append(postgres)
-            wanted["database_url"] = postgres.url(DATABASE)
-        if self.settings.redis_url is None:
-            valkey = ValkeyServer(logs / "valkey.log")
-            self.supervisor.start(ChildSpec("valkey", valkey.launch, signal.SIGTERM, 2.0, SERVERS))
-            servers.append(valkey)
-            wanted["redis_url"] = valkey.url()
+        for name, server in servers.items():
+            stop_signal, patience_s = STOPPING[name]
+            self.supervisor.start(ChildSpec(name, server.launch, stop_signal, patience_s, SERVERS))
         from bulkdeploy.store.database import ensure_database  # takes as long as the servers do
 
-        self._wait_for(servers, logs)
-        if "database_url" in wanted:
-            ensure_database(postgres.url(), DATABASE)
-        self.settings = self.settings.model_copy(update=wanted)
-
-    def _wait_for(self, servers: Sequence[PostgresServer | ValkeyServer], logs: Path) -> None:
         deadline = time.monotonic() + SERVER_SECONDS
-        waiting = list(servers)
+        waiting = list(servers.values())
 
         def done() -> bool:
             waiting[:] = [server for server in waiting if not server.is_ready()]
             if waiting and time.monotonic() > deadline:
-                raise ServerFailed(f"The embedded servers were not ready in {SERVER_SECONDS:.0f} s; see {logs}")
+                raise ServerFailed(
+                    f"The embedded servers were not ready in {SERVER_SECONDS:.0f} s; "
+                    f"see {self.settings.data_dir / 'logs'}"
+                )
             return not waiting
 
         self.supervisor.run(until=done)
+        postgres = servers.get("postgres")
+        if isinstance(postgres, PostgresServer) and not waiting:
+            ensure_database(postgres.url(), DATABASE)
 
     def _start_programs(self) -> None:
+        """Start all programs on one standard input: they load, and begin when it ends."""
+        self._stdin, self._holding = os.pipe()
         self._start_program("api", API, self.settings)
         workers = self.settings.worker_processes
         for number in range(workers):
             self._start_program(f"worker-{number + 1}", WORKER, _monitored(self.settings, number))
         self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers))
 
+    def _let_go(self) -> None:
+        """Let the programs begin, and those that are started again from now on do so at once."""
+        if self._holding is not None:
+            os.close(self._holding)
+            os.close(self._stdin)
+            self._stdin, self._holding = subprocess.DEVNULL, None
+
     def _start_program(self, name: str, program: tuple[str, ...], settings: Settings) -> None:
         variables = environment(settings, dict(os.environ))
 
         def launch() -> subprocess.Popen[bytes]:
             return spawn(
-                command_line(program),
+                command_line((*program, "--hold")),
                 death_signal=signal.SIGKILL,
                 output=subprocess.PIPE,
+                stdin=self._stdin,
                 environment=variables,
             )
 

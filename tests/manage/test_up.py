@@ -230,3 +230,35 @@ def answers(client: ApiClient) -> bool:
         return client.get("listCapabilities").status == 200
     except OSError:
         return False
+
+
+def test_no_program_begins_before_the_database_is_ready(settings: Settings) -> None:
+    """They load while it is made, and touch nothing; where making it fails they end without having begun."""
+    said: list[str] = []
+    stack = Stack(settings, lambda name, line: said.append(f"{name}: {line}"))
+
+    def never_ready(_: Settings) -> None:
+        programs = [
+            psutil.Process(pid)
+            for name, pid in stack.supervisor.pids().items()
+            if name not in ("postgres", "valkey")
+        ]
+        used_s = -1.0
+        while (now_s := sum(one.cpu_times().user for one in programs)) > used_s:
+            used_s = now_s
+            time.sleep(1.0)
+        assert len(programs) == 3
+        raise DatabaseSpoilt
+
+    try:
+        with pytest.raises(DatabaseSpoilt):
+            stack.start(never_ready)
+    finally:
+        stack.stop()
+    assert said == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(stack.url.rpartition(":")[2])))
+
+
+class DatabaseSpoilt(Exception):
+    """What a test lets happen."""
