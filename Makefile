@@ -11,7 +11,8 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	if $$name -c '$(SUITABLE)' 2>/dev/null; then echo $$name; break; fi; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# Tests of processes that die and come back mostly wait: two per core.
+# Tests of processes that die and come back mostly wait: two per core. All these processes read the same modules:
+# compiled ones are kept for the next, wherever the environment says otherwise.
 PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 help: ## Show this list
@@ -33,7 +34,7 @@ demo: setup ## Start everything, deploy 200 VMs with one call, show where they w
 	@$(BIN)/bulkdeploy demo
 
 test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
-	@$(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal $(TESTS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal $(TESTS)
 
 check: setup ## Format, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check

@@ -81,19 +81,16 @@ class Dispatcher:
         self, system: System, commands: Mapping[str, Command], *, refuse_undeclared_fields: bool = False
     ) -> None:
         self._system = system
-        self._commands = {
-            name: Prepared(
-                command, Binder(command), Renderer(command, refuse_undeclared_fields=refuse_undeclared_fields)
-            )
-            for name, command in commands.items()
-        }
+        self._commands = commands
+        self._strict = refuse_undeclared_fields
+        self._prepared: dict[str, Prepared] = {}
         # Keyed by the encrypted key itself: a key that was changed is never found under the old one.
         self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
 
     def answer(self, request: WireRequest) -> WireAnswer:
         """The answer to a request, whatever happens."""
         started = time.perf_counter()
-        progress = Progress(request, self._commands.get(request.command or ""))
+        progress = Progress(request, self._prepare(request.command or ""))
         try:
             answered = self._answer(progress)
         except BulkDeployError as error:
@@ -127,6 +124,17 @@ class Dispatcher:
         if content["errortext"] != str(error):
             log.info("refused", command=request.command, error=type(error).__name__, text=str(error))
         return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
+
+    def _prepare(self, name: str) -> Prepared | None:
+        """What a command needs, made at its first call: for all of them it would be half of a process's start.
+
+        Two threads may make it at the same time; either is as good.
+        """
+        prepared = self._prepared.get(name)
+        if prepared is None and (command := self._commands.get(name)) is not None:
+            renderer = Renderer(command, refuse_undeclared_fields=self._strict)
+            prepared = self._prepared[name] = Prepared(command, Binder(command), renderer)
+        return prepared
 
     def _answer(self, progress: Progress) -> WireAnswer:
         request, prepared = progress.request, progress.prepared
