@@ -11,7 +11,7 @@ import hypothesis
 import psycopg
 import pytest
 from hypothesis import HealthCheck
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from bulkdeploy.services.inventory import load_inventory
 from bulkdeploy.services.system import System
@@ -21,6 +21,7 @@ from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
+from tests.support.accounts import cheap_hash
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.services import (
@@ -116,6 +117,9 @@ def bare_database(postgres_url: str, cipher: FernetCipher) -> str:
     try:
         upgrade(engine)
         bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
+        with engine.begin() as connection:
+            cheap = {"hash": cheap_hash(ADMIN_PASSWORD)}
+            connection.execute(text("UPDATE users SET password_hash = :hash WHERE username = 'admin'"), cheap)
     finally:
         engine.dispose()
     return name

@@ -42,23 +42,34 @@ def test_accounts_get_the_type_of_their_role(engine: Engine, cipher: Cipher) -> 
     assert rows(engine, query) == [("acme", "User", 0), ("customers-admin", "Domain Admin", 2)]
 
 
-def test_passwords_are_hashed_and_keys_encrypted(engine: Engine, cipher: Cipher) -> None:
+def test_passwords_are_hashed_and_keys_encrypted(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:
     """Nothing that a file says in secret is stored in the clear, and both still work."""
-    load_inventory(engine, cipher, SMALL)
+    user = f"{{username: ann, password: anns password, {KEYS}}}"
+    load_inventory(engine, cipher, write(tmp_path, changed("{username: ann}", user)))
     ((password_hash, token),) = rows(
         engine,
         "SELECT u.password_hash, k.secret_key_encrypted FROM users u JOIN api_keys k ON k.user_id = u.id"
-        " WHERE u.username = 'acme'",
+        " WHERE u.username = 'ann'",
     )
-    assert PasswordHasher().verify(password_hash, "alices password")
-    assert cipher.decrypt(bytes(token)) == "acme-secret-key-0000000000000000000001"
-    assert "alices password" not in str(all_rows(engine))
+    assert PasswordHasher().verify(password_hash, "anns password")
+    assert not PasswordHasher().check_needs_rehash(password_hash)
+    assert cipher.decrypt(bytes(token)) == "fedcba9876543210"
+    assert "anns password" not in str(all_rows(engine))
+
+
+def test_a_hash_is_kept_as_it_was_exported(engine: Engine, cipher: Cipher) -> None:
+    """A hash in the file is the user's from then on, whatever it cost to make."""
+    load_inventory(engine, cipher, SMALL)
+    stored = value(engine, "SELECT password_hash FROM users WHERE username = 'acme'")
+    assert stored in SMALL.read_text()
+    assert PasswordHasher().verify(stored, "alices password")
 
 
 def test_a_new_password_replaces_the_old_one(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:
-    """Another password in the file is the user's password from then on; no password keeps the stored one."""
-    with_password = "{username: ann, password: first}"
-    load_inventory(engine, cipher, write(tmp_path, changed("{username: ann}", with_password)))
+    """Another password in the file is the user's from then on; the same one, or none, keeps what is stored."""
+    first = write(tmp_path, changed("{username: ann}", "{username: ann, password: first}"))
+    load_inventory(engine, cipher, first)
+    assert dict(load_inventory(engine, cipher, first).changed) == {}
     changed_file = write(tmp_path, changed("{username: ann}", "{username: ann, password: second}"))
     assert dict(load_inventory(engine, cipher, changed_file).changed) == {"users": 1}
     without = load_inventory(engine, cipher, write(tmp_path, TINY))
