@@ -55,7 +55,7 @@ class Cloud:
         self.fleet.assert_nothing_held()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def running_cloud(
     request: pytest.FixtureRequest,
     postgres_url: str,

@@ -48,6 +48,6 @@ class Zone:
         """Claimed or running VMs by the name of their cluster."""
         rows = self.rows(
             "SELECT c.name, count(v.id) FROM clusters c LEFT JOIN virtual_machines v"
-            " ON v.cluster_id = c.id AND v.host_id IS NOT NULL GROUP BY c.name"
+            " ON v.cluster_id = c.id AND v.host_id IS NOT NULL WHERE c.removed IS NULL GROUP BY c.name"
         )
         return Counter(dict(rows))
