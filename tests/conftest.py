@@ -24,6 +24,7 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.support.accounts import cheap_hash
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
+from tests.support.order import deal
 from tests.support.services import (
     REDIS_DATABASES,
     Services,
@@ -66,6 +67,13 @@ def pytest_configure() -> None:
     """Take Ctrl-C where it was ignored: a run in the background passes that on to all programs it starts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share a run, spread what takes long."""
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        items[:] = deal(items, int(worker_input["workercount"]))
 
 
 @pytest.hookimpl(optionalhook=True)
