@@ -28,6 +28,7 @@ from bulkdeploy.store.tables.schema import (
     reference,
     removed,
 )
+from bulkdeploy.store.tables.stored_plan import StoredPlan
 
 deployments = Table(
     "deployments",
@@ -42,7 +43,7 @@ deployments = Table(
     Column("asked_count", Integer, nullable=False, comment="virtualmachinecount as asked"),
     Column("config", JSONB, nullable=False, comment="what all VMs of the call share"),
     Column("pinned", Boolean, nullable=False, comment="pod, cluster or host given: no retry elsewhere"),
-    Column("plan", JSONB, nullable=False, comment="seed, exclusions, VMs per cluster before and added"),
+    Column("plan", StoredPlan, nullable=False, comment="seed, exclusions, VMs per cluster before and added"),
     Column("request_token", Text),
     Column("request_fingerprint", LargeBinary),
     Column("cancel_requested", DateTime(timezone=True)),
