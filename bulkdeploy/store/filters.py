@@ -5,7 +5,6 @@ adds the conditions of those parameters that a call gave. Values are bound argum
 references, tuples of them, texts, numbers, flags.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -114,17 +113,15 @@ def same_uuid(column: ColumnElement[Any]) -> Filter:
 
 
 def keyword(*columns: ColumnElement[Any]) -> Filter:
-    """A text that stands, in any case, somewhere in one of the columns; ``%`` and ``_`` are themselves.
+    """A text that stands, in any case, somewhere in one of the columns.
 
-    Not ILIKE, which puts the pattern in lower case anew for each row and takes a third more time; and all columns
-    as one text, looked at once: an eighth less than one after the other.
+    All columns as one text, looked at once, and ``strpos``: with LIKE it takes a quarter more time, still more with
+    ILIKE, which puts the keyword in lower case anew for each row, and with one column after the other.
     """
     whole = columns[0] if len(columns) == 1 else func.concat_ws(RECORD_SEPARATOR, *columns)
 
     def condition(value: str) -> Condition:
-        escaped = re.sub(r"[\\%_]", r"\\\g<0>", value)
-        pattern = func.lower(f"%{escaped}%")
-        return func.lower(whole).like(pattern)
+        return func.strpos(func.lower(whole), func.lower(value)) > 0
 
     return condition
 

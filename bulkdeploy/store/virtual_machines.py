@@ -125,7 +125,8 @@ def list_virtual_machines(
         query = query.where(vm.state.not_in(GONE))
     elif "state" not in arguments:
         query = query.where(vm.state != VmState.EXPUNGING)
-    names = (vm.display_name, vm.name, *((vm.instance_name, vm.state) if sees_instance_names else ()))
+    display_name = func.nullif(vm.display_name, vm.name)  # mostly they are the same, and looked at once
+    names = (vm.name, display_name, *((vm.instance_name, vm.state) if sees_instance_names else ()))
     query = filtered(query, {**_filters(), "keyword": keyword(*names)}, arguments)
     page = fetch_page(connection, query.order_by(vm.id), paging)
     read = partial(
