@@ -1,9 +1,10 @@
-"""The baseline of draining: our worker's Celery, settings and queues, with tasks that do nothing."""
+"""The baseline of draining: our Celery, settings and queues; tasks do nothing, and are run as Celery does."""
 
+from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.queue.celery_app import make_celery
+from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.wiring.settings import load_settings
 from workers.app import consume
-from workers.tasks import add_tasks
 
 
 def nothing(job_id: int) -> None:
@@ -13,5 +14,5 @@ def nothing(job_id: int) -> None:
 
 if __name__ == "__main__":
     app = make_celery(load_settings().require_redis_url())
-    add_tasks(app, nothing)
+    app.task(name=task_name(JobKind.DEPLOY), ignore_result=True, typing=False)(nothing)
     consume(app, nothing, lambda: None)

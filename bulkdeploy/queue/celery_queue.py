@@ -2,9 +2,9 @@
 
 Publishing through Celery costs a round trip and about a millisecond of CPU per message; a bulk call
 sends tens of thousands. So messages are written here, in the form that kombu's Redis transport reads
-(Celery's task protocol 2 in kombu's virtual-transport envelope), and pushed many per command. Workers are
-unmodified Celery workers: ``tests/queue`` sends both ways and compares. Celery's own documentation of the
-protocol: "Message Protocol", version 2.
+(Celery's task protocol 2 in kombu's virtual-transport envelope), and pushed many per command. Any Celery worker
+can read them: ``tests/queue`` sends both ways and compares. Celery's own documentation of the protocol: "Message
+Protocol", version 2.
 """
 
 import json

@@ -1,9 +1,14 @@
 """Worker and sweeper as real processes: what was sent is run, once, in a fair order."""
 
+import json
+from base64 import b64encode
+
+import pytest
 from redis import Redis
 
+from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE
+from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished, wait_for
@@ -97,6 +102,25 @@ def test_duplicates_and_nonsense_do_no_harm(fleet: Fleet, start: Start) -> None:
     wait_for(lambda: all_done(fleet) and sum(fleet.system.job_queue.waiting().values()) == 0)
     assert {job.attempts for job in fleet.jobs()} == {1}
     assert_all_run(fleet, 20)
+
+
+@pytest.mark.parametrize("task", ["bulkdeploy.deploy_virtual_machine", "bulkdeploy.paint_virtual_machine"])
+def test_messages_of_strangers_do_no_harm(fleet: Fleet, start: Start, task: str) -> None:
+    """What names no job, or is not even JSON, is dropped, and the same worker runs what comes after it."""
+    fleet.system.job_queue.send([JobMessage(123456789, JobKind.DEPLOY, INTERACTIVE)])
+    redis = Redis.from_url(fleet.settings.require_redis_url())
+    (ours,) = redis.lrange(INTERACTIVE, 0, -1)
+    for body in (b"[[], {}, {}]", b'[["12"], {}, {}]', b"[[true], {}, {}]", b"{}", b"7", b"[[1", b"\xff"):
+        message = json.loads(ours)
+        message["headers"]["task"] = task
+        redis.lpush(INTERACTIVE, json.dumps({**message, "body": b64encode(body).decode()}))
+    redis.lpush(INTERACTIVE, json.dumps({**json.loads(ours), "content-type": "application/x-python-serialize"}))
+    worker = start(*WORKER)
+    wait_for(lambda: redis.llen(INTERACTIVE) == 0)
+    fleet.deploy(3)
+    wait_for(lambda: all_done(fleet))
+    assert worker.poll() is None
+    assert_all_run(fleet, 3)
 
 
 def test_two_sweepers_and_two_workers_share(fleet: Fleet, redis_database_url: str, start: Start) -> None:
