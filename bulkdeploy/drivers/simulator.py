@@ -8,7 +8,7 @@ towards a caller that dies while it waits: what it was asked to do gets done.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -75,8 +75,8 @@ class SimulatorDriver:
         """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
         sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
         self._call(
-            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[],"
-            " p_nics => %s, p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
+            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s,"
+            " %s::uuid[], %s::uuid[], %s::bigint[], p_nics => %s::uuid[], p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
             [host.uuid, guest.uuid, *sizes, *_devices(guest)],
             _Call("boot", host, fence, timeout_s),
         )
@@ -164,7 +164,8 @@ class SimulatorDriver:
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s)",
+            "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
+            " %s, %s, %s)",
             [host.uuid, guest.uuid, *_devices(guest)],
             _Call("devices", host, fence, timeout_s),
         )
@@ -242,11 +243,16 @@ class _Call:
     timeout_s: float
 
 
-def _devices(guest: GuestSpec) -> list[list[object]]:
+def _devices(guest: GuestSpec) -> list[str]:
     """Its volumes, their pools and sizes, and its nics."""
     return [
-        [volume.uuid for volume in guest.volumes],
-        [volume.pool_uuid for volume in guest.volumes],
-        [volume.size_bytes for volume in guest.volumes],
-        [nic.uuid for nic in guest.nics],
+        _array(volume.uuid for volume in guest.volumes),
+        _array(volume.pool_uuid for volume in guest.volumes),
+        _array(volume.size_bytes for volume in guest.volumes),
+        _array(nic.uuid for nic in guest.nics),
     ]
+
+
+def _array(values: Iterable[UUID | int]) -> str:
+    """An array as PostgreSQL reads it; psycopg looks for the type of each list anew."""
+    return f"{{{','.join(map(str, values))}}}"
