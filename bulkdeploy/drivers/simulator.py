@@ -76,7 +76,8 @@ class SimulatorDriver:
         sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
         self._call(
             "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s,"
-            " %s::uuid[], %s::uuid[], %s::bigint[], p_nics => %s::uuid[], p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
+            " %s::uuid[], %s::uuid[], %s::bigint[],"
+            " p_nics => %s::uuid[], p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
             [host.uuid, guest.uuid, *sizes, *_devices(guest)],
             _Call("boot", host, fence, timeout_s),
         )
