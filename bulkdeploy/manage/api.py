@@ -28,10 +28,6 @@ GRACEFUL_SECONDS = 4
 STUCK_AFTER_SECONDS = 120
 MOST_CONNECTIONS = 1000
 
-OBJECTS_BEFORE_COLLECTION = 50_000
-"""A list of 25,000 VMs makes a million objects, none of them garbage; with Python's 700 half its CPU went into
-looking for it."""
-
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Read by prometheus_client when it is imported; so this module does not import it."""
 
@@ -86,11 +82,10 @@ def forget_gauges(server: object, worker: Any) -> None:
 
 
 def after_fork(server: object, worker: object) -> None:
-    """Let no forked process outlive its parent, and none look for garbage again and again while it makes a list."""
+    """Let no forked process outlive its parent, and none look for garbage among what they share."""
     del server, worker
     end_with_parent(signal.SIGKILL)
     gc.freeze()
-    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
 
 
 def serve(settings: Settings, *, held: bool = False) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from bulkdeploy.manage.invocation import Invocation
+from bulkdeploy.wiring.garbage import collect_seldom
 
 COMMANDS = {
     "up": ("bulkdeploy.manage.up:up", "Run the whole service on this machine."),
@@ -40,6 +41,7 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        collect_seldom()
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command

@@ -1,0 +1,12 @@
+"""How often a program looks for garbage: seldom, for nearly all that it makes stays, or goes by itself."""
+
+import gc
+
+OBJECTS_BEFORE_COLLECTION = 50_000
+"""A list of 25,000 VMs makes a million objects, none of them garbage; with Python's 700 half its CPU went into
+looking for it. Of a program's start, which makes as many, it was an eighth."""
+
+
+def collect_seldom() -> None:
+    """From now on, in this process and those that it forks."""
+    gc.set_threshold(OBJECTS_BEFORE_COLLECTION, 10, 10)
