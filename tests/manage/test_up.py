@@ -1,5 +1,6 @@
 """Promises of ``bulkdeploy up``: one command, no harm from kill -9, no process left."""
 
+import configparser
 import json
 import shlex
 import signal
@@ -86,21 +87,12 @@ def running(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[by
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
-        found = credentials(settings)
-        url = found["url"].removesuffix("/client/api")
+        found = configparser.ConfigParser()
+        found.read_string("[file]\n" + (settings.data_dir / "bulkmonkey.config").read_text())
+        keys = found["admin"]
+        url = keys["url"].removesuffix("/client/api")
         wait_for(f"{url}/health/ready", process, log)
-        yield process, ApiClient(url, found["apikey"], found["secretkey"])
-
-
-def test_it_serves_until_told_to_stop_and_leaves_nothing_behind(settings: Settings, server_folder: Path) -> None:
-    """The API answers the admin's keys; Ctrl-C ends everything with success."""
-    with running(settings, server_folder / "log") as (process, client):
-        assert client.get("listCapabilities").status == 200
-        relatives = family(process)
-        assert {"postgres", "valkey-server"} <= {one.name() for one in relatives}
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_SECONDS) == 0
-    assert survivors(relatives) == []
+        yield process, ApiClient(url, keys["apikey"], keys["secretkey"])
 
 
 def test_killed_with_9_it_takes_its_children_along_and_starts_again(
@@ -122,7 +114,10 @@ def test_killed_with_9_it_takes_its_children_along_and_starts_again(
 
 @pytest.mark.parametrize("sign", ["postgres.new", "postgres/postmaster.pid", "running.json"])
 def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder: Path, sign: str) -> None:
-    """Killed while it makes data files, starts its servers or its programs: the second start works."""
+    """Killed while it makes data files, starts its servers or its programs: the second start works.
+
+    It serves until told to stop: Ctrl-C ends everything with success and leaves no process behind.
+    """
     log = server_folder / "log"
     with program(settings, log, *BULKDEPLOY, "up", "--workers", "0") as process:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -131,8 +126,13 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder
             time.sleep(0.005)
         process.kill()
         process.wait()
-    with running(settings, log) as (_, client):
+    with running(settings, log) as (process, client):
         assert client.get("listCapabilities").status == 200
+        relatives = family(process)
+        assert {"postgres", "valkey-server"} <= {one.name() for one in relatives}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 0
+    assert survivors(relatives) == []
 
 
 def test_every_part_that_dies_comes_back(settings: Settings, server_folder: Path) -> None:
