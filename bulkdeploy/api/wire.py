@@ -24,11 +24,16 @@ class WireRequest:
     method: str = "GET"
     cookies: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
+    _in_lower_case: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Spell all names in lower case, once."""
+        for name, value in self.parameters.items():
+            self._in_lower_case.setdefault(name.lower(), value)
 
     def in_any_case(self, name: str) -> str | None:
         """The parameter that is spelled ``name`` in any case; the first of several."""
-        wanted = name.lower()
-        return next((value for sent, value in self.parameters.items() if sent.lower() == wanted), None)
+        return self._in_lower_case.get(name.lower())
 
     @property
     def command(self) -> str | None:

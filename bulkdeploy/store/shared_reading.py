@@ -9,7 +9,7 @@ was committed before the look began, and it begins after he asked.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
@@ -23,13 +23,23 @@ Read: TypeAlias = Callable[[Connection, Sequence[K]], Mapping[K, V]]
 """Finds things by their keys, in one statement; what is not there is not in the answer."""
 
 
+def _held() -> Lock:
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
 @dataclass(slots=True)
 class _Look(Generic[K, V]):
-    """Those who look together; ``found`` is None where the look failed."""
+    """Those who look together; ``found`` is None where the look failed.
+
+    ``over`` is held until it is over: who can take it knows so, and lets the next one know. (An Event is made in
+    Python, and two of them are a tenth of a poll.)
+    """
 
     keys: dict[K, None] = field(default_factory=dict)
     is_led: bool = False
-    over: Event = field(default_factory=Event)
+    over: Lock = field(default_factory=_held)
     found: Mapping[K, V] | None = None
 
 
@@ -51,7 +61,8 @@ class SharedReading(Generic[K, V]):
         if leads:
             self._lead(connection, look)
         else:
-            look.over.wait()
+            with look.over:
+                pass
         if look.found is None:  # by whosever connection or key: each is told of his own, and of no other's
             return self._read(connection, [key]).get(key)
         return look.found.get(key)
@@ -64,7 +75,7 @@ class SharedReading(Generic[K, V]):
                 with suppress(Exception):
                     look.found = self._read(connection, list(look.keys))
             finally:
-                look.over.set()
+                look.over.release()
 
 
 class SharedReadings:
