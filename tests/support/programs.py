@@ -10,11 +10,13 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import environment
+from bulkdeploy.manage.programs import SWEEPER, WORKER, environment
 from bulkdeploy.wiring.settings import Settings
+from tests.support.nursery import Forked, can_be_forked
 
 PATIENCE_SECONDS = 240.0
 BULKDEPLOY = ("-m", "bulkdeploy.manage.main")
@@ -32,16 +34,21 @@ def bulkdeploy(settings: Settings, *arguments: str) -> subprocess.CompletedProce
     )
 
 
+Process: TypeAlias = subprocess.Popen[bytes] | Forked
+
+
 @contextmanager
-def program(settings: Settings, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def program(settings: Settings, log: Path, *arguments: str) -> Iterator[Process]:
     """Keep a program running (``arguments`` for the interpreter); afterwards end it politely, then kill."""
-    with log.open("ab") as output:
-        process = spawn(
-            [sys.executable, *arguments],
-            death_signal=signal.SIGKILL,
-            output=output,
-            environment=environment(settings, dict(os.environ)),
-        )
+    variables = environment(settings, dict(os.environ))
+    process: Process
+    if arguments in (WORKER, SWEEPER) and can_be_forked(variables):
+        process = Forked(arguments[-1], variables, log)
+    else:
+        with log.open("ab") as output:
+            process = spawn(
+                [sys.executable, *arguments], death_signal=signal.SIGKILL, output=output, environment=variables
+            )
     try:
         yield process
     finally:
@@ -54,7 +61,7 @@ def program(settings: Settings, log: Path, *arguments: str) -> Iterator[subproce
             raise
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, statuses: Sequence[int] = (200,)) -> None:
+def wait_for(url: str, process: Process, log: Path, statuses: Sequence[int] = (200,)) -> None:
     """Wait until ``url`` answers with one of ``statuses``; a dead program fails with its log."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:

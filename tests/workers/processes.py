@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +12,11 @@ from redis import Redis
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
 from tests.support.fleet import Fleet
+from tests.support.programs import Process
 
 PATIENCE_S = 180
 
-Start: TypeAlias = Callable[..., subprocess.Popen[bytes]]
+Start: TypeAlias = Callable[..., Process]
 """Starts a program by its arguments."""
 
 
@@ -62,7 +62,7 @@ def slow_boots(fleet: Fleet, milliseconds: int) -> None:
 
 
 @contextmanager
-def paused(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def paused(process: Process) -> Iterator[None]:
     """A process that does not run meanwhile."""
     os.kill(process.pid, signal.SIGSTOP)
     try:
