@@ -63,10 +63,10 @@ def test_what_a_server_says_of_a_commit_is_believed_over_a_shutdown_and_not_over
     server.stop()
     server.start()
     assert was_committed(engine, done)
-    with psycopg.connect(server.url()) as connection:
+    with psycopg.connect(server.url()) as witness, psycopg.connect(server.url()) as connection:
         os.kill(connection.info.backend_pid, signal.SIGKILL)
         with pytest.raises(psycopg.OperationalError):
-            connection.execute("SELECT 1")
+            witness.execute("SELECT pg_sleep(60)")  # until the server has noticed, and ends all others
     with pytest.raises(OutcomeUnknown):
         was_committed(engine, done)
     engine.dispose()

@@ -1,5 +1,6 @@
 """Kept columns are always what a fresh reading would be."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -23,9 +24,19 @@ def things(engine: Engine) -> Iterator[Engine]:
             text("CREATE TABLE things (id bigint PRIMARY KEY, zone_id bigint, used bigint NOT NULL, removed date)")
         )
         connection.execute(text("INSERT INTO things VALUES (1, 7, 10), (2, 7, 20), (5, 7, 50), (3, 8, 30)"))
+        number = connection.execute(text("SELECT pg_current_xact_id()::text::bigint")).scalar_one()
+    wait_until_all_before_are_over(engine, number)
     yield engine
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE things"))
+
+
+def wait_until_all_before_are_over(engine: Engine, number: int) -> None:
+    """Wait for transactions of other tests: while an older one runs, what this one wrote counts as changed."""
+    oldest = text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while connection.execute(oldest).scalar_one() <= number:
+            time.sleep(0.01)
 
 
 def change(engine: Engine, statement: str) -> None:
