@@ -1,5 +1,7 @@
 """The baseline of draining: our Celery, settings and queues; tasks do nothing, and are run as Celery does."""
 
+from celery.worker.consumer import Consumer
+
 from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import task_name
@@ -15,4 +17,4 @@ def nothing(job_id: int) -> None:
 if __name__ == "__main__":
     app = make_celery(load_settings().require_redis_url())
     app.task(name=task_name(JobKind.DEPLOY), ignore_result=True, typing=False)(nothing)
-    consume(app, nothing, lambda: None)
+    consume(app, Consumer, lambda: None)

@@ -19,6 +19,7 @@ import click
 import structlog
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
@@ -29,7 +30,7 @@ from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
 from bulkdeploy.wiring.worker import build_worker_when_ready
-from workers.tasks import add_tasks, leaving_unknown_tasks
+from workers.tasks import handing_over_to
 
 log = structlog.get_logger(__name__)
 
@@ -57,18 +58,17 @@ def run(settings: Settings) -> None:
     )
     runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt)
     app = make_celery(settings.require_redis_url())
-    add_tasks(app, runner.accept)
     try:
         log.info("worker_starts", threads=options.threads)
         with monitored(settings, live=runner.trouble, ready=worker.trouble):
-            consume(app, runner.accept, runner.drain)
+            consume(app, handing_over_to(runner.accept), runner.drain)
     finally:
         runner.close()
         worker.close()
         log.info("worker_ends")
 
 
-def consume(app: Celery, accept: Callable[[int], None], drain: Callable[[], None]) -> None:
+def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) -> None:
     """Celery's worker, in this thread, until a signal ends it; in the signal's handler ``drain`` is called."""
 
     def ending(**_: Any) -> None:
@@ -83,18 +83,18 @@ def consume(app: Celery, accept: Callable[[int], None], drain: Callable[[], None
     # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
     warnings.simplefilter("ignore", SecurityWarning)
     while True:
-        consumer = app.Worker(
+        worker = app.Worker(
             pool="solo",
             concurrency=1,
-            consumer_cls=leaving_unknown_tasks(accept),
+            consumer_cls=consumer,
             queues=list(ALL_QUEUES),
             without_gossip=True,
             without_mingle=True,
             without_heartbeat=True,
             quiet=True,
         )
-        consumer.start()
-        if not consumer.exitcode:
+        worker.start()
+        if not worker.exitcode:
             return
         # Celery waits for a courier that is away, and ends quietly where its memory is full.
         log.warning("consuming_failed", next_try_s=RETRY_S)

@@ -4,10 +4,12 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
+from types import FrameType
 from typing import Any
 
 import click
@@ -114,11 +116,17 @@ def figures_shared() -> Iterator[None]:
     owner = os.getpid()
     directory = mkdtemp(prefix=f"{FIGURES}{owner}-")
     os.environ[SHARED_FIGURES] = directory
+    signal.signal(signal.SIGTERM, _end)  # until gunicorn handles it, which begins when all is loaded
     try:
         yield
     finally:
         if os.getpid() == owner:  # forked processes come by here, too, when they end
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    sys.exit(0)
 
 
 def _lives(pid: str) -> bool:

@@ -63,6 +63,7 @@ class Stack:
         self._start_servers(servers)
         if not self.supervisor.stop_requested:
             prepare(self.settings)
+        if not self.supervisor.stop_requested:
             self._let_go()
 
     def wait_until_ready(self) -> None:
@@ -107,6 +108,8 @@ class Stack:
             ServerFailed: not within SERVER_SECONDS.
         """
         for name, server in servers.items():
+            if self.supervisor.stop_requested:
+                return
             stop_signal, patience_s = STOPPING[name]
             self.supervisor.start(ChildSpec(name, server.launch, stop_signal, patience_s, SERVERS))
         from bulkdeploy.store.database import ensure_database  # takes as long as the servers do
