@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 import psutil
 import pytest
 from pydantic import SecretStr
 
+from bulkdeploy.manage.api import FIGURES
 from bulkdeploy.manage.stack import Stack
 from bulkdeploy.manage.up import emit
 from bulkdeploy.wiring.settings import Settings
@@ -235,6 +237,7 @@ def answers(client: ApiClient) -> bool:
 def test_no_program_begins_before_the_database_is_ready(settings: Settings) -> None:
     """They load while it is made, and touch nothing; where making it fails they end without having begun."""
     said: list[str] = []
+    api: list[int] = []
     stack = Stack(settings, lambda name, line: said.append(f"{name}: {line}"))
 
     def never_ready(_: Settings) -> None:
@@ -248,6 +251,7 @@ def test_no_program_begins_before_the_database_is_ready(settings: Settings) -> N
             used_s = now_s
             time.sleep(1.0)
         assert len(programs) == 3
+        api.append(stack.supervisor.pids()["api"])
         raise DatabaseSpoilt
 
     try:
@@ -256,6 +260,7 @@ def test_no_program_begins_before_the_database_is_ready(settings: Settings) -> N
     finally:
         stack.stop()
     assert said == []
+    assert list(Path(gettempdir()).glob(f"{FIGURES}{api[0]}-*")) == []
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(stack.url.rpartition(":")[2])))
 
