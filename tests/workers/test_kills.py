@@ -55,7 +55,7 @@ def test_workers_killed_again_and_again_under_faults(fleet: Fleet, start: Start)
     start(*WORKER)
     wait_for(lambda: all_done(fleet))
     ends = Counter((job.status, vm.state) for job, vm in zip(fleet.jobs(), fleet.vms(), strict=True))
-    assert set(ends) == {(1, "Running"), (2, "Error")}
+    assert set(ends) <= {(1, "Running"), (2, "Error")}
     assert len(fleet.guests()) == ends[1, "Running"] >= 60
     fleet.assert_intact()
 

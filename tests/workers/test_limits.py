@@ -27,18 +27,12 @@ def quick(fleet: Fleet, quick: Settings, tmp_path: Path, monkeypatch: pytest.Mon
     return quick.model_copy(update={"drivers": drivers})
 
 
-def _set(fleet: Fleet, name: str, value: int) -> None:
-    fleet.zone.change(
-        "INSERT INTO configuration_values VALUES ('Global', 0, :name, :value)", name=name, value=str(value)
-    )
-
-
 def test_no_host_gets_more_than_its_limit(fleet: Fleet, redis_database_url: str, start: Start) -> None:
     """Two worker processes with threads to spare never start more than two VMs of a host at once.
 
     They do start two at once, each job is leased once, and each worker has its part.
     """
-    _set(fleet, "driver.jobs.per.host.max", 2)
+    fleet.set_value("driver.jobs.per.host.max", 2)
     slow_boots(fleet, 100)
     start(*SWEEPER)
     for _ in range(2):
@@ -57,7 +51,7 @@ def test_a_job_that_kills_its_worker_is_failed(fleet: Fleet, start: Start) -> No
 
     Those that were in the same processes each time are not failed with it.
     """
-    _set(fleet, "job.lost.worker.max", 3)
+    fleet.set_value("job.lost.worker.max", 3)
     slow_boots(fleet, 200)
     fleet.deploy(4)
     deadly = fleet.jobs()[0]
