@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, or_, select
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
@@ -16,6 +16,7 @@ from bulkdeploy.store.arrays import int_array
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
+    Filter,
     Filters,
     by_id,
     by_ids,
@@ -105,6 +106,25 @@ def _add_lists(connection: Connection, rows: dict[int, dict[str, Any]], details:
             row["ipaddress"] = default["ipaddress"]
 
 
+def _keyword(*, sees_instance_names: bool) -> Filter:
+    """The names of a VM; for who sees instance names these and the state, too.
+
+    Each text that is looked at costs 2 ms per 25,000 VMs: a display name that is the name is not looked at, nor are
+    states, of which there are few.
+    """
+    vm = virtual_machines.c
+    display_name = func.nullif(vm.display_name, vm.name)
+    if not sees_instance_names:
+        return keyword(vm.name, display_name)
+    in_names = keyword(vm.name, display_name, vm.instance_name)
+
+    def condition(value: str) -> Condition:
+        states = [state.value for state in VmState if value.lower() in state.value.lower()]
+        return or_(in_names(value), vm.state.in_(states)) if states else in_names(value)
+
+    return condition
+
+
 def list_virtual_machines(
     connection: Connection,
     visibility: Visibility,
@@ -125,9 +145,7 @@ def list_virtual_machines(
         query = query.where(vm.state.not_in(GONE))
     elif "state" not in arguments:
         query = query.where(vm.state != VmState.EXPUNGING)
-    display_name = func.nullif(vm.display_name, vm.name)  # mostly they are the same, and looked at once
-    names = (vm.name, display_name, *((vm.instance_name, vm.state) if sees_instance_names else ()))
-    query = filtered(query, {**_filters(), "keyword": keyword(*names)}, arguments)
+    query = filtered(query, {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}, arguments)
     page = fetch_page(connection, query.order_by(vm.id), paging)
     read = partial(
         virtual_machine_rows,

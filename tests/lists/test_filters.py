@@ -156,3 +156,15 @@ def test_offerings_for_things_of_others_are_not_told(world: World) -> None:
         ("listNetworkOfferings", {"networkid": world.id_of("networks", "rival-isolated")}),
     ):
         assert world.client(USER).get(command, **named).status == 531
+
+
+def test_a_keyword_finds_virtual_machines_by_their_state(world: World) -> None:
+    """A part of the state's name, in any case, for who sees instance names; for others only names count."""
+    everything = {
+        row["name"]: row["state"]
+        for row in world.client().get("listVirtualMachines", listall="true").body["virtualmachine"]
+    }
+    for part in ("toPPe", "running", "no such state"):
+        wanted = sorted(name for name, state in everything.items() if part.lower() in state.lower())
+        assert sorted(world.names("listVirtualMachines", listall="true", keyword=part)) == wanted
+    assert len(set(everything.values())) > 1
