@@ -4,8 +4,8 @@
 
 FROM python:3.13-slim AS build
 WORKDIR /source
-COPY requirements.lock ./
-RUN pip download --no-cache-dir --require-hashes --dest /wheels --requirement requirements.lock
+COPY config/image.lock ./
+RUN pip download --no-cache-dir --require-hashes --dest /wheels --requirement image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY bulkdeploy ./bulkdeploy
 COPY workers ./workers

@@ -1,9 +1,9 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check format generate bench curves chaos clean
+.PHONY: help setup run demo test test-fast test-thorough test-oldest check format generate lock bench bench-lists curves chaos clean
 
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DATA := .data
@@ -14,9 +14,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 # Tests of processes that die and come back mostly wait: two per core. All these processes read the same modules:
 # compiled ones are kept for the next, wherever the environment says otherwise.
 PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
+# What starts whole programs, and waits for them.
+OF_PROGRAMS := acceptance chaos cli embedded manage workers
+PROPERTIES := declare placement store
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with the locked dependencies and this project
 
@@ -34,7 +38,22 @@ demo: setup ## Start everything, deploy 200 VMs with one call, show where they w
 	@$(BIN)/bulkdeploy demo
 
 test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal $(TESTS)
+	@$(PYTEST) $(TESTS)
+
+test-fast: setup ## Run what needs no programs started, with fewer examples: under two minutes, while writing code
+	@$(PYTEST) --hypothesis-profile=quick $(addprefix --ignore=tests/,$(OF_PROGRAMS)) $(TESTS)
+
+test-thorough: setup ## Run the properties with ten times as many examples
+	@$(PYTEST) --hypothesis-profile=thorough $(addprefix tests/,$(PROPERTIES))
+
+test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (make PYTHON=/path/to/python3 ...)"; exit 1; }
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python .ci/oldest.py > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-oldest/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
+		--constraint .venv-oldest/oldest.txt --group dev --editable .[embedded]
+	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
 check: setup ## Format, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check
@@ -49,6 +68,11 @@ format: setup ## Format the code and mend what can be mended
 
 generate: setup ## Write the generated files anew
 	$(BIN)/python -m bulkdeploy.manage.generate
+
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
+lock: ## Pin all dependencies anew, and those of the image; needs uv
+	$(LOCK) --extra embedded --group dev pyproject.toml --output-file requirements.lock
+	grep '^[a-z].*==' requirements.lock | sed 's/ \\$$//' | $(LOCK) --constraint /dev/stdin .ci/image.in pyproject.toml --output-file config/image.lock
 
 bench: setup ## Measure planning, bulk calls and throughput
 	@$(BIN)/python -m benchmarks

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from benchmarks.ground import Room
 from bulkdeploy.signature import sign
-from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.system import build_cipher
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

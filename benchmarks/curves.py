@@ -18,8 +18,8 @@ from sqlalchemy import text
 
 from benchmarks.cpu import own_cpu_seconds
 from benchmarks.deploying import deploy_held_back
+from benchmarks.generation import Size
 from benchmarks.ground import Ground, Room, ground, say
-from bulkdeploy.services.inventory_generation import Size
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 REPEATS = 5

@@ -4,27 +4,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from redis import Redis
 from sqlalchemy import Connection, Row, text
 
 from benchmarks.cpu import CpuMeter
+from benchmarks.generation import OFFERING, TEMPLATE
 from benchmarks.ground import Room, say
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
 from bulkdeploy.drivers.simulator_database import connect
 from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, JobMessage
-from bulkdeploy.services.deploy import deploy
-from bulkdeploy.services.inventory_generation import OFFERING, TEMPLATE
+from bulkdeploy.services.deployments.deploy import deploy
 from bulkdeploy.services.system import System
-from bulkdeploy.store.bootstrap import admin_row
-from bulkdeploy.store.callers import caller_by_api_key
-from bulkdeploy.store.deployments import DeployedVms
-from bulkdeploy.wiring.drivers import simulator_url
+from bulkdeploy.store.accounts.callers import caller_by_api_key
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.wiring.drivers import build_configured_drivers, simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher, build_job_queue
 
@@ -93,8 +95,10 @@ def bulk_ask(room: Room, count: int) -> DeployAsk:
 def deploy_held_back(room: Room, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
     held = HeldBack()
-    system = System(room.engine, held, build_cipher(room.settings), room.settings.data_dir)
-    made = deploy(system, admin(room), bulk_ask(room, count))
+    drivers = build_configured_drivers(room.settings)
+    system = System(room.engine, held, build_cipher(room.settings), room.settings.data_dir, drivers)
+    work = partial(deploy, system=system, caller=admin(room), ask=bulk_ask(room, count))
+    made = run_transaction(room.engine, work)
     assert isinstance(made, DeployedVms)
     return made, held.messages
 
@@ -231,7 +235,7 @@ def drain_empty_tasks(room: Room, *, processes: int, count: int) -> Drain:
 def _send_and_wait(queue: CeleryJobQueue, redis: "Redis", count: int) -> float:
     """Send messages of jobs that do not exist; seconds until the queue was empty."""
     began = time.perf_counter()
-    queue.send([JobMessage(number, JobKind.DEPLOY, BULK[0]) for number in range(count)])
+    queue.send([JobMessage(number, DEPLOY.name, BULK[0]) for number in range(count)])
     while redis.llen(BULK[0]):
         assert time.perf_counter() - began < DEADLINE_S, "nobody drains empty tasks"
         time.sleep(0.005)

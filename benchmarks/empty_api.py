@@ -1,10 +1,9 @@
-"""The baselines of serving: our gunicorn and settings, a Flask view that does nothing, and one that asks once."""
-
-from typing import Any
+"""The baselines of serving: our server and settings, a Flask view that does nothing, and one that asks once."""
 
 from flask import Flask, Response
 from psycopg_pool import ConnectionPool
 
+from bulkdeploy.api.asgi import Applications
 from bulkdeploy.manage.api import ApiServer
 from bulkdeploy.wiring.settings import load_settings
 
@@ -15,7 +14,7 @@ ONE_ROW = "SELECT uuid FROM async_jobs ORDER BY id DESC LIMIT 1"
 class EmptyServer(ApiServer):
     """Serves the empty view, and below ``/asking`` one that does nothing but ask for one row."""
 
-    def load(self) -> Any:
+    def load(self) -> Applications:
         """The application; as in ours, connections are made in the forked processes."""
         app = Flask(__name__, static_folder=None)
         threads = self.settings.api_threads
@@ -31,7 +30,7 @@ class EmptyServer(ApiServer):
         for path in ("/client/api", "/health/ready"):
             app.add_url_rule(path, path, _nothing)
         app.add_url_rule("/asking", "asking", asking)
-        return app
+        return Applications(app, app)
 
 
 def _nothing() -> Response:

@@ -2,7 +2,7 @@
 
 from celery.worker.consumer import Consumer
 
-from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.wiring.settings import load_settings
@@ -16,5 +16,5 @@ def nothing(job_id: int) -> None:
 
 if __name__ == "__main__":
     app = make_celery(load_settings().require_redis_url())
-    app.task(name=task_name(JobKind.DEPLOY), ignore_result=True, typing=False)(nothing)
+    app.task(name=task_name(DEPLOY.name), ignore_result=True, typing=False)(nothing)
     consume(app, Consumer, lambda: None)

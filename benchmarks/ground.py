@@ -25,6 +25,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
+from benchmarks.generation import Size, generate_zones, tell_hypervisors
 from bulkdeploy.embedded.postgres import PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.processes import stop as stop_process
@@ -32,11 +33,9 @@ from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
 from bulkdeploy.manage.audit import check
 from bulkdeploy.manage.programs import command_line, environment
-from bulkdeploy.manage.simulated_hosts import tell_simulator
-from bulkdeploy.services.inventory_generation import Size, generate_inventory
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_cipher, build_engine
+from bulkdeploy.wiring.system import build_engine
 
 PATIENCE_S = 60.0
 REDIS_DATABASES = 64
@@ -70,6 +69,7 @@ class Ground:
             secret_key=SecretStr(self.secret),
             admin_password=SecretStr("benchmark"),
             log_level="WARNING",
+            drivers={"default": "simulator"},
         )
 
     def template(self, size: Size) -> str:
@@ -82,8 +82,8 @@ class Ground:
             database.prepare(settings)
             engine = build_engine(settings)
             try:
-                generate_inventory(engine, build_cipher(settings), size, prefix="bench")
-                tell_simulator(settings, engine)
+                generate_zones(engine, size, prefix="bench")
+                tell_hypervisors(engine, simulator_url(settings))
             finally:
                 engine.dispose()
             for each in (name, f"{name}_simulator"):

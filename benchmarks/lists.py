@@ -21,15 +21,15 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import Engine, event, text
 
+from benchmarks.generation import Size
 from benchmarks.ground import Room, ground, say
 from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.services.inventory_generation import Size
 from bulkdeploy.services.system import System
 from bulkdeploy.signature import sign
-from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.system import build_cipher, build_job_queue
 
 PAGE = 500

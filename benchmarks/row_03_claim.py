@@ -12,10 +12,10 @@ from benchmarks.cpu import CpuMeter
 from benchmarks.deploying import server_pids
 from benchmarks.ground import EMPTY, LARGE, Ground, Room, say
 from benchmarks.report import Line, line
-from bulkdeploy.store.copying import PerRow, copy_rows
-from bulkdeploy.store.deployment_rows import random_uuids
-from bulkdeploy.store.engine import TransactionConflict
-from bulkdeploy.store.ledger import claim_hosts
+from bulkdeploy.store.database.copying import PerRow, copy_rows
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.deployments.deployment_rows import random_uuids
+from bulkdeploy.store.ledger.ledger import claim_hosts
 from bulkdeploy.store.tables.ledger import host_claims
 
 COUNT, REPEATS = 10_000, 7

@@ -18,10 +18,10 @@ from redis import Redis
 from benchmarks.calling import Client, admin_client
 from benchmarks.cpu import CpuMeter, resident_bytes
 from benchmarks.deploying import id_of, server_pids
+from benchmarks.generation import OFFERING, TEMPLATE
 from benchmarks.ground import LARGE, Ground, Room, say
 from benchmarks.report import Line, line
 from bulkdeploy.queue.job_queue import ALL_QUEUES
-from bulkdeploy.services.inventory_generation import OFFERING, TEMPLATE
 
 CALLS = {1: 30, 1000: 7, 10_000: 5, 50_000: 2}
 MOST_MS = {1: 30.0, 1000: 250.0, 10_000: 1500.0}

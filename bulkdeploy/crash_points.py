@@ -2,7 +2,7 @@
 
 Before and after every commit, publish and driver call on a job's way stands ``before(point)`` and
 ``after(point)``. Unless a trial has armed this process they do nothing, in less than a tenth of a microsecond.
-Armed, they hand the place's name, such as ``settle.commit.before``, to the trial, which may kill the process
+Armed, they hand the place's name, such as ``completion.commit.before``, to the trial, which may kill the process
 there, or raise.
 
 This is the one thing in the product that is reached by name from everywhere: a fault must be placeable where
@@ -20,35 +20,31 @@ Fault = Callable[[str], None]
 
 
 class CrashPoint(StrEnum):
-    """What can be interrupted. Each has a ``before`` and an ``after``."""
+    """What can be interrupted. Each has a ``before`` and an ``after``.
+
+    Kinds of jobs have points of their own besides: each kind names all that are on its way in its file.
+    """
 
     # API processes
-    DEPLOY_COMMIT = "deploy.commit"
     CALL_COMMIT = "call.commit"
-    SUBMIT_COMMIT = "submit.commit"
-    CANCEL_COMMIT = "cancel.commit"
     CALL_PUBLISH = "call.publish"
     CALL_CLEAR = "call.clear"
 
-    # workers
+    # every job
     LEASE_COMMIT = "lease.commit"
     RENEW_COMMIT = "renew.commit"
-    KEEP_COMMIT = "keep.commit"
-    PLACE_COMMIT = "place.commit"
-    REPLACE_COMMIT = "replace.commit"
-    MIGRATE_COMMIT = "migrate.commit"
-    SCALE_COMMIT = "scale.commit"
-    PLUG_COMMIT = "plug.commit"
-    UNPLUG_COMMIT = "unplug.commit"
-    RESTORE_COMMIT = "restore.commit"
-    SETTLE_COMMIT = "settle.commit"
-    GIVE_BACK_COMMIT = "give_back.commit"
+    COMPLETION_COMMIT = "completion.commit"
+    RELEASE_COMMIT = "release.commit"
     WAKE_PUBLISH = "wake.publish"
     WAKE_CLEAR = "wake.clear"
+
+    # steps of several kinds of jobs
+    KEEP_COMMIT = "keep.commit"
     DRIVER_BOOT = "driver.boot"
     DRIVER_STOP = "driver.stop"
     DRIVER_LOOK = "driver.look"
     DRIVER_DELETE = "driver.delete"
+    DRIVER_DELETE_VOLUME = "driver.delete_volume"
     DRIVER_MIGRATE = "driver.migrate"
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
@@ -57,13 +53,12 @@ class CrashPoint(StrEnum):
     RELAY_PUBLISH = "relay.publish"
     RELAY_COMMIT = "relay.commit"
     SWEEP_DROPPED = "sweep.dropped"
-    SWEEP_HELD_BACK = "sweep.held_back"
+    SWEEP_THROTTLED = "sweep.throttled"
     SWEEP_LOST = "sweep.lost"
     SWEEP_OVERDUE = "sweep.overdue"
     SWEEP_NEVER_BEGUN = "sweep.never_begun"
     SWEEP_EXPUNGE = "sweep.expunge"
     SWEEP_REMOVALS = "sweep.removals"
-    DRIVER_DELETE_VOLUME = "driver.delete_volume"
     SWEEP_VOLUMES = "sweep.volumes"
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_EXPIRED = "sweep.expired"
@@ -73,13 +68,13 @@ class CrashPoint(StrEnum):
 _armed: Fault | None = None
 
 
-def before(point: CrashPoint) -> None:
+def before(point: str) -> None:
     """``point`` comes next."""
     if _armed is not None:
         _armed(f"{point}.before")
 
 
-def after(point: CrashPoint) -> None:
+def after(point: str) -> None:
     """``point`` is just over."""
     if _armed is not None:
         _armed(f"{point}.after")

@@ -2,7 +2,7 @@
 
 One registry per process, as Prometheus wants it; docs/operations.md says what each figure means and when to act
 on it. What stands in rows or in Redis is not counted here but looked up when somebody asks:
-``services.state_figures``.
+``api.state_figures``.
 
 API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before
 this module is imported), so that whichever of them is asked answers for all.
@@ -17,6 +17,10 @@ LONG_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 CALLS = Counter("bulkdeploy_calls", "API calls answered", ["command", "status"])
 CALL_SECONDS = Histogram("bulkdeploy_call_seconds", "Time to answer an API call", buckets=SHORT_S)
+
+REQUESTS_REFUSED = Counter(
+    "bulkdeploy_requests_refused", "Connections that were ended before they sent a call", ["reason"]
+)
 
 PLAN_SECONDS = Histogram(
     "bulkdeploy_plan_seconds",
@@ -36,6 +40,9 @@ BATCH_SECONDS = Histogram(
     "bulkdeploy_batch_seconds", "Time to write a batch of leases and results", buckets=SHORT_S
 )
 STEP_SECONDS = Histogram("bulkdeploy_step_seconds", "Time of a driver call", ["step", "hypervisor"], buckets=LONG_S)
+DRIVER_BATCH = Histogram(
+    "bulkdeploy_driver_batch_calls", "Calls sent to a driver together", buckets=(1, 2, 5, 10, 20, 50, 100)
+)
 DRIVER_ERRORS = Counter("bulkdeploy_driver_errors", "Driver calls that failed", ["step", "hypervisor", "kind"])
 
 SWEPT = Counter("bulkdeploy_swept", "What the sweeper had to see to", ["what"])

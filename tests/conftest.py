@@ -7,16 +7,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import psycopg
 import pytest
-from hypothesis import HealthCheck
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import System
-from bulkdeploy.store.bootstrap import admin_row, bootstrap
-from bulkdeploy.store.engine import create_engine, create_reading_engine
+from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
+from bulkdeploy.store.database.engine import create_engine, create_reading_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
@@ -24,7 +22,9 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.support.accounts import cheap_hash
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
+from tests.support.drivers import SIMULATED
 from tests.support.order import deal
+from tests.support.properties import register_profiles
 from tests.support.services import (
     REDIS_DATABASES,
     Services,
@@ -38,8 +38,7 @@ SMALL_ZONE = Path(__file__).parent / "zones" / "small.yaml"
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
-hypothesis.settings.register_profile("bulkdeploy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis.settings.load_profile("bulkdeploy")
+register_profiles()
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"
@@ -210,6 +209,7 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
         data_dir=tmp_path / "data",
         secret_key=SECRET_KEY,
         admin_password=ADMIN_PASSWORD,
+        drivers={"default": "simulator"},
     )
 
 
@@ -217,7 +217,7 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
 def system(settings: Settings, engine: Engine, cipher: FernetCipher) -> Iterator[System]:
     """What use cases work with, on the test's own services."""
     reading = create_reading_engine(settings.require_database_url(), pool_size=20)
-    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, reader=reading)
+    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED, reader=reading)
     reading.dispose()
 
 

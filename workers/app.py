@@ -22,6 +22,7 @@ from celery.exceptions import SecurityWarning
 from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
+from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
@@ -45,7 +46,10 @@ def main(config: Path | None, held: bool) -> None:
     until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
-    run(settings)
+    try:
+        run(settings)
+    except DriverSettingError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def run(settings: Settings) -> None:

@@ -11,13 +11,12 @@ import click
 import structlog
 
 from bulkdeploy import meters
-from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
-from bulkdeploy.provisioning.settling import Settler
+from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.queue.job_queue import QueueUnavailable
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.engine import Plans
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import Plans
 from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
@@ -49,20 +48,16 @@ def main(config: Path | None, held: bool) -> None:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    run(settings, ended)
+    try:
+        run(settings, ended)
+    except DriverSettingError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def run(settings: Settings, ended: Event) -> None:
     """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
     worker = build_worker_when_ready(settings, plans=Plans.ANEW)
-    steps = steps_of_all_kinds(
-        worker.engine,
-        worker.drivers,
-        lease_seconds=settings.lease_seconds,
-        driver_timeout_s=settings.driver_timeout_seconds,
-        decrypt=worker.decrypt,
-    )
-    sweeper = Sweeper(worker.engine, worker.job_queue, Settler(steps))
+    sweeper = Sweeper(worker.engine, worker.job_queue)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
@@ -71,7 +66,7 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(sweeper.expire, TIDY_EVERY_S),
         _Pass(sweeper.end_removals, 0.0),
         _Pass(sweeper.requeue_dropped, 0.0),
-        _Pass(sweeper.requeue_held_back, 0.0),
+        _Pass(sweeper.requeue_throttled, 0.0),
         _Pass(sweeper.requeue_lost, LOOK_FOR_LOST_EVERY_S),
         _Pass(sweeper.send_unsent, 0.0),
         _Pass(volumes.remove_volumes, 0.0),

@@ -1,4 +1,4 @@
-"""The web application: one address for all commands, and three for whoever watches over the process."""
+"""The web applications: one address for all commands, and two for whoever watches over the process."""
 
 from flask import Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
@@ -7,6 +7,7 @@ from bulkdeploy.api.description import add_description
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.health import add_health
 from bulkdeploy.api.metrics import add_metrics
+from bulkdeploy.api.proxies import TrustedProxies
 from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
@@ -19,22 +20,25 @@ FORWARDED = "X-Forwarded-Proto"
 """How a proxy says that its client came by TLS. Whoever else says so only gets cookies that are kept safer."""
 
 
-def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Flask:
+def create_app(
+    system: System, *, refuse_undeclared_fields: bool = False, proxies: TrustedProxies | None = None
+) -> Flask:
     """The WSGI application; it may be served by any number of threads.
 
-    Each request holds one connection of ``system.engine`` and, while it writes, a second one: the
-    engine's pool must be larger than the number of threads. ``refuse_undeclared_fields``: see
-    ``Dispatcher``.
+    Each request holds one connection at a time, to read or to write; where a session is prolonged or a call is
+    counted, a second one for that moment. ``refuse_undeclared_fields``: see ``Dispatcher``. ``proxies``: where
+    somebody else needs to know them, too.
     """
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
     commands = find_commands()
+    trusted = proxies or TrustedProxies(system)
     dispatcher = Dispatcher(system, commands, refuse_undeclared_fields=refuse_undeclared_fields)
 
     def call(rest: str = "") -> Response:
         del rest
         try:
-            asked = _read(request)
+            asked = _read(request, trusted)
         except RequestEntityTooLarge:
             return refused(errors.RequestTooLarge("bytes", MOST_BODY_BYTES))
         except errors.RequestTooLarge as error:
@@ -49,24 +53,35 @@ def create_app(system: System, *, refuse_undeclared_fields: bool = False) -> Fla
             response = refused(errors.MethodNotAllowed(request.method))
             response.headers["Allow"] = ", ".join(METHODS)
             return response
-        return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=UTF-8")
+        return _plainly(error)
 
     add_description(app, commands)
     for rule in ("/client/api", "/client/api/", "/client/api/<path:rest>"):
         app.add_url_rule(rule, rule, call, methods=METHODS, strict_slashes=True, provide_automatic_options=False)
     app.register_error_handler(HTTPException, failed)
-    add_health(app, system)
-    add_metrics(app, system)
     return app
 
 
-def _read(asked: Request) -> WireRequest:
+def create_monitoring_app(system: System) -> Flask:
+    """What whoever watches over the process asks for: ``/health/ready`` and ``/metrics``."""
+    app = Flask(__name__, static_folder=None)
+    add_health(app, system)
+    add_metrics(app, system)
+    app.register_error_handler(HTTPException, _plainly)
+    return app
+
+
+def _plainly(error: HTTPException) -> Response:
+    return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=UTF-8")
+
+
+def _read(asked: Request, proxies: TrustedProxies) -> WireRequest:
     form = asked.get_data(cache=False) if asked.method == "POST" and asked.mimetype == FORM else b""
     return WireRequest(
         parameters=read_parameters(asked.query_string, form),
         method="POST" if asked.method == "POST" else "GET",
         cookies=asked.cookies,
-        address=asked.remote_addr or "",
+        address=proxies.client(asked.remote_addr or "", asked.headers.get),
     )
 
 

@@ -18,8 +18,8 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.call_guards import LONGEST_EXPIRY_MINUTES, CallGuards
 from bulkdeploy.domain.errors import CredentialsRefused, SessionRefused
 from bulkdeploy.signature import verify
-from bulkdeploy.store.callers import caller_by_api_key
-from bulkdeploy.store.sessions import session_by_token
+from bulkdeploy.store.accounts.callers import caller_by_api_key
+from bulkdeploy.store.accounts.sessions import session_by_token
 
 PLAUSIBLE_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)", re.ASCII)

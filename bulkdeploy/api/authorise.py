@@ -1,7 +1,9 @@
 """Whether a caller may use an API at all; what it may use it on is for the handlers."""
 
+import json
+
 from bulkdeploy.declare.command import Command
-from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.errors import CommandNotAvailable, UnknownCommand
 
 
@@ -12,11 +14,17 @@ def require_permission(caller: Caller, command: Command) -> None:
         CommandNotAvailable: the caller may not use it.
     """
     if not caller.may_call(command.name, command.roles):
-        raise CommandNotAvailable(command.name, caller.owner.account_name)
+        raise CommandNotAvailable(command.name, _shown(caller.owner))
 
 
 def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAvailable:
     """How a caller is told that there is no such API: others than root admins may not know which there are."""
     if caller.is_root_admin:
         return UnknownCommand(name)
-    return CommandNotAvailable(name, caller.owner.account_name)
+    return CommandNotAvailable(name, _shown(caller.owner))
+
+
+def _shown(owner: Owner) -> str:
+    """An account as CloudStack writes it into this text; Cluster API's provider looks for its first word."""
+    named = json.dumps({"accountName": owner.account_name, "uuid": str(owner.account_uuid)}, ensure_ascii=False)
+    return f"Account [{named}]"

@@ -6,7 +6,7 @@ the web framework.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -17,11 +17,11 @@ from bulkdeploy import meters
 from bulkdeploy.api import sessions
 from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_signed
 from bulkdeploy.api.authorise import require_permission, unknown_command
-from bulkdeploy.api.envelope import Renderer, answer, refusal
+from bulkdeploy.api.envelope import REFUSED_ENVELOPE, Renderer, answer, refusal
 from bulkdeploy.api.errors import error_content
 from bulkdeploy.api.wire import Cookie, WireAnswer, WireRequest
+from bulkdeploy.commands.accounts.session import SessionBegun, SessionEnded
 from bulkdeploy.commands.call import Call, OpenCall
-from bulkdeploy.commands.session import SessionBegun, SessionEnded
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
 from bulkdeploy.domain.accounts import Caller
@@ -38,21 +38,23 @@ from bulkdeploy.domain.errors import (
     UnexpectedFailure,
     UnknownCommand,
 )
-from bulkdeploy.services.api_limits import count_call
+from bulkdeploy.domain.login_delays import LoginDelayed
+from bulkdeploy.services.accounts.api_limits import count_call
 from bulkdeploy.services.system import System
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.entities import resolve_all
-from bulkdeploy.store.sessions import delete_session, prolong_session
+from bulkdeploy.store.accounts.sessions import delete_session, prolong_session
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.entities import resolve_known
 
 log = structlog.get_logger(__name__)
 
-REFUSED_ENVELOPE = "errorresponse"
 MOST_CACHED_SECRETS = 10_000
 LONGEST_LOGGED_COMMAND = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Endpoint:
     """A command with all that is made from its declaration once."""
 
     command: Command
@@ -65,7 +67,7 @@ class Progress:
     """How far a call has come, for its answer and its line in the log."""
 
     request: WireRequest
-    prepared: Prepared | None
+    endpoint: Endpoint | None
     caller: Caller | None = None
 
 
@@ -83,14 +85,14 @@ class Dispatcher:
         self._system = system
         self._commands = commands
         self._strict = refuse_undeclared_fields
-        self._prepared: dict[str, Prepared] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         # Keyed by the encrypted key itself: a key that was changed is never found under the old one.
         self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
 
     def answer(self, request: WireRequest) -> WireAnswer:
         """The answer to a request, whatever happens."""
         started = time.perf_counter()
-        progress = Progress(request, self._prepare(request.command or ""))
+        progress = Progress(request, self._endpoint(request.command or ""))
         try:
             answered = self._answer(progress)
         except BulkDeployError as error:
@@ -98,7 +100,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
             answered = self.refuse(request, _known(error, request), progress)
         seconds = time.perf_counter() - started
-        meters.CALLS.labels("unknown" if progress.prepared is None else request.command, answered.status).inc()
+        meters.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
         meters.CALL_SECONDS.observe(seconds)
         log.info(
             "call",
@@ -113,59 +115,68 @@ class Dispatcher:
     def refuse(self, request: WireRequest, error: BulkDeployError, progress: Progress | None = None) -> WireAnswer:
         """The answer to a request that failed."""
         caller = None if progress is None else progress.caller
-        prepared = None if progress is None else progress.prepared
+        endpoint = None if progress is None else progress.endpoint
         unavailable = isinstance(error, CommandNotAvailable | UnknownCommand)
-        key = REFUSED_ENVELOPE if prepared is None or unavailable else prepared.command.envelope_key
+        key = REFUSED_ENVELOPE if endpoint is None or unavailable else endpoint.command.envelope_key
         headers = {}
-        if isinstance(error, TooManyCalls):
-            headers["Retry-After"] = str(-(-error.retry_after_ms // 1000))
+        if isinstance(error, TooManyCalls | LoginDelayed):
+            headers["Retry-After"] = str(error.retry_after_s)
         cookies = sessions.NO_SESSION if isinstance(error, SessionRefused) else ()
         content = error_content(error, caller)
         if content["errortext"] != str(error):
             log.info("refused", command=request.command, error=type(error).__name__, text=str(error))
         return refusal(key, content, json=request.wants_json, headers=headers, cookies=cookies)
 
-    def _prepare(self, name: str) -> Prepared | None:
+    def _endpoint(self, name: str) -> Endpoint | None:
         """What a command needs, made at its first call: for all of them it would be half of a process's start.
 
         Two threads may make it at the same time; either is as good.
         """
-        prepared = self._prepared.get(name)
-        if prepared is None and (command := self._commands.get(name)) is not None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None and (command := self._commands.get(name)) is not None:
             renderer = Renderer(command, refuse_undeclared_fields=self._strict)
-            prepared = self._prepared[name] = Prepared(command, Binder(command), renderer)
-        return prepared
+            endpoint = self._endpoints[name] = Endpoint(command, Binder(command), renderer)
+        return endpoint
 
     def _answer(self, progress: Progress) -> WireAnswer:
-        request, prepared = progress.request, progress.prepared
-        if prepared is not None and prepared.command.open:
-            return self._answer_open(request, prepared)
+        request, endpoint = progress.request, progress.endpoint
+        if endpoint is not None and endpoint.command.open:
+            return self._answer_open(request, endpoint)
         if is_signed(request):
-            if prepared is None:
+            if endpoint is None:
                 raise CredentialsRefused(request.command)
         elif sessions.token_of(request) is None:
             raise CredentialsRefused
         with self._system.reading.connect() as connection:
             identity = self._identify(connection, progress)
             caller = progress.caller = identity.caller
-            if prepared is None:
+            if endpoint is None:
                 raise NoCommand if request.command is None else unknown_command(caller, request.command)
-            require_permission(caller, prepared.command)
-            if identity.guards.post_with_timestamp and prepared.command.changes_state and request.method != "POST":
-                raise ChangeByGet(prepared.command.name)
+            require_permission(caller, endpoint.command)
+            if identity.guards.post_with_timestamp and endpoint.command.changes_state and request.method != "POST":
+                raise ChangeByGet(endpoint.command.name)
             if identity.guards.throttled and not caller.is_root_admin:
-                count_call(self._system, connection, caller.owner.account_id)
-            arguments = prepared.binder.bind(request.parameters, caller.role_type, partial(resolve_all, connection))
-            call = Call(prepared.command, caller, arguments, self._system, connection, request.method)
-            result = prepared.command.handler(call)
-            content = prepared.renderer.content(result, caller.role_type, json=request.wants_json)
-        return answer(prepared.command.envelope_key, content, json=request.wants_json)
+                self._count_call(connection, caller)
+            lookup = partial(resolve_known, connection, caller)
+            arguments = endpoint.binder.bind(request.parameters, caller.role_type, lookup)
+            call = Call(endpoint.command, caller, arguments, self._system, connection, request.method)
+            handler = _handler(call)
+            if not endpoint.command.changes_state:
+                return _rendered(endpoint, request, handler(connection), caller)
+        return _rendered(endpoint, request, self._commit(handler), caller)
+
+    def _commit(self, handler: Callable[[Connection], Any]) -> Any:
+        """What the handler returns, once the transaction that it runs in is committed."""
+        result = run_transaction(self._system.engine, handler)
+        if isinstance(result, BulkDeployError):
+            raise result
+        return result
 
     def _identify(self, connection: Connection, progress: Progress) -> Identity:
-        request, prepared = progress.request, progress.prepared
-        if is_signed(request) and prepared is not None:
-            permission = partial(require_permission, command=prepared.command)
-            changes_state = prepared.command.changes_state
+        request, endpoint = progress.request, progress.endpoint
+        if is_signed(request) and endpoint is not None:
+            permission = partial(require_permission, command=endpoint.command)
+            changes_state = endpoint.command.changes_state
             return by_signature(connection, request, self._decrypt, permission, changes_state=changes_state)
         try:
             identity = by_session(connection, request)
@@ -175,26 +186,50 @@ class Dispatcher:
         self._write_session(prolong_session, identity.due_token)
         return identity
 
+    def _count_call(self, connection: Connection, caller: Caller) -> None:
+        configuration = read_configuration(connection)
+        with self._system.engine.begin() as writing:
+            refused = count_call(writing, configuration, caller.owner.account_id)
+        if refused is not None:
+            raise refused
+
     def _write_session(self, write: Callable[[Connection, str], None], token: str | None) -> None:
         if token is not None:
             with self._system.engine.begin() as connection:
                 write(connection, token)
 
-    def _answer_open(self, request: WireRequest, prepared: Prepared) -> WireAnswer:
+    def _answer_open(self, request: WireRequest, endpoint: Endpoint) -> WireAnswer:
         """The answer of a command that needs no credentials."""
-        command = prepared.command
+        command = endpoint.command
         if command.post_only and request.method != "POST":
             raise LoginByGet
         with self._system.reading.connect() as connection:
-            arguments = prepared.binder.bind(request.parameters, None, partial(resolve_all, connection))
+            arguments = endpoint.binder.bind(request.parameters, None, partial(resolve_known, connection, None))
             call = OpenCall(
                 command, arguments, self._system, connection, sessions.token_of(request), request.address
             )
-            result = command.handler(call)
-        content, cookies = _opened(result)
-        return answer(
-            command.envelope_key, prepared.renderer.content(content, None), json=request.wants_json, cookies=cookies
-        )
+            handler = _handler(call)
+        content, cookies = _opened(self._commit(handler))
+        return _rendered(endpoint, request, content, cookies=cookies)
+
+
+def _handler(call: Call | OpenCall) -> Callable[[Connection], Any]:
+    """The call's handler, to be given its connection; what its command prepares is prepared."""
+    command = call.command
+    prepared = () if command.prepare is None else (command.prepare(call),)
+    return lambda connection: command.handler(replace(call, connection=connection), *prepared)
+
+
+def _rendered(
+    endpoint: Endpoint,
+    request: WireRequest,
+    result: Any,
+    caller: Caller | None = None,
+    cookies: tuple[Cookie, ...] = (),
+) -> WireAnswer:
+    role = None if caller is None else caller.role_type
+    content = endpoint.renderer.content(result, role, json=request.wants_json)
+    return answer(endpoint.command.envelope_key, content, json=request.wants_json, cookies=cookies)
 
 
 def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:

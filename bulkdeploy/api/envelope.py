@@ -30,6 +30,9 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 
+REFUSED_ENVELOPE = "errorresponse"
+"""Of refusals that belong to no command."""
+
 Row: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = dict[str, Any]
 Render: TypeAlias = Callable[[Row], Content]

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bulkdeploy.domain import errors
+from bulkdeploy.domain import errors, request_errors
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.call_guards import ChangeByGet
+from bulkdeploy.domain.login_delays import LoginDelayed
 
 RAISED_BY_THE_API = 9999
 HIDDEN_STATUSES = frozenset({530, 533, 534})
@@ -38,6 +39,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.CredentialsRefused: Numbers(401, None),
     errors.SessionRefused: Numbers(401, None),
     errors.LoginFailed: Numbers(531, 4290),
+    LoginDelayed: Numbers(429, 4545),
     errors.LoginByGet: Numbers(405),
     ChangeByGet: Numbers(405),
     errors.CommandNotAvailable: Numbers(432),
@@ -45,6 +47,11 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.NoCommand: Numbers(400),
     errors.RequestTooLarge: Numbers(413),
     errors.MethodNotAllowed: Numbers(405),
+    request_errors.MalformedRequest: Numbers(400),
+    request_errors.RequestLineTooLong: Numbers(414),
+    request_errors.HeadersTooLarge: Numbers(431),
+    request_errors.RequestTooSlow: Numbers(408),
+    request_errors.ServerBusy: Numbers(503),
     errors.PermissionDenied: Numbers(531, 4365),
     errors.OwnerDisabled: Numbers(531, 4365),
     errors.TooManyCalls: Numbers(429, 4545),

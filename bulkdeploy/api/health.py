@@ -1,21 +1,17 @@
-"""Health of the process, for load balancers and supervisors: it lives, and it can do its work."""
+"""Whether the process can do its work, for load balancers; that it lives ``api.asgi`` says without a thread."""
 
 import orjson
 import structlog
 from flask import Flask, Response
 
 from bulkdeploy.services.system import System
-from bulkdeploy.store.availability import is_unreachable, ping
+from bulkdeploy.store.database.availability import is_unreachable, ping
 
 log = structlog.get_logger(__name__)
 
 
 def add_health(app: Flask, system: System) -> None:
-    """Answer ``/health/live`` and ``/health/ready``; both 200 when all is well, the latter else 503."""
-
-    def live() -> Response:
-        """The process answers."""
-        return _status(200, "live")
+    """Answer ``/health/ready``: 200 when all is well, else 503."""
 
     def ready() -> Response:
         """The database answers. Without the courier calls are still taken: their jobs are sent later."""
@@ -29,7 +25,6 @@ def add_health(app: Flask, system: System) -> None:
             return _status(503, "the database cannot be reached")
         return _status(200, "ready")
 
-    app.add_url_rule("/health/live", "live", live)
     app.add_url_rule("/health/ready", "ready", ready)
 
 

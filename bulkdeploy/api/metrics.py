@@ -9,10 +9,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from bulkdeploy.api.state_figures import StateFigures, read_state_figures
 from bulkdeploy.meters import SHARED_DIRECTORY
-from bulkdeploy.services.state_figures import StateFigures, read_state_figures
 from bulkdeploy.services.system import System
-from bulkdeploy.store.state_figures import Backlog
+from bulkdeploy.store.jobs.state_figures import Backlog
 
 
 def add_metrics(app: Flask, system: System) -> None:
@@ -31,7 +31,7 @@ def add_metrics(app: Flask, system: System) -> None:
 
 
 class _StateCollector(Collector):
-    """The figures of ``services.state_figures``, looked up whenever they are collected."""
+    """The figures of ``api.state_figures``, looked up whenever they are collected."""
 
     def __init__(self, system: System) -> None:
         self._system = system

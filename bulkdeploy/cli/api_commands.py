@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.cli.arguments import Arguments, check_values, read_arguments
-from bulkdeploy.cli.catalogue import Api
 from bulkdeploy.cli.command_context import CommandContext
-from bulkdeploy.cli.entities import PAGE, rows_of
+from bulkdeploy.cli.connection.catalogue import Api
+from bulkdeploy.cli.connection.entities import PAGE, rows_of
+from bulkdeploy.cli.connection.naming import resolve_names
+from bulkdeploy.cli.deployments.jobs import result_of, short_form
+from bulkdeploy.cli.deployments.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
+from bulkdeploy.cli.deployments.plan_report import is_plan, show_plan
+from bulkdeploy.cli.deployments.remedies import remedy
+from bulkdeploy.cli.deployments.summary import all_failures, summary_parts
+from bulkdeploy.cli.deployments.watching import DeploymentWatch, Watch
 from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed
-from bulkdeploy.cli.jobs import result_of
-from bulkdeploy.cli.naming import resolve_names
-from bulkdeploy.cli.placement_facts import clusters_of_jobs, host_ids, hosts_by_id
-from bulkdeploy.cli.plan_report import is_plan, show_plan
-from bulkdeploy.cli.remedies import remedy
-from bulkdeploy.cli.summary import all_failures, summary_parts
-from bulkdeploy.cli.watching import DeploymentWatch, Watch
 
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
 MOST_PAGES = 1000
@@ -103,7 +103,9 @@ def _see_batch_through(
 def follow_batch(
     context: CommandContext, watch: Watch, fields: tuple[str, ...], *, key: str = "asyncjobs", order: list[str]
 ) -> None:
-    """Wait for a batch; show a summary to people and the finished jobs to programs.
+    """Wait for a batch; show a summary to people and the finished jobs to programs, short unless ``--full``.
+
+    A ``filter=`` picks among the fields of both forms.
 
     Raises:
         JobsFailed: some jobs failed.
@@ -128,7 +130,8 @@ def follow_batch(
     if screen.format == "table":
         screen.render(*parts)
     else:
-        screen.show({"count": len(jobs), key: jobs}, fields)
+        rows = jobs if context.options.full else [{**(job if fields else {}), **short_form(job)} for job in jobs]
+        screen.show({"count": len(rows), key: rows}, fields)
         screen.report(*parts)
     if progress.failed:
         hint = f"Why: {context.program} explain {watch.name}" if deployment else ""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bulkdeploy.cli.catalogue import GENERAL_PARAMETERS, Api, ApiParameter
 from bulkdeploy.cli.concealment import ask_secret, is_secret
+from bulkdeploy.cli.connection.catalogue import GENERAL_PARAMETERS, Api, ApiParameter
 from bulkdeploy.cli.failures import UsageError
 
 WHOLE_NUMBERS = ("integer", "long", "short")

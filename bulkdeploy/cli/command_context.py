@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from bulkdeploy.cli import config_file
-from bulkdeploy.cli.catalogue import Catalogue
 from bulkdeploy.cli.command_line import Options
-from bulkdeploy.cli.followed import FollowedBatches
-from bulkdeploy.cli.following import Follower
-from bulkdeploy.cli.profiles import Connection, Preferences
-from bulkdeploy.cli.screen import Screen
-from bulkdeploy.cli.transport import Clock, Transport
-from bulkdeploy.cli.watching import ONE_BY_ONE, Budget, DeploymentWatch, JobListWatch, Watch
+from bulkdeploy.cli.connection import config_file
+from bulkdeploy.cli.connection.catalogue import Catalogue
+from bulkdeploy.cli.connection.profiles import Connection, Preferences
+from bulkdeploy.cli.connection.transport import Clock, Transport
+from bulkdeploy.cli.deployments.followed import FollowedBatches
+from bulkdeploy.cli.deployments.following import Follower
+from bulkdeploy.cli.deployments.watching import ONE_BY_ONE, Budget, DeploymentWatch, JobListWatch, Watch
+from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.workspace import Workspace
 
 

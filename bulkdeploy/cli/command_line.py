@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import click
 
 from bulkdeploy.cli.concealment import is_secret
+from bulkdeploy.cli.connection.profiles import FORMATS
 from bulkdeploy.cli.failures import UsageError
-from bulkdeploy.cli.profiles import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Options:
     timeout: float | None = None
     no_wait: bool = False
     all_pages: bool = False
+    full: bool = False
     quiet: bool = False
     reveal: bool = False
     no_pager: bool = False
@@ -44,6 +45,7 @@ OPTIONS: tuple[click.Option, ...] = (
     click.Option(["--no-wait"], is_flag=True, help="do not wait for jobs"),
     click.Option(["--timeout"], type=click.FloatRange(min=0), metavar="SECONDS", help="wait so long; 0: no end"),
     click.Option(["--all", "all_pages"], is_flag=True, help="read every page of a list"),
+    click.Option(["--full"], is_flag=True, help="all that the API says of each job of a batch"),
     click.Option(["-q", "--quiet"], is_flag=True, help="no progress and remarks, only answers and errors"),
     click.Option(["--reveal"], is_flag=True, help="show secrets in answers on a terminal"),
     click.Option(["--no-pager"], is_flag=True, help="do not page long output"),

@@ -7,9 +7,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bulkdeploy.cli.catalogue import Api, ApiParameter, Catalogue
 from bulkdeploy.cli.command_line import OPTIONS
-from bulkdeploy.cli.formats import printable
+from bulkdeploy.cli.connection.catalogue import Api, ApiParameter, Catalogue
+from bulkdeploy.cli.output.formats import printable
 from bulkdeploy.cli.own_commands import OWN_COMMANDS, OwnCommand
 
 BULK_EXAMPLE = (

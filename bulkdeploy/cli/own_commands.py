@@ -9,13 +9,14 @@ from typing import Any
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, ask_secret
-from bulkdeploy.cli.entities import rows_of
-from bulkdeploy.cli.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
-from bulkdeploy.cli.explain_report import show_deployment, show_job
+from bulkdeploy.cli.connection.entities import rows_of
+from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, SETTINGS, Kind
+from bulkdeploy.cli.deployments.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
+from bulkdeploy.cli.deployments.explain_report import show_deployment, show_job
+from bulkdeploy.cli.deployments.jobs import JOB_PAGE
+from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch
+from bulkdeploy.cli.explain_hosts import hosts_asked_for, show_hosts
 from bulkdeploy.cli.failures import ApiRefused, UsageError
-from bulkdeploy.cli.jobs import JOB_PAGE
-from bulkdeploy.cli.profiles import DEFAULT_PROFILE, SETTINGS, Kind
-from bulkdeploy.cli.watching import Budget, DeploymentWatch
 
 SHELLS = ("bash", "zsh", "fish")
 FILTER = "filter="
@@ -127,9 +128,14 @@ def _newest_unfinished(context: CommandContext) -> str:
 
 
 def _explain(context: CommandContext, words: Sequence[str]) -> None:
-    names, fields = _names_and_filter(words)
+    hosts, others = hosts_asked_for(list(words))
+    names, fields = _names_and_filter(others)
     if len(names) != 1:
-        raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB")
+        raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB, host=NAME for one host")
+    if hosts:
+        with _naming_what_is_wanted():
+            show_hosts(context, names[0], hosts, fields)
+        return
     deployment = find_deployment(context.catalogue, context.call, names[0])
     if deployment is None:
         with _naming_what_is_wanted():
@@ -189,10 +195,14 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         ),
         OwnCommand(
             "explain",
-            "explain DEPLOYMENT | JOB",
-            "Says where VMs went and why, or why they failed and what would help",
+            "explain DEPLOYMENT | JOB [host=NAME]",
+            "Says where VMs went and why, or why they failed and what would help; or why not on a host",
             _explain,
-            ("explain 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1", "explain JOB -o json"),
+            (
+                "explain 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1",
+                "explain JOB -o json",
+                "explain DEPLOYMENT host=kvm-17",
+            ),
         ),
         OwnCommand(
             "completion",

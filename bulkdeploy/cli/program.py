@@ -4,12 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from bulkdeploy.cli.command_line import parse
-from bulkdeploy.cli.completion import Completer
+from bulkdeploy.cli.connection.transport import Clock, SystemClock
 from bulkdeploy.cli.failures import CommandFailed, ExitStatus
-from bulkdeploy.cli.lines import words_before
+from bulkdeploy.cli.output.lines import words_before
+from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.runner import run
-from bulkdeploy.cli.screen import Screen
-from bulkdeploy.cli.transport import Clock, SystemClock
+from bulkdeploy.cli.shell.completion import Completer
 from bulkdeploy.cli.workspace import Workspace
 
 COMPLETE = "__complete"
@@ -33,7 +33,7 @@ def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Cl
     try:
         options = parse(arguments)
         if not (options.words or options.help or options.version):
-            from bulkdeploy.cli.shell import Shell  # noqa: PLC0415 - a terminal library that only it needs
+            from bulkdeploy.cli.shell.shell import Shell  # noqa: PLC0415 - a terminal library that only it needs
 
             return Shell(workspace, options).run()
     except CommandFailed as failure:

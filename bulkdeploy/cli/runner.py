@@ -9,13 +9,13 @@ from itertools import pairwise
 import requests
 
 from bulkdeploy.cli.api_commands import run_api
-from bulkdeploy.cli.catalogue import Catalogue
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.command_line import Options, parse
+from bulkdeploy.cli.connection.catalogue import Catalogue
 from bulkdeploy.cli.failures import CommandFailed, ExitStatus, Interrupted, UsageError
 from bulkdeploy.cli.help_pages import api_help, overview, own_help, verb_help
+from bulkdeploy.cli.output.screen import Screen
 from bulkdeploy.cli.own_commands import OWN_COMMANDS
-from bulkdeploy.cli.screen import Screen
 from bulkdeploy.cli.workspace import Workspace
 
 OLD_API_WORD = "api"

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bulkdeploy.cli import config_file
-from bulkdeploy.cli.catalogue import Catalogue
-from bulkdeploy.cli.catalogue_cache import CatalogueCache
 from bulkdeploy.cli.command_line import Options
 from bulkdeploy.cli.concealment import ask_secret
-from bulkdeploy.cli.config_file import ConfigFile
+from bulkdeploy.cli.connection import config_file
+from bulkdeploy.cli.connection.catalogue import Catalogue
+from bulkdeploy.cli.connection.catalogue_cache import CatalogueCache
+from bulkdeploy.cli.connection.config_file import ConfigFile
+from bulkdeploy.cli.connection.profiles import Connection, Preferences, complete_url, connection, preferences
+from bulkdeploy.cli.connection.transport import Clock, Transport
 from bulkdeploy.cli.failures import UsageError
-from bulkdeploy.cli.profiles import Connection, Preferences, complete_url, connection, preferences
-from bulkdeploy.cli.transport import Clock, Transport
 
 Say = Callable[[str], None]
 

@@ -1,35 +1,46 @@
 """Lists of things that this service never has, and that clients ask for all the same.
 
 Libcloud's list of nodes fails where one of these commands is missing, csbench counts a missing one as a
-failure, Ansible looks for an image store before it takes it away; empty answers suit them all. Whatever
+failure, CloudStack's own console asks for some on its first pages; empty answers suit them all. Whatever
 filter is given, nothing is what it finds.
 """
 
-from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.call import Call, OpenCall
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.store.listing import Page, cut_page
 
-ROLES = {
-    "listAlerts": frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
-    "listImageStores": ROOT_ADMIN_ONLY,
-}
+INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
+ROLES = dict.fromkeys(
+    (
+        *("listAlerts", "listDedicatedGuestVlanRanges", "listGuestOsMapping", "listInternalLoadBalancerVMs"),
+        *("listRouters", "listStorageNetworkIpRange", "listSystemVms"),
+    ),
+    INFRASTRUCTURE,
+)
 """Who may ask, where not everybody may."""
 A_FILTER = "a filter; whatever it says, there is nothing to find"
 OWNED = (*OWNER, *PROJECT, *PAGING)
+ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
 
 ENTITIES = {
-    "networkid": Entity.NETWORK,
     "associatednetworkid": Entity.NETWORK,
+    "clusterid": Entity.CLUSTER,
+    "domainid": Entity.DOMAIN,
+    "hostid": Entity.HOST,
+    "networkid": Entity.NETWORK,
+    "ostypeid": Entity.OS_TYPE,
     "physicalnetworkid": Entity.PHYSICAL_NETWORK,
+    "podid": Entity.POD,
     "storageid": Entity.STORAGE_POOL,
+    "userid": Entity.USER,
     "vlanid": Entity.VLAN_IP_RANGE,
     "virtualmachineid": Entity.VIRTUAL_MACHINE,
     "volumeid": Entity.VOLUME,
@@ -37,11 +48,12 @@ ENTITIES = {
 }
 """Filters by ids of things that there are: an unknown one is refused, as everywhere."""
 
-LISTS = frozenset({"ids", "vmsnapshotids", "supportedservices"})
+LISTS = frozenset({"ids", "resourceids", "supportedservices", "vmsnapshotids"})
 FLAGS = frozenset(
     {
-        *("allocatedonly", "fordisplay", "forloadbalancing", "forprovider", "forsystemvms", "forvirtualnetwork"),
-        *("issourcenat", "isstaticnat", "readonly", "restartrequired", "showunique"),
+        *("allocatedonly", "fetchhealthcheckresults", "fordisplay", "forloadbalancing", "forprovider"),
+        *("forsystemvms", "forvirtualnetwork", "forvpc", "healthchecksfailed", "issourcenat", "isstaticnat"),
+        *("listall", "readonly", "restartrequired", "showunique"),
     }
 )
 
@@ -60,23 +72,62 @@ def _filter(name: str) -> Parameter:
     return boolean(name, A_FILTER) if name in FLAGS else string(name, A_FILTER)
 
 
+RULES = "id ipaddressid networkid fordisplay tags"
+OF_APPLIANCES = "id name hostid networkid podid zoneid state vpcid forvpc fetchhealthcheckresults"
+
 ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     "listAlerts": ("alert", "alerts", (*_filters("id name type"), *PAGING)),
-    "listImageStores": (
-        "imagestore",
-        "image stores",
-        (*_filters("id name protocol provider readonly zoneid"), *PAGING),
+    "listAnnotations": (
+        "annotation",
+        "comments on things",
+        (*_filters("id annotationfilter entityid entitytype userid"), *PAGING),
+    ),
+    "listAutoScaleVmGroups": (
+        "autoscalevmgroup",
+        "groups of VMs that scale by themselves",
+        (*_filters("id name fordisplay lbruleid policyid vmprofileid zoneid"), *OWNED),
+    ),
+    "listDedicatedGuestVlanRanges": (
+        "dedicatedguestvlanrange",
+        "VLANs kept to accounts",
+        (*_filters("id account domainid guestvlanrange physicalnetworkid zoneid"), *PROJECT, *PAGING),
+    ),
+    "listEgressFirewallRules": ("firewallrule", "egress firewall rules", (*_filters(RULES), *OWNED)),
+    "listFirewallRules": ("firewallrule", "firewall rules", (*_filters(RULES), *OWNED)),
+    "listGuestOsMapping": (
+        "guestosmapping",
+        "mappings of guest OS types to hypervisors' own",
+        (
+            *_filters("id hypervisor hypervisorversion osdisplayname osnameforhypervisor ostypeid"),
+            *PAGING,
+        ),
+    ),
+    "listInternalLoadBalancerVMs": (
+        "internalloadbalancervm",
+        "load balancers",
+        (*_filters(OF_APPLIANCES), *OWNED),
     ),
     "listIpForwardingRules": (
         "ipforwardingrule",
         "IP forwarding rules",
         (*_filters("id ipaddressid virtualmachineid"), *OWNED),
     ),
-    "listPortForwardingRules": (
-        "portforwardingrule",
-        "port forwarding rules",
-        (*_filters("id ipaddressid networkid fordisplay tags"), *OWNED),
+    "listKubernetesClusters": (
+        "kubernetescluster",
+        "Kubernetes clusters",
+        (*_filters("id name clustertype state"), *OWNED),
     ),
+    "listLdapConfigurations": (
+        "LdapConfiguration",
+        "LDAP servers",
+        (*_filters("id hostname port domainid listall"), *PAGING),
+    ),
+    "listLoadBalancerRules": (
+        "loadbalancerrule",
+        "load balancer rules",
+        (*_filters("id name fordisplay networkid publicipid virtualmachineid zoneid tags"), *OWNED),
+    ),
+    "listPortForwardingRules": ("portforwardingrule", "port forwarding rules", (*_filters(RULES), *OWNED)),
     "listPublicIpAddresses": (
         "publicipaddress",
         "public IP addresses",
@@ -88,6 +139,13 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
             *OWNED,
         ),
     ),
+    "listResourceIcon": ("icon", "icons of things", _filters("resourceids resourcetype")),
+    "listRouters": (
+        "router",
+        "virtual routers",
+        (*_filters(f"{OF_APPLIANCES} arch clusterid healthchecksfailed version"), *OWNED),
+    ),
+    "listSnapshotPolicies": ("snapshotpolicy", "snapshot policies", (*_filters("id fordisplay volumeid"), *OWNED)),
     "listSnapshots": (
         "snapshot",
         "snapshots",
@@ -96,6 +154,16 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
             *_filters("showunique tags"),
             *OWNED,
         ),
+    ),
+    "listStorageNetworkIpRange": (
+        "storagenetworkiprange",
+        "addresses of storage networks",
+        (*_filters("id podid zoneid"), *PAGING),
+    ),
+    "listSystemVms": (
+        "systemvm",
+        "system VMs",
+        (*_filters("id name arch hostid podid zoneid state storageid systemvmtype"), *PAGING),
     ),
     "listVMSnapshot": (
         "vmSnapshot",
@@ -114,6 +182,12 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     ),
 }
 
+ABSENT_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
+    "listIdps": ("idp", "SAML identity providers", ()),
+    "listOauthProvider": ("oauthprovider", "OAuth providers", (*_filters("id provider"), *PAGING)),
+}
+"""What CloudStack's console asks before anybody has logged in."""
+
 
 def list_nothing(call: Call) -> Page:
     """An empty list.
@@ -125,16 +199,37 @@ def list_nothing(call: Call) -> Page:
     return cut_page((), paging(call))
 
 
-COMMANDS = tuple(
-    Command(
-        name=name,
-        roles=ROLES.get(name, EVERY_ROLE),
-        description=f"Lists {noun}: there are none here, so that the list is always empty",
-        handler=list_nothing,
-        shape=Shape.LIST,
-        response=Response(key, ()),
-        errors=(PermissionDenied,),
-        parameters=parameters,
-    )
-    for name, (key, noun, parameters) in ABSENT.items()
+def list_nothing_to_anybody(call: OpenCall) -> Page:
+    """An empty list for callers without credentials."""
+    del call
+    return Page((), 0)
+
+
+COMMANDS = (
+    *(
+        Command(
+            name=name,
+            roles=ROLES.get(name, EVERY_ROLE),
+            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            handler=list_nothing,
+            shape=Shape.LIST,
+            response=Response(key, ()),
+            envelope=ENVELOPES.get(name),
+            errors=(PermissionDenied,),
+            parameters=parameters,
+        )
+        for name, (key, noun, parameters) in ABSENT.items()
+    ),
+    *(
+        Command(
+            name=name,
+            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            handler=list_nothing_to_anybody,
+            shape=Shape.LIST,
+            response=Response(key, ()),
+            parameters=parameters,
+            open=True,
+        )
+        for name, (key, noun, parameters) in ABSENT_AT_LOGIN.items()
+    ),
 )

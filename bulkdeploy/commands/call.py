@@ -22,8 +22,8 @@ class Call:
             UUID -> EntityRef, LIST of UUID -> tuple[EntityRef, ...], LIST of STRING -> tuple[str, ...],
             INTEGER/LONG/SHORT -> int, FLOAT -> float, BOOLEAN -> bool, STRING -> str,
             MAP -> tuple of dicts in index order, DATE/TZDATE -> datetime with time zone.
-        connection: for reads, valid during the handler, never committed. Writes go through a service,
-            which opens its own transaction on ``system.engine``.
+        connection: valid during the handler. In a command that changes state it is in the call's transaction, which
+            is committed when the handler returns; otherwise, and for ``Command.prepare``, it can only read.
         method: GET or POST; user data has other limits by GET.
     """
 

@@ -6,9 +6,12 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Exclusive, Parameter, Rule, WireType, string, strings, uuid, uuids
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployAsk
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.scheduling.catalog import planners
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
 
@@ -53,6 +56,22 @@ SHARED_RULES: tuple[Rule, ...] = (
 )
 
 
+def deployment_planner(description: str) -> Parameter:
+    """The planner that a call names; from others than root admins it is ignored (reference section 5.1)."""
+    return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
+
+
+def require_root_admin(call: Call, *names: str) -> None:
+    """Only root admins say where VMs go, and see what the infrastructure holds (reference section 5.1).
+
+    Raises:
+        PermissionDenied: another caller gave one of these parameters.
+    """
+    for name in names:
+        if name in call.arguments and not call.caller.is_root_admin:
+            raise PermissionDenied(f"Parameter {name} can only be specified by a Root Admin, permission denied")
+
+
 def deploy_ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
     """What the call asks for, ids resolved; ``more`` is what only one of the commands declares."""
     arguments = call.arguments
@@ -71,10 +90,10 @@ def deploy_ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
         pod_id=call.ref_id("podid"),
         cluster_id=call.ref_id("clusterid"),
         network_ids=_ids(arguments, "networkids") or (),
-        security_group_ids=_ids(arguments, "securitygroupids"),
-        security_group_names=arguments.get("securitygroupnames"),
-        affinity_group_ids=_ids(arguments, "affinitygroupids"),
-        affinity_group_names=arguments.get("affinitygroupnames"),
+        security_group_ids=_ids(arguments, "securitygroupids") or None,
+        security_group_names=arguments.get("securitygroupnames") or None,
+        affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
+        affinity_group_names=arguments.get("affinitygroupnames") or None,
         user_data=call.text("userdata"),
         start_vm=call.flag("startvm", default=True),
         fingerprint=_fingerprint(arguments),
@@ -98,6 +117,15 @@ def _uuids(arguments: Mapping[str, Any]) -> dict[str, dict[int, str]]:
 
 
 def _fingerprint(arguments: Mapping[str, Any]) -> bytes:
-    """What tells one deploy call from another: every parameter but the token itself."""
-    parts = [f"{name}={arguments[name]!r}" for name in sorted(arguments) if name not in NOT_FINGERPRINTED]
+    """What tells one deploy call from another: every parameter but the token itself.
+
+    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
+    """
+    parts = [f"{name}={_plain(arguments[name])!r}" for name in sorted(arguments) if name not in NOT_FINGERPRINTED]
     return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value

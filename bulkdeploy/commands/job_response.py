@@ -1,5 +1,6 @@
 """The async job object, as bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult answer it."""
 
+from bulkdeploy.commands.placement_fields import EXCLUDED
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Field, FieldType, Response
 
@@ -10,6 +11,7 @@ FAILURE_FIELDS: tuple[Field, ...] = (
     flag("success", "true, where there is nothing to show"),
     number("errorcode", "of a failed job: why, as a number"),
     text("errortext", "of a failed job: why"),
+    EXCLUDED,
 )
 
 JOB_FIELDS: tuple[Field, ...] = (

@@ -1,4 +1,4 @@
-"""All commands there are: every module of this folder that has ``COMMANDS`` adds its own.
+"""All commands there are: every module of this package that has ``COMMANDS`` or ``DERIVED`` adds its own.
 
 Adding a command is adding its declaration to a module here; nothing else names it.
 """
@@ -27,14 +27,22 @@ def find_commands() -> dict[str, Command]:
     """
     found: dict[str, Command] = {}
     places: dict[str, str] = {}
-    for module in pkgutil.iter_modules(bulkdeploy.commands.__path__):
-        declared = getattr(importlib.import_module(f"bulkdeploy.commands.{module.name}"), "COMMANDS", ())
-        for command in declared:
-            if command.name.lower() in places:
-                earlier = places[command.name.lower()]
-                raise DuplicateCommand(f"{command.name} is declared in {earlier} and again in {module.name}")
-            places[command.name.lower()] = module.name
-            found[command.name] = command
+
+    def add(command: Command, place: str) -> None:
+        if command.name.lower() in places:
+            earlier = places[command.name.lower()]
+            raise DuplicateCommand(f"{command.name} is declared in {earlier} and again in {place}")
+        places[command.name.lower()] = place
+        found[command.name] = command
+
+    found_in = pkgutil.walk_packages(bulkdeploy.commands.__path__, prefix="bulkdeploy.commands.")
+    modules = {module.name: importlib.import_module(module.name) for module in found_in}
+    for name, module in modules.items():
+        for command in getattr(module, "COMMANDS", ()):
+            add(command, name)
+    for name, module in modules.items():
+        for derived in getattr(module, "DERIVED", ()):
+            add(derived.make(found[derived.base]), name)
     results = _job_results(found.values())
     return {name: _with_job_results(command, results) for name, command in sorted(found.items())}
 

@@ -46,12 +46,16 @@ class Binder:
 
         Names match in any case and the first of two spellings counts. Undeclared parameters are
         ignored, and so are those that ``role`` may not set (None: a caller without credentials).
+        A list given without elements is the empty list where a command changes things; where it
+        reads, the list would filter, and an empty one filters nothing, as in CloudStack.
 
         Raises:
             ParameterError: the first rule that is broken.
         """
         arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
         self._refuse_unsupported(given)
+        if not self._command.changes_state:
+            arguments = {name: value for name, value in arguments.items() if value != ()}
         for rule in self._command.rules:
             _check(rule, arguments)
         return self._with_entities(arguments, lookup)
@@ -122,7 +126,7 @@ def _check(rule: Rule, arguments: Mapping[str, Any]) -> None:
                 (rule.name, rule.other), f"'{rule.name}' parameter needs '{rule.other}' beside it"
             )
         return
-    given = [name for name in rule.names if name in arguments]
+    given = [name for name in rule.names if arguments.get(name, ()) != ()]
     if len(given) > 1:
         raise InvalidCombination(given, f"'{given[0]}' parameter is mutually exclusive with '{given[1]}' parameter")
     if not given and not isinstance(rule, Exclusive):

@@ -32,12 +32,18 @@ class Command:
             (``false`` and nothing count as not given) is refused by its name, and nothing is done.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.
-        changes_state: False for reads; such calls may be made by GET in hardened mode.
+        changes_state: False for reads; such calls may be made by GET in hardened mode. The handler of one that
+            changes state runs in a transaction, and again in a new one where that loses a race: it changes nothing
+            but the database, and registers what follows the commit (``engine.after_commit``). An error that
+            it raises undoes everything; an error that it returns is answered, and what was done stays.
+        prepare: does what must neither hold locks nor be repeated, such as hashing a password or asking a
+            hypervisor. It takes the call before the transaction, with a connection for reads; the handler gets
+            what it returns as a second argument.
     """
 
     name: str
     description: str
-    handler: Callable[[Any], Any]
+    handler: Callable[..., Any]
     shape: Shape
     response: Response | None = None
     parameters: tuple[Parameter, ...] = ()
@@ -51,6 +57,7 @@ class Command:
     open: bool = False
     post_only: bool = False
     changes_state: bool = False
+    prepare: Callable[[Any], Any] | None = None
 
     @property
     def is_async(self) -> bool:
@@ -61,6 +68,14 @@ class Command:
     def envelope_key(self) -> str:
         """The one top-level key of an answer: the lower-cased name and ``response``."""
         return self.envelope or f"{self.name.lower()}response"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A command made of another, whose module it need not know: ``make`` is given the command called ``base``."""
+
+    base: str
+    make: Callable[[Command], Command]
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,17 +189,23 @@ ELEMENTS: Mapping[WireType, type[StringField | WholeNumberField | IdField]] = {
 
 
 class ListField(WireField):
-    """A comma-separated list: elements are not trimmed, empty ones are dropped, repeated ones count once."""
+    """A comma-separated list: empty elements are dropped, repeated ones count once.
+
+    Blanks around ids are no part of them (clients join lists with ``, ``); texts are taken as they are.
+    """
 
     def __init__(self, command: str, parameter: Parameter) -> None:
         super().__init__(command, parameter)
         self._element = ELEMENTS[parameter.element or WireType.STRING](command, parameter)
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
-        elements = dict.fromkeys(self._element.read(part) for part in value.split(",") if part)
+        parts = value.split(",")
+        if self.parameter.element is WireType.UUID:
+            parts = [part.strip(" ") for part in parts]
+        elements = dict.fromkeys(self._element.read(part) for part in parts if part)
         if not elements and self.parameter.required:
             raise EmptyParameter(self.parameter.name)
-        return tuple(elements) if elements or self.parameter.may_be_empty else missing
+        return tuple(elements)
 
 
 class MapField(WireField):

@@ -38,7 +38,6 @@ class Parameter:
         required: absent is an error; empty is another.
         length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
         minimum, maximum: inclusive bounds of numbers.
-        may_be_empty: for LIST: given without elements it is the empty list, not absent.
         choices: the accepted words of a STRING, a BOOLEAN or of each element of a LIST of STRING, matched in any
             case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
@@ -60,7 +59,6 @@ class Parameter:
     maximum: int | None = None
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
-    may_be_empty: bool = False
     takes_all: bool = False
     resolved: bool = True
 
@@ -136,11 +134,9 @@ def string(
     )
 
 
-def strings(name: str, description: str, *, may_be_empty: bool = False, choices: tuple[str, ...] = ()) -> Parameter:
-    """A comma-separated list of texts; ``may_be_empty``: given empty, it takes away what there was."""
-    return Parameter(
-        name, WireType.LIST, description, element=WireType.STRING, may_be_empty=may_be_empty, choices=choices
-    )
+def strings(name: str, description: str, *, choices: tuple[str, ...] = ()) -> Parameter:
+    """A comma-separated list of texts."""
+    return Parameter(name, WireType.LIST, description, element=WireType.STRING, choices=choices)
 
 
 def integer(

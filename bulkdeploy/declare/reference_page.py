@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import Parameter
-from bulkdeploy.declare.responses import Field, Response, Shape
+from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 
 HEADER = """\
@@ -49,8 +49,11 @@ def _section(command: Command, shown: dict[Response, str]) -> str:
         lines.append("")
     if command.response is not None:
         first = shown.setdefault(command.response, command.name)
-        same = f"as of {first}" if first != command.name else ", ".join(_fields(command.response.fields))
+        same = f"as of {first}" if first != command.name else _fields(command.response.fields)
         lines += [f"Fields: {same}", ""]
+    if command.instead is not None:
+        instead = command.instead
+        lines += [f"Instead, where the call asks for it, one `{instead.key}`: {_fields(instead.fields)}", ""]
     return "\n".join(lines)
 
 
@@ -64,12 +67,16 @@ def _parameter(parameter: Parameter) -> str:
     return f"| {name} | {parameter.type.value} | {meaning} |"
 
 
-def _fields(fields: Iterable[Field]) -> list[str]:
-    return [
-        f"{field.name}{'[]' if field.fields and field.type in ('list', 'set') else ''} {field.type.value}"
-        + ("" if field.roles == EVERY_ROLE else f" ({_roles(field.roles)})")
-        for field in fields
-    ]
+def _fields(fields: Iterable[Field]) -> str:
+    return ", ".join(_field(field) for field in fields)
+
+
+def _field(field: Field) -> str:
+    """A field with its type; of a list of objects, the fields of each behind it."""
+    only = "" if field.roles == EVERY_ROLE else f" ({_roles(field.roles)})"
+    if field.fields and field.type in (FieldType.LIST, FieldType.SET):
+        return f"{field.name}[] {field.type.value}{only} of ({_fields(field.fields)})"
+    return f"{field.name} {field.type.value}{only}"
 
 
 def _roles(roles: frozenset[RoleType]) -> str:

@@ -1,6 +1,6 @@
 """Who calls and who owns: roles, account types, the caller of a request and the owner of a resource.
 
-Pure values. Looked up by ``store.accounts``; used by every layer above.
+Pure values. Looked up by ``store.accounts.accounts``; used by every layer above.
 """
 
 import re

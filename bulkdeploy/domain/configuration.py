@@ -1,6 +1,6 @@
-"""CloudStack's global settings: those that bulkdeploy honours, with defaults and meanings.
+"""CloudStack's global settings: those that bulkdeploy honours, with defaults and meanings (one file: a list).
 
-Operators change them at run time through ``updateConfiguration``; ``store.configuration`` reads
+Operators change them at run time through ``updateConfiguration``; ``store.configuration.configuration`` reads
 them. A setting that nothing reads does not belong here.
 """
 
@@ -40,7 +40,11 @@ class ValueType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One global setting; ``unit`` and bounds are part of what the description promises."""
+    """One global setting; ``unit`` and bounds are part of what the description promises.
+
+    What is installed of planners and host algorithms is not known here: ``scheduling.catalog.settings`` has these
+    settings with their choices.
+    """
 
     name: str
     default: str
@@ -61,7 +65,11 @@ class Setting:
         if self.type is ValueType.BOOLEAN:
             return None if value in ("true", "false") else "must be true or false"
         if self.lists_cidrs:
-            return None if are_networks(value) else "must be networks such as 10.0.0.0/8, separated by commas"
+            return (
+                None
+                if value == self.default or are_networks(value)
+                else "must be networks such as 10.0.0.0/8, separated by commas"
+            )
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule
@@ -79,16 +87,6 @@ class Setting:
 
 B, N, D, S = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.DECIMAL, ValueType.STRING
 
-HOST_ALGORITHMS = (
-    "random",
-    "firstfit",
-    "userdispersing",
-    "userconcentratedpod_random",
-    "userconcentratedpod_firstfit",
-    "firstfitleastconsumed",
-)
-PLANNERS = ("FirstFitPlanner", "UserDispersingPlanner", "UserConcentratedPodPlanner", "ImplicitDedicationPlanner")
-
 
 def _share(name: str, description: str, scope: Scope) -> Setting:
     return Setting(name, "0.85", D, description, "Alert", scope, 0, 1)
@@ -101,15 +99,12 @@ SETTINGS: tuple[Setting, ...] = (
         B,
         "Disperse VMs over pods first, then over the clusters of each pod",
     ),
-    Setting(
-        "vm.allocation.algorithm", "random", S, "How hosts inside a cluster are chosen", choices=HOST_ALGORITHMS
-    ),
+    Setting("vm.allocation.algorithm", "random", S, "How hosts inside a cluster are chosen"),
     Setting(
         "vm.deployment.planner",
         "FirstFitPlanner",
         S,
         "Planner of single deployments whose offering names none; bulk deployments disperse by count",
-        choices=PLANNERS,
     ),
     Setting(
         "cluster.threshold.enabled",
@@ -144,7 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "cpu.overprovisioning.factor",
-        "1",
+        "1.0",
         D,
         "CPU over-commit of clusters that are added",
         "Capacity",
@@ -154,7 +149,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "mem.overprovisioning.factor",
-        "1",
+        "1.0",
         D,
         "Memory over-commit of clusters that are added",
         "Capacity",
@@ -219,6 +214,7 @@ SETTINGS: tuple[Setting, ...] = (
         minimum=0,
     ),
     Setting("expunge.delay", "86400", N, "Seconds that a destroyed VM can be recovered", minimum=1),
+    Setting("allow.public.user.templates", "true", B, "Users may make templates public", scope=Scope.ACCOUNT),
     Setting("allow.user.view.destroyed.vm", "false", B, "Users see their destroyed VMs in lists"),
     Setting("allow.user.expunge.recover.vm", "false", B, "Users may expunge and recover their VMs"),
     Setting("allow.user.create.projects", "true", B, "Users may make projects"),
@@ -236,7 +232,7 @@ SETTINGS: tuple[Setting, ...] = (
         "incorrect.login.attempts.allowed",
         "5",
         N,
-        "Failed logins in a row after which a user is disabled; 0: never",
+        "Wrong passwords in a row after which a user's password is locked, not its keys; 0: never",
         minimum=0,
     ),
     Setting(
@@ -251,9 +247,28 @@ SETTINGS: tuple[Setting, ...] = (
         "api.allowed.source.cidr.list",
         "0.0.0.0/0,::/0",
         S,
-        "Networks that calls may come from, separated by commas; behind a proxy every call comes from the proxy",
+        "Networks that calls may come from, separated by commas; behind a proxy see proxy.cidr",
         "Secure",
         Scope.ACCOUNT,
+        lists_cidrs=True,
+    ),
+    Setting(
+        "proxy.header.verify",
+        "false",
+        B,
+        "Believe trusted proxies about whose calls they pass on: in logs, limits of logins and source networks",
+    ),
+    Setting(
+        "proxy.header.names",
+        "X-Forwarded-For,HTTP_CLIENT_IP,HTTP_X_FORWARDED_FOR",
+        S,
+        "Headers that trusted proxies say it by, separated by commas; the first that has an address counts",
+    ),
+    Setting(
+        "proxy.cidr",
+        "",
+        S,
+        "Networks of trusted proxies, separated by commas; blank: none is trusted",
         lists_cidrs=True,
     ),
     Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),

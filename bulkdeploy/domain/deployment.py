@@ -20,7 +20,7 @@ class DeployAsk:
     """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
 
     ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
-    that the call says itself.
+    that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
     """
 
     bulk: bool
@@ -58,6 +58,7 @@ class DeployAsk:
     planner: str | None = None
     start_vm: bool = True
     dry_run: bool = False
+    explain_host_ids: tuple[int, ...] = ()
     request_token: str | None = None
     fingerprint: bytes = b""
     uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)

@@ -13,6 +13,7 @@ class Entity(StrEnum):
     CLUSTER = "Clusters"
     HOST = "Hosts"
     STORAGE_POOL = "StoragePools"
+    IMAGE_STORE = "ImageStores"
     DOMAIN = "Domains"
     ACCOUNT = "Accounts"
     USER = "Users"

@@ -5,7 +5,7 @@ that knows those numbers. The text of an error names the parameter, the value, t
 what would be accepted; texts that clients match literally are kept to the letter and say so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 
@@ -122,7 +122,7 @@ class CommandNotAvailable(BulkDeployError):
 
     def __init__(self, command: str, account: str) -> None:
         self.command, self.account = command, account
-        super().__init__(f"The API [{command}] does not exist or is not available for the account [{account}].")
+        super().__init__(f"The API [{command}] does not exist or is not available for the account {account}.")
 
 
 class UnknownCommand(BulkDeployError):
@@ -172,7 +172,7 @@ class TooManyCalls(BulkDeployError):
     """The account has used up its calls of this interval (429)."""
 
     def __init__(self, retry_after_ms: int) -> None:
-        self.retry_after_ms = retry_after_ms
+        self.retry_after_s = -(-retry_after_ms // 1000)
         super().__init__(
             f"The given user has reached his/her account api limit, please retry after {retry_after_ms} ms."
         )
@@ -217,16 +217,13 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 
 
 class InsufficientCapacity(BulkDeployError):
-    """There is no room for what was asked (533); says how much fits and what ruled places out."""
+    """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out."""
 
-    def __init__(
-        self, *, asked: int, fits: int, scope: str, reasons: Mapping[str, int], with_affinity: bool = False
-    ) -> None:
-        self.asked, self.fits, self.scope, self.reasons = asked, fits, scope, dict(reasons)
-        why = ", ".join(f"{count} by {reason}" for reason, count in self.reasons.items())
+    def __init__(self, *, asked: int, fits: int, scope: str, why: str, with_affinity: bool = False) -> None:
+        self.asked, self.fits, self.scope, self.why = asked, fits, scope, why
         super().__init__(
             f"Unable to create a deployment for {asked} VM instance(s) in {scope}: {fits} would fit."
-            + (f" Hosts ruled out: {why}." if why else "")
+            + (f" {why[0].upper()}{why[1:]}." if why else "")
             + (AFFINITY_HINT if with_affinity else "")
         )
 

@@ -12,6 +12,8 @@ DEFAULT_GUEST_CIDR = "10.1.1.0/24"
 LONGEST_PREFIX = 30
 HIGHEST_VLAN, HIGHEST_VXLAN = 4094, 2**24 - 1
 UNTAGGED = "untagged"
+SMALLEST_MTU, LARGEST_MTU = 68, 9216
+"""Bytes: what IPv4 demands of every link, and what is customary for the largest frames."""
 VLAN = re.compile(r"(vlan://|vxlan://)?([0-9]{1,8}|untagged)", re.IGNORECASE)
 NETWORK_DOMAIN = re.compile(
     r"(?=.{1,190}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I

@@ -1,6 +1,6 @@
 """An inventory: one zone and everything a deployment in it may name, as plain values.
 
-This is what an inventory file says (``services.inventory_file`` reads it), what the loader writes
+This is what an inventory file says (``services.inventory.inventory_file`` reads it), what the loader writes
 (``store.inventory_*``) and what an export gives back. Two inventories are equal when they say the
 same; where in a file they say it (``where``) does not count.
 

@@ -1,6 +1,9 @@
-"""Networks that calls may come from, as a text: CIDRs separated by commas."""
+"""Where calls come from: networks as a text, CIDRs separated by commas, and what counts as one client."""
 
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
+
+IPV6_PREFIX = 64
+"""One customer's own network, so all its addresses count as one."""
 
 
 def are_networks(text: str) -> bool:
@@ -19,3 +22,16 @@ def is_within(address: str, networks: str) -> bool:
         return False
     source = getattr(source, "ipv4_mapped", None) or source
     return any(source in ip_network(part.strip(), strict=False) for part in networks.split(","))
+
+
+def source_of(address: str) -> str:
+    """What counts as one client: an IPv4 address, or an IPv6 network; what cannot be read, as it is."""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, IPV6_PREFIX), strict=False))

@@ -98,3 +98,7 @@ class VolumeType(StrEnum):
 
     ROOT = "ROOT"
     DATADISK = "DATADISK"
+
+
+PRIMARY_PROVIDER, IMAGE_PROVIDER = "DefaultPrimary", "NFS"
+"""Who provides storage pools, and who image stores."""

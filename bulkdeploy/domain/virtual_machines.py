@@ -4,6 +4,7 @@ Source: CloudStack's VirtualMachine.State; reference section 5.2. A move that is
 here is refused by the compare-and-set that writes it.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -40,3 +41,8 @@ MOVES: dict[VmState, frozenset[VmState]] = {
     VmState.EXPUNGING: frozenset(),
     VmState.SHUTDOWN: frozenset({VmState.STOPPED}),
 }
+
+
+def one_of(states: Collection[StrEnum]) -> str:
+    """States in words."""
+    return " or ".join(sorted(state.value for state in states))

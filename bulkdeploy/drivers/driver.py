@@ -3,14 +3,27 @@
 Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
 call with a lower fence than it has seen for that VM (a paused process that woke up too late).
+docs/drivers.md walks through an example.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, ClassVar, Self
 from uuid import UUID
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.options import DriverOptions
+
+ANY_HOST = "any host"
+"""Named in errors of calls that no single host is asked."""
+
+HOSTS_AT_ONCE = 16
+"""Hosts that ``HypervisorDriver.admit_hosts`` reaches at the same time."""
 
 
 class PowerState(StrEnum):
@@ -66,7 +79,7 @@ class GuestSpec:
     memory_mib: int
     volumes: tuple[VolumeSpec, ...]
     nics: tuple[NicSpec, ...]
-    user_data: str | None = None
+    user_data: str | None = field(default=None, repr=False)
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
 
@@ -83,38 +96,6 @@ class Guest:
     memory_mib: int
     volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
     nic_uuids: frozenset[UUID] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HostAccess:
-    """How to reach a machine that is to be a host: its url, and whom to log in as; the password is never kept."""
-
-    url: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class HostPromise:
-    """How much of itself a host may promise to guests: times its CPU and its memory, and guests at most."""
-
-    cpu_overcommit: Decimal
-    memory_overcommit: Decimal
-    guests_limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class HostModel:
-    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none)."""
-
-    name: str
-    ip_address: str
-    cpu_sockets: int
-    cpu_cores: int
-    cpu_mhz: int
-    memory_mib: int
-    local_disk_bytes: int
-    hypervisor_version: str | None = None
 
 
 class DriverError(Exception):
@@ -135,14 +116,59 @@ class DriverError(Exception):
         self.transient, self.unanswered = transient, unanswered
         super().__init__(f"{step} failed on host {host}: {reason}")
 
+    def at(self, host: str) -> "DriverError":
+        """The same error, at another host: of a batch that failed as a whole each call fails at its own."""
+        return type(self)(self.step, host, self.reason, transient=self.transient, unanswered=self.unanswered)
+
+    def told(self, reason: str) -> "DriverError":
+        """The same error, in other words."""
+        return type(self)(self.step, self.host, reason, transient=self.transient, unanswered=self.unanswered)
+
 
 class StaleFence(DriverError):
     """The hypervisor has seen a higher fence for this guest: the caller has lost its lease."""
 
 
-class HypervisorDriver(Protocol):
-    """One hypervisor type's way of doing things. Implementations are safe to share between threads."""
+class HypervisorDriver(ABC):
+    """One hypervisor type's way of doing things: a driver is a subclass. Objects are shared between threads.
 
+    Attributes:
+        options_model: what ``from_options`` is given, declared.
+        abilities: what the hypervisor can do beyond running, stopping and removing guests.
+    """
+
+    options_model: ClassVar[type[DriverOptions]] = DriverOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset()
+
+    @classmethod
+    @abstractmethod
+    def from_options(cls, options: Any) -> Self:
+        """Make the driver, from an object of ``options_model``. Hosts need not answer at this moment."""
+
+    @abstractmethod
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """Reach a machine, know it by its uuid from now on, and say what it has. A known one is asked anew.
+
+        Raises:
+            DriverError: nothing that can hold guests answers there.
+        """
+
+    def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
+        """``admit_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
+
+        Each may take ``timeout_s`` for itself; one that fails stops no other.
+        """
+
+        def admit(host: NewHost) -> HostModel | DriverError:
+            try:
+                return self.admit_host(host, timeout_s=timeout_s)
+            except DriverError as error:
+                return error
+
+        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+            return list(threads.map(admit, hosts))
+
+    @abstractmethod
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """Make ``guest`` exist and run on ``host``: volumes, nics, boot.
 
@@ -151,6 +177,7 @@ class HypervisorDriver(Protocol):
                 the guest runs on another host: it is never made twice.
         """
 
+    @abstractmethod
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
@@ -160,6 +187,7 @@ class HypervisorDriver(Protocol):
             DriverError: it may still run; ``power_of`` tells.
         """
 
+    @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.
 
@@ -167,6 +195,7 @@ class HypervisorDriver(Protocol):
             DriverError: it can not be seen now; or it is on another host.
         """
 
+    @abstractmethod
     def ensure_absent(
         self,
         host: HostAddress | None,
@@ -182,6 +211,7 @@ class HypervisorDriver(Protocol):
             DriverError: something may be left.
         """
 
+    @abstractmethod
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """Make a volume that no VM has not exist in this pool. Absent is fine.
 
@@ -195,33 +225,51 @@ class HypervisorDriver(Protocol):
         """Make a guest that runs on ``source`` run on ``destination``, without a break; there already is fine.
 
         Called with the hosts exchanged it undoes a move of which nobody knows how far it got.
+        Ability.LIVE_MIGRATION.
 
         Raises:
             DriverError: it runs on one of the two, on whichever it was; or on neither, then it is not moved
                 (transient False).
         """
+        del source, guest, fence, timeout_s
+        raise _unable("migrate", destination.name, Ability.LIVE_MIGRATION)
 
-    def admit_host(
-        self, host_uuid: UUID, hypervisor: str, access: HostAccess, promise: HostPromise, *, timeout_s: float
-    ) -> HostModel:
-        """Reach a machine, know it by this uuid from now on, and say what it has.
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Give a guest that runs on ``host`` the CPU and memory of ``guest``, while it runs; having them is fine.
 
-        A host that is known already is asked anew.
+        Ability.LIVE_SCALING.
 
         Raises:
-            DriverError: nothing that can hold guests answers there.
+            DriverError: it has these or its old sizes; or it does not run there (transient False).
         """
+        del guest, fence, timeout_s
+        raise _unable("scale", host.name, Ability.LIVE_SCALING)
+
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
+
+        Volumes that do not exist are made; those that it loses stay on their pools. Having them is fine. Called
+        with those it had before it undoes a change of which nobody knows how far it got.
+        Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
+
+        Raises:
+            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
+                does not run there (transient False).
+        """
+        del guest, fence, timeout_s
+        raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:
         """Let these hosts promise so many times their CPU and their memory; what runs goes on, even if it is more.
 
-        Hosts that it does not know are left out.
+        Hosts that it does not know are left out. A hypervisor without such a bound has nothing to do.
 
         Raises:
             DriverError: some may still promise what they did.
         """
+        del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
@@ -229,30 +277,20 @@ class HypervisorDriver(Protocol):
         Raises:
             DriverError: it can not be seen.
         """
+        del url, timeout_s
+        raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
 
-    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Give a guest that runs on ``host`` the CPU and memory of ``guest``, while it runs; having them is fine.
-
-        Raises:
-            DriverError: it has these or its old sizes; or it does not run there (transient False).
-        """
-
-    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
-
-        Volumes that do not exist are made; those that it loses stay on their pools. Having them is fine. Called
-        with those it had before it undoes a change of which nobody knows how far it got.
-
-        Raises:
-            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
-                does not run there (transient False).
-        """
-
+    @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
         """Every guest there is, in no order: the truth that the audit compares rows with."""
 
+    @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """Every volume: (uuid, pool uuid, size in bytes)."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Give back connections; the driver is not used afterwards."""
+
+
+def _unable(step: str, host: str, ability: Ability) -> DriverError:
+    return DriverError(step, host, f"its driver has no {ability}", transient=False)

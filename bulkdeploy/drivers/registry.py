@@ -1,44 +1,64 @@
 """Which driver speaks to which hypervisor type.
 
-In-tree drivers are named here. An out-of-tree one joins by an entry point in the group
-``bulkdeploy.drivers``: its name is the driver's, its object a ``DriverFactory``.
+A driver of the tree is one module of this package with ``DRIVER``, its class; the module's name is the driver's.
+One from outside the tree joins by an entry point in the group ``bulkdeploy.drivers``: its name is the driver's, its
+object the class.
 """
 
+import importlib
+import pkgutil
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from importlib.abc import InspectLoader
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any, Protocol
 
+import bulkdeploy.drivers
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.options import TABLE, DriverSettingError, read_options
 
 ENTRY_POINT_GROUP = "bulkdeploy.drivers"
+IN_TREE = "DRIVER"
+DECLARATION = re.compile(rf"^{IN_TREE} = ", re.MULTILINE)
 
 DEFAULT = "default"
 """Stands for every hypervisor type that is not named."""
 
-DriverOptions = Mapping[str, Any]
-"""What a driver needs to know, by names of its own."""
-
-DriverFactory = Callable[[DriverOptions], HypervisorDriver]
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+"""Names of drivers: they become parts of variables, in which two underscores divide names."""
 
 
-class UnknownDriver(LookupError):
+class UnknownDriver(DriverSettingError):
     """Settings name a driver that nobody provides."""
 
-    def __init__(self, name: str, known: list[str]) -> None:
-        self.name, self.known = name, known
-        super().__init__(f"There is no driver named {name!r}; installed are: {', '.join(known)}")
+    def __init__(self, setting: str, name: str, known: list[str]) -> None:
+        self.setting, self.name, self.known = setting, name, known
+        super().__init__(f"{setting}: there is no driver named {name!r}; installed are: {', '.join(known)}")
 
 
-class NoDriverFor(LookupError):
+class UnusableDriver(DriverSettingError):
+    """A driver is installed and can not be used."""
+
+    def __init__(self, setting: str, name: str, why: str) -> None:
+        self.setting, self.name = setting, name
+        super().__init__(f"{setting}: driver {name!r} can not be used: {why}")
+
+
+class NoDriverFor(DriverSettingError):
     """Settings give a hypervisor type no driver, and there is no default."""
 
     def __init__(self, hypervisor: str) -> None:
         self.hypervisor = hypervisor
+        variable = f"BULKDEPLOY_DRIVERS__{hypervisor.upper()}"
         super().__init__(
-            f"No driver is set for hypervisor type {hypervisor!r}: add it, or {DEFAULT!r}, to the setting drivers"
+            f"no driver is set for hypervisor {hypervisor}: set drivers.{hypervisor} ({variable}) to a driver's"
+            f" name, and the driver's options in [{TABLE}.NAME]; docs/drivers.md says more"
         )
 
 
@@ -53,78 +73,135 @@ class FindsDrivers(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ConfiguredDriver:
+    """A driver with its options, not made yet."""
+
+    name: str
+    abilities: frozenset[Ability]
+    make: Callable[[], HypervisorDriver]
+
+
 class Drivers:
-    """The drivers of a process, one object per driver, found by hypervisor type in any case."""
+    """The drivers of a process, found by hypervisor type in any case; one is made when it is first asked for.
 
-    def __init__(self, by_hypervisor: Mapping[str, HypervisorDriver]) -> None:
-        self._by_hypervisor = {hypervisor.lower(): driver for hypervisor, driver in by_hypervisor.items()}
+    Args:
+        by_hypervisor: the driver by hypervisor type, or DEFAULT; types may share one.
+    """
 
-    def driver_for(self, hypervisor: str) -> HypervisorDriver:
-        """The driver of a hypervisor type such as ``KVM``.
+    def __init__(self, by_hypervisor: Mapping[str, ConfiguredDriver]) -> None:
+        self._by_hypervisor = {kind.lower(): driver for kind, driver in by_hypervisor.items()}
+        self._made: dict[str, HypervisorDriver] = {}
+        self._making = Lock()
+
+    def find(self, hypervisor: str) -> ConfiguredDriver | None:
+        """The driver of a hypervisor type such as ``KVM``, as the settings have it; None: they name none."""
+        return self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
+
+    def configured_for(self, hypervisor: str) -> ConfiguredDriver:
+        """As ``find``.
 
         Raises:
-            NoDriverFor: there is none.
+            NoDriverFor: the settings name none.
         """
-        driver = self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
-        if driver is None:
+        found = self.find(hypervisor)
+        if found is None:
             raise NoDriverFor(hypervisor)
-        return driver
-
-    def __iter__(self) -> Iterator[HypervisorDriver]:
-        """Every driver once, for those who look at everything there is."""
-        return iter({id(driver): driver for driver in self._by_hypervisor.values()}.values())
-
-    def close(self) -> None:
-        """Close every driver, also when one of them fails to."""
-        with ExitStack() as stack:
-            for driver in self:
-                stack.callback(driver.close)
-
-
-class LazyDrivers:
-    """Drivers that are made when one is first asked for: most API processes never add a host."""
-
-    def __init__(self, build: Callable[[], Drivers]) -> None:
-        self._build, self._lock = build, Lock()
-        self._made: Drivers | None = None
+        return found
 
     def driver_for(self, hypervisor: str) -> HypervisorDriver:
         """See FindsDrivers."""
-        with self._lock:
-            if self._made is None:
-                self._made = self._build()
-        return self._made.driver_for(hypervisor)
+        return self._driver(self.configured_for(hypervisor))
+
+    def __iter__(self) -> Iterator[HypervisorDriver]:
+        """Every driver once, for those who look at everything there is."""
+        return iter([self._driver(one) for one in {one.name: one for one in self._by_hypervisor.values()}.values()])
+
+    def make_all(self) -> list[HypervisorDriver]:
+        """Make every driver now; where one can not be made, those made before are closed."""
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            made = list(self)
+            stack.pop_all()
+        return made
+
+    def close(self) -> None:
+        """Close every driver that was made, also when one of them fails to."""
+        with ExitStack() as stack:
+            for driver in self._made.values():
+                stack.callback(driver.close)
+
+    def _driver(self, wanted: ConfiguredDriver) -> HypervisorDriver:
+        made = self._made.get(wanted.name)
+        if made is not None:
+            return made
+        with self._making:
+            if wanted.name not in self._made:
+                self._made[wanted.name] = wanted.make()
+            return self._made[wanted.name]
 
 
-def build_drivers(names: Mapping[str, str], options: Mapping[str, DriverOptions]) -> Drivers:
-    """Make each driver that ``names`` (hypervisor type, or DEFAULT, to driver) mentions, once.
+def configure_drivers(names: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]) -> Drivers:
+    """The drivers that ``names`` (hypervisor type, or DEFAULT, to driver) mentions, with ``options`` by driver.
 
-    ``options`` are by driver name. If one cannot be made, those made before are closed.
+    Nothing is connected to yet: what can be wrong with settings is found here, the rest when a driver is made.
 
     Raises:
-        UnknownDriver: a name that nobody provides.
+        UnknownDriver: a name, of a driver or of options, that nobody provides.
+        UnusableDriver: what is installed under the name is no driver, or can not be imported.
+        WrongDriverOptions: a driver's options are not as it declares them.
     """
-    made: dict[str, HypervisorDriver] = {}
-    with ExitStack() as stack:
-        for name in sorted(set(names.values())):
-            made[name] = _factory(name)(options.get(name, {}))
-            stack.callback(made[name].close)
-        stack.pop_all()
-    return Drivers({hypervisor: made[name] for hypervisor, name in names.items()})
+    settings = {f"{TABLE}.{name}": name for name in options} | {
+        f"drivers.{kind}": name for kind, name in names.items()
+    }
+    classes = {name: find_driver(name, setting) for setting, name in settings.items()}
+    configured = {}
+    for name in set(names.values()):
+        read = read_options(name, classes[name].options_model, options.get(name, {}))
+        make = partial(classes[name].from_options, read)
+        configured[name] = ConfiguredDriver(name, classes[name].abilities, make)
+    return Drivers({hypervisor: configured[name] for hypervisor, name in names.items()})
 
 
-def _factory(name: str) -> DriverFactory:
-    """In-tree drivers win: nobody replaces one by accident. Others are imported only when named."""
-    in_tree: dict[str, DriverFactory] = {"simulator": _simulator}
-    if name in in_tree:
-        return in_tree[name]
+def find_driver(name: str, setting: str) -> type[HypervisorDriver]:
+    """The class of a driver; ``setting`` is what named it.
+
+    One of the tree wins: nobody replaces it by accident. Others are imported only when named.
+
+    Raises:
+        UnknownDriver, UnusableDriver: see ``configure_drivers``.
+    """
+    try:
+        found = _load(name)
+        if found is None:
+            raise UnknownDriver(setting, name, installed_drivers())
+    except (ImportError, AttributeError) as error:
+        raise UnusableDriver(setting, name, f"{type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, HypervisorDriver)):
+        raise UnusableDriver(setting, name, f"{found!r} is no subclass of HypervisorDriver")
+    return found
+
+
+def _load(name: str) -> Any:
+    if _is_in_tree(name):
+        return getattr(importlib.import_module(f"{__package__}.{name}"), IN_TREE)
     points = entry_points(group=ENTRY_POINT_GROUP)
-    if name not in points.names:
-        raise UnknownDriver(name, sorted({*in_tree, *points.names}))
-    factory: DriverFactory = points[name].load()
-    return factory
+    return points[name].load() if name in points.names else None
 
 
-def _simulator(options: DriverOptions) -> HypervisorDriver:
-    """Options: ``url``, and any other argument of SimulatorDriver."""
-    return SimulatorDriver(**options)
+def installed_drivers() -> list[str]:
+    """The names of all drivers there are."""
+    return sorted({*in_tree_drivers(), *entry_points(group=ENTRY_POINT_GROUP).names})
+
+
+def in_tree_drivers() -> list[str]:
+    """The names of the drivers that come with the product."""
+    return sorted(filter(_is_in_tree, (one.name for one in pkgutil.iter_modules(bulkdeploy.drivers.__path__))))
+
+
+def _is_in_tree(name: str) -> bool:
+    """Whether the package has a module of this name with DRIVER in it; it is read, not imported."""
+    spec = find_spec(f"{__package__}.{name}") if NAME.fullmatch(name) else None
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        return False
+    return DECLARATION.search(spec.loader.get_source(spec.name) or "") is not None

@@ -8,24 +8,21 @@ towards a caller that dies while it waits: what it was asked to do gets done.
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import LiteralString
+from typing import Any, LiteralString, Self
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import (
-    DriverError,
-    Guest,
-    GuestSpec,
-    HostAccess,
-    HostAddress,
-    HostModel,
-    HostPromise,
-    PowerState,
-    StaleFence,
-)
+from pydantic import Field, SecretStr
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, HostAddress, PowerState
+from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.drivers.simulator_calls import BUSY, STEPS, SimulatedCall, write_calls
+from bulkdeploy.drivers.simulator_database import ensure_database
 from bulkdeploy.drivers.simulator_inventory import (
     AdoptedGuest,
     SimulatedHost,
@@ -35,15 +32,28 @@ from bulkdeploy.drivers.simulator_inventory import (
     set_overcommit,
     sync_hosts,
 )
-from bulkdeploy.drivers.simulator_link import ANY_HOST, SimulatorLink
-from bulkdeploy.drivers.simulator_model import read_host_url, read_pool_url
+from bulkdeploy.drivers.simulator_link import SimulatorLink
+from bulkdeploy.drivers.simulator_model import read_host, read_pool_url
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
 
 
-class SimulatorDriver:
-    """A HypervisorDriver over the simulator's database, which ``ensure_database`` has made.
+class SimulatorOptions(DriverOptions):
+    """What the simulator needs to know."""
+
+    url: SecretStr = Field(
+        description="PostgreSQL database in which simulated hypervisors keep their guests. "
+        "Unset: the one beside database_url, with _simulator after its name."
+    )
+    pool_size: int = Field(default=8, ge=1, le=500, description="Most connections to it that one process holds.")
+    durable: bool = Field(
+        default=True, description="Wait until an answered call would survive a power cut; false is faster."
+    )
+
+
+class SimulatorDriver(BatchDriver):
+    """The driver over the simulator's database, which ``ensure_database`` has made.
 
     An answered call survives a power cut. Flushes of calls that end together are one flush
     (PostgreSQL's group commit), so throughput grows with the calls in flight. ``durable=False``
@@ -58,6 +68,17 @@ class SimulatorDriver:
         sleep: what passes the time, in seconds.
     """
 
+    options_model = SimulatorOptions
+    abilities = frozenset(
+        {
+            Ability.LIVE_MIGRATION,
+            Ability.LIVE_SCALING,
+            Ability.HOT_PLUG_VOLUMES,
+            Ability.HOT_PLUG_NICS,
+            Ability.GUEST_PASSWORDS,
+        }
+    )
+
     def __init__(
         self,
         url: str,
@@ -71,56 +92,53 @@ class SimulatorDriver:
         self._sleep = sleep
         self._link = SimulatorLink(url, pool_size=pool_size, durable=durable)
 
-    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver. Refuses what exceeds the host's capacity (transient: elsewhere is room)."""
-        sizes = [guest.name, guest.cpu_number, guest.cpu_mhz, guest.memory_mib]
-        self._call(
-            "SELECT * FROM simulator_code.ensure_running(%s, %s, %s, %s, %s, %s,"
-            " %s::uuid[], %s::uuid[], %s::bigint[],"
-            " p_nics => %s::uuid[], p_fence => %s, p_timeout_ms => %s, p_draw => %s)",
-            [host.uuid, guest.uuid, *sizes, *_devices(guest)],
-            _Call("boot", host, fence, timeout_s),
-        )
+    @classmethod
+    def from_options(cls, options: SimulatorOptions) -> Self:
+        """See HypervisorDriver. Makes the database where it is missing."""
+        url = options.url.get_secret_value()
+        ensure_database(url)
+        return cls(url, pool_size=options.pool_size, durable=options.durable)
 
-    def ensure_stopped(
-        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
-    ) -> None:
-        """See HypervisorDriver. ``forced`` takes no time and ends a guest that hangs in its shutdown."""
-        self._call(
-            "SELECT * FROM simulator_code.ensure_stopped(%s, %s, %s, %s, %s, %s)",
-            [host.uuid, guest_uuid, forced],
-            _Call("stop", host, fence, timeout_s),
-        )
+    def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
+        """See BatchDriver: one transaction for all; a call's own time is slept in its answer.
+
+        A start that exceeds its host's capacity is refused (transient: elsewhere is room). A forced stop takes no
+        time and ends a guest that hangs in its shutdown. A removal is refused where the guest is on another host,
+        or another one uses a volume.
+        """
+        ends = [SimulatedCall(STEPS[type(call)], call.host, call.fence, timeout_s) for call in calls]
+        alone = [partial(self._alone, call, timeout_s) for call in calls]
+        query = "SELECT number, (outcome).* FROM simulator_code.make_calls(%s::jsonb, %s) ORDER BY number"
+        parameters = [write_calls([(call, self._random.random()) for call in calls]), timeout_s * 1000]
+        try:
+            rows = self._link.ask(
+                ends[0].step,
+                ends[0].host_name,
+                lambda connection: connection.execute(query, parameters).fetchall(),
+                patience_s=timeout_s,
+            )
+        except DriverError as error:
+            if error.unanswered or len(calls) == 1:
+                return [partial(end.fail, error) for end in ends]
+            return alone  # one of them can not even be read
+        return [
+            again if row[1] == BUSY else partial(self._wait, end, row[1:])
+            for end, again, row in zip(ends, alone, rows, strict=True)
+        ]
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver."""
         power = self._call(
             "SELECT * FROM simulator_code.look_at(%s, %s, %s, %s, %s)",
             [host.uuid, guest_uuid],
-            _Call("look", host, fence, timeout_s),
+            SimulatedCall("look", host, fence, timeout_s),
         )
         return None if power is None or power == ABSENT else PowerState(power)
-
-    def ensure_absent(
-        self,
-        host: HostAddress | None,
-        guest_uuid: UUID,
-        volume_uuids: Sequence[UUID],
-        *,
-        fence: int,
-        timeout_s: float,
-    ) -> None:
-        """See HypervisorDriver. Refuses where the guest is on another host, or another uses a volume."""
-        self._call(
-            "SELECT * FROM simulator_code.ensure_absent(%s, %s, %s, %s, %s, %s)",
-            [None if host is None else host.uuid, guest_uuid, list(volume_uuids)],
-            _Call("delete", host, fence, timeout_s),
-        )
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses while a guest uses it (transient)."""
         query = "SELECT * FROM simulator_code.ensure_volume_absent(%s, %s, %s, %s)"
-        self._call(query, [pool_uuid, volume_uuid], _Call("delete", None, None, timeout_s))
+        self._call(query, [pool_uuid, volume_uuid], SimulatedCall("delete", None, None, timeout_s))
 
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
@@ -129,18 +147,29 @@ class SimulatorDriver:
         self._call(
             "SELECT * FROM simulator_code.ensure_migrated(%s, %s, %s, %s, %s, %s)",
             [source.uuid, destination.uuid, guest.uuid],
-            _Call("migrate", destination, fence, timeout_s),
+            SimulatedCall("migrate", destination, fence, timeout_s),
         )
 
-    def admit_host(
-        self, host_uuid: UUID, hypervisor: str, access: HostAccess, promise: HostPromise, *, timeout_s: float
-    ) -> HostModel:
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
-        del hypervisor
-        model = read_host_url(access.url, host_uuid)
-        host = promising(host_uuid, model, promise)
-        self._link.ask("connect", model.name, lambda link: sync_hosts(link, [host]), patience_s=timeout_s)
-        return model
+        (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
+        if isinstance(answer, DriverError):
+            raise answer
+        return answer
+
+    def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
+        """See HypervisorDriver: one transaction for all of which the url can be read."""
+        answers = [read_host(host) for host in hosts]
+        known = [
+            promising(host.uuid, answer, host.promise)
+            for host, answer in zip(hosts, answers, strict=True)
+            if isinstance(answer, HostModel)
+        ]
+        try:
+            self._link.ask("connect", ANY_HOST, lambda link: sync_hosts(link, known), patience_s=timeout_s)
+        except DriverError as error:
+            return [error if isinstance(answer, HostModel) else answer for answer in answers]
+        return answers
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
@@ -159,7 +188,7 @@ class SimulatorDriver:
         self._call(
             "SELECT * FROM simulator_code.ensure_scaled(%s, %s, %s, %s, %s, %s, %s, %s)",
             [host.uuid, guest.uuid, guest.cpu_number, guest.cpu_mhz, guest.memory_mib],
-            _Call("scale", host, fence, timeout_s),
+            SimulatedCall("scale", host, fence, timeout_s),
         )
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
@@ -167,8 +196,15 @@ class SimulatorDriver:
         self._call(
             "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
             " %s, %s, %s)",
-            [host.uuid, guest.uuid, *_devices(guest)],
-            _Call("devices", host, fence, timeout_s),
+            [
+                host.uuid,
+                guest.uuid,
+                [volume.uuid for volume in guest.volumes],
+                [volume.pool_uuid for volume in guest.volumes],
+                [volume.size_bytes for volume in guest.volumes],
+                [nic.uuid for nic in guest.nics],
+            ],
+            SimulatedCall("devices", host, fence, timeout_s),
         )
 
     def list_guests(self) -> Iterator[Guest]:
@@ -206,54 +242,20 @@ class SimulatorDriver:
         """See HypervisorDriver."""
         self._link.close()
 
-    def _call(self, query: LiteralString, parameters: list[object], call: "_Call") -> str | None:
+    def _call(self, query: LiteralString, parameters: list[object], call: SimulatedCall) -> str | None:
         """Make the call; what it answers, if anything."""
         draw = self._random.random()
         everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
-        host = ANY_HOST if call.host is None else call.host.name
-        verdict: str
-        reason: str | None
-        verdict, step, reason, transient, wait_ms, host_found = self._link.ask(
+        row = self._link.ask(
             call.step,
-            host,
+            call.host_name,
             lambda connection: connection.execute(query, everything).fetchall()[0],
             patience_s=call.timeout_s,
         )
-        if call.host is None and host_found is not None:
-            host = host_found
-        wait_s = min(wait_ms / 1000, call.timeout_s)
-        if wait_s > 0:
-            self._sleep(wait_s)
-        if verdict == "silent":
-            reason = f"no answer within {call.timeout_s:g} s"
-            raise DriverError(step, host, reason, transient=True, unanswered=True)
-        if verdict == "stale":
-            raise StaleFence(step, host, reason, transient=False)
-        if verdict == "failed":
-            raise DriverError(step, host, reason, transient=transient)
-        return reason
+        return call.answer(row, self._sleep)
+
+    def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
+        call.answer(row, self._sleep)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What every call has: the step to name when the reason is elsewhere, host, fence (of guests), patience."""
-
-    step: str
-    host: HostAddress | None
-    fence: int | None
-    timeout_s: float
-
-
-def _devices(guest: GuestSpec) -> list[str]:
-    """Its volumes, their pools and sizes, and its nics."""
-    return [
-        _array(volume.uuid for volume in guest.volumes),
-        _array(volume.pool_uuid for volume in guest.volumes),
-        _array(volume.size_bytes for volume in guest.volumes),
-        _array(nic.uuid for nic in guest.nics),
-    ]
-
-
-def _array(values: Iterable[UUID | int]) -> str:
-    """An array as PostgreSQL reads it; psycopg looks for the type of each list anew."""
-    return f"{{{','.join(map(str, values))}}}"
+DRIVER = SimulatorDriver

@@ -23,6 +23,7 @@ CODE_FILES = (
     "simulator_parts.sql",
     "simulator_calls.sql",
     "simulator_running.sql",
+    "simulator_batches.sql",
 )
 """In the order in which they must be run."""
 

@@ -10,13 +10,10 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.simulator_database import conninfo
 
 T = TypeVar("T")
-
-ANY_HOST = "any host"
-"""Named in errors of calls that no single host is asked."""
 
 PAGE_ROWS = 5000
 """Rows that the lists fetch at a time; between pages no connection is held."""

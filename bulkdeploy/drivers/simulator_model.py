@@ -11,7 +11,8 @@ from ipaddress import AddressValueError, IPv4Address
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError, HostModel
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostModel, NewHost
 
 HOST_SIZE = {"cpu_sockets": 1, "cpu_cores": 4, "cpu_mhz": 8000, "memory_mib": 8192, "local_disk_gib": 1024}
 HOST_MOST = {
@@ -28,19 +29,19 @@ GIB = 1024**3
 LONGEST_NAME = 63
 
 
-def read_host_url(url: str, host_uuid: UUID) -> HostModel:
-    """The host behind a url.
+def read_host(host: NewHost) -> HostModel | DriverError:
+    """The host behind a url, or the error that the query says something that no host can be.
 
     A url that names no IPv4 address stands for a host of the loopback network, which no real host is in.
-
-    Raises:
-        DriverError: the query says something that no host can be.
     """
-    size = _sizes(url, HOST_SIZE, HOST_MOST)
-    parts = urlsplit(url)
+    try:
+        size = _sizes(host.access.url, HOST_SIZE, HOST_MOST)
+    except DriverError as error:
+        return error
+    parts = urlsplit(host.access.url)
     return HostModel(
         name=_name(f"{parts.hostname or ''}{parts.path}"),
-        ip_address=_address(parts.hostname or "", host_uuid),
+        ip_address=_address(parts.hostname or "", host.uuid),
         cpu_sockets=size["cpu_sockets"],
         cpu_cores=size["cpu_cores"],
         cpu_mhz=size["cpu_mhz"],

@@ -45,7 +45,7 @@ def read_credentials(settings: Settings) -> dict[str, str]:
         SecretKeyWrong: its secrets were encrypted with another key.
     """
     from bulkdeploy.manage.running import with_running_services
-    from bulkdeploy.store.bootstrap import admin_row
+    from bulkdeploy.store.database.bootstrap import admin_row
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     settings = with_running_services(settings)

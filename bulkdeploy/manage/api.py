@@ -1,4 +1,4 @@
-"""``bulkdeploy api``: the HTTP API under gunicorn."""
+"""``bulkdeploy api``: the HTTP API, its processes supervised by gunicorn."""
 
 import gc
 import os
@@ -13,22 +13,19 @@ from types import FrameType
 from typing import Any
 
 import click
-import gunicorn.http.message
 from gunicorn.app.base import BaseApplication
 
+from bulkdeploy.api.asgi import Applications
 from bulkdeploy.embedded.processes import end_with_parent
 from bulkdeploy.manage.configuration import require, settings_of
 from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.settings import Settings
 
-LONGEST_REQUEST_LINE = 128 * 1024
-"""Bytes. cmk and others send user data, all parameters and the signature in the URL of a GET; gunicorn
-would cut at 8,190 bytes, or (with its 0) read without an end."""
+WORKER_CLASS = "bulkdeploy.manage.api_worker.ApiWorker"
+"""By name: gunicorn imports it once the figures have their place."""
 
-KEEPALIVE_SECONDS = 75
 GRACEFUL_SECONDS = 4
 STUCK_AFTER_SECONDS = 120
-MOST_CONNECTIONS = 1000
 
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Read by prometheus_client when it is imported; so this module does not import it."""
@@ -45,18 +42,14 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
 
     def load_config(self) -> None:
         """Set what differs from gunicorn's defaults."""
+        addresses = (self.settings.listen, self.settings.monitoring_listen)
         values: dict[str, Any] = {
-            "bind": self.settings.listen,
-            "worker_class": "gthread",
+            "bind": [address for address in addresses if address is not None],
+            "worker_class": WORKER_CLASS,
             "workers": self.settings.api_processes,
-            "threads": self.settings.api_threads,
-            "worker_connections": MOST_CONNECTIONS,
-            "keepalive": KEEPALIVE_SECONDS,
-            "graceful_timeout": GRACEFUL_SECONDS,
+            "graceful_timeout": GRACEFUL_SECONDS + 1,
             "timeout": STUCK_AFTER_SECONDS,
             "preload_app": True,
-            "limit_request_line": LONGEST_REQUEST_LINE,
-            "limit_request_fields": 100,
             "loglevel": "warning",
             "proc_name": "bulkdeploy-api",
             "post_fork": after_fork,
@@ -66,13 +59,16 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         for name, value in values.items():
             self.cfg.set(name, value)
 
-    def load(self) -> Any:
-        """Build the application; connections are made on first use, in the forked processes."""
-        from bulkdeploy.api.app import create_app
+    def load(self) -> Applications:
+        """Build the applications; connections are made on first use, in the forked processes."""
+        from bulkdeploy.api.app import create_app, create_monitoring_app
+        from bulkdeploy.api.proxies import TrustedProxies
         from bulkdeploy.wiring.system import build_system
 
         until_let_go(held=self._held)
-        return create_app(build_system(self.settings))
+        system = build_system(self.settings)
+        proxies = TrustedProxies(system)
+        return Applications(create_app(system, proxies=proxies), create_monitoring_app(system), proxies.trusts)
 
 
 def forget_gauges(server: object, worker: Any) -> None:
@@ -96,7 +92,6 @@ def serve(settings: Settings, *, held: bool = False) -> None:
 
     configure_logging(settings)
     with figures_shared():
-        gunicorn.http.message.MAX_REQUEST_LINE = LONGEST_REQUEST_LINE + 1
         ApiServer(settings, held=held).run()
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from bulkdeploy.cli.transport import Transport
+from bulkdeploy.cli.connection.transport import Transport
 from bulkdeploy.manage.own_api import list_all
 from bulkdeploy.manage.spread import ClusterSpread, read_spread, uneven
 
@@ -76,7 +76,7 @@ class BulkCall:
                 one.cluster,
                 self._before[one.cluster],
                 after[one.cluster] - self._before[one.cluster],
-                one.room,
+                one.capacity,
             )
             for one in read_spread(self._deployment)
         ]

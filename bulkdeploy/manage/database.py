@@ -50,7 +50,7 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
         SchemaTooNew: the database is ahead of this release.
         SecretKeyWrong: its secrets were encrypted with another key.
     """
-    from bulkdeploy.store.bootstrap import admin_row, bootstrap
+    from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
     from bulkdeploy.store.migrations.upgrade import Half, upgrade
     from bulkdeploy.wiring.system import build_cipher, build_engine, first_admin_password
 

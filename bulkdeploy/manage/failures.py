@@ -5,7 +5,7 @@ from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
 from bulkdeploy.domain.errors import BulkDeployError
-from bulkdeploy.drivers.registry import UnknownDriver
+from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed
 from bulkdeploy.embedded.system_account import AccountUnavailable
@@ -18,12 +18,12 @@ EXPECTED = (
     BulkDeployError,
     ConnectionFailed,
     DataDirectoryInUse,
+    DriverSettingError,
     OperationalError,
     OSError,
     SecretKeyWrong,
     ServerFailed,
     SettingMissing,
-    UnknownDriver,
     psycopg.OperationalError,
 )
 

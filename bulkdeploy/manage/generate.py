@@ -12,6 +12,8 @@ from pydantic.fields import FieldInfo
 
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.reference_page import reference_page
+from bulkdeploy.drivers.options import ENVIRONMENT, FILE_SUFFIX, TABLE
+from bulkdeploy.drivers.registry import find_driver, in_tree_drivers
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -26,15 +28,33 @@ HEADER = f"""\
 """
 
 
+DRIVER_HEADER = f"""\
+# Options of drivers, in a table for each driver that the setting `drivers` names. In the environment:
+# {ENVIRONMENT}NAME__OPTION. Instead of an option, OPTION{FILE_SUFFIX} may name a file that
+# holds its value, such as a secret. Drivers from elsewhere have options of their own: docs/drivers.md.
+"""
+
+
 def default_toml() -> str:
     """config/default.toml: every setting, its meaning, and its default as a commented line."""
-    parts = [HEADER]
-    for name, field in Settings.model_fields.items():
+    fields = {name: field for name, field in Settings.model_fields.items() if name != TABLE}
+    parts = [HEADER, *_assignments(fields), DRIVER_HEADER]
+    for name in in_tree_drivers():
+        model = find_driver(name, TABLE).options_model
+        parts += [f"# [{TABLE}.{name}]", *_assignments(model.model_fields)]
+    return "\n".join(parts)
+
+
+def _assignments(fields: Mapping[str, FieldInfo]) -> list[str]:
+    """Each field's meaning as a comment, and its default as a commented assignment."""
+    parts = []
+    for name, field in fields.items():
         meaning = f"{field.description}{_bounds(field)}"
         comment = textwrap.fill(meaning, COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ")
-        default = ANYTHING.dump_python(field.get_default(call_default_factory=True, validated_data={}), mode="json")
+        given = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+        default = ANYTHING.dump_python(given, mode="json")
         parts.append(f"{comment}\n# {name} = {_toml(default)}\n")
-    return "\n".join(parts)
+    return parts
 
 
 def _bounds(field: FieldInfo) -> str:
@@ -49,7 +69,7 @@ def _toml(value: object) -> str:
     if value is None:
         return '""'
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}" if value else "{}"
     return json.dumps(value)
 
 

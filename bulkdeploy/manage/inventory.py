@@ -1,4 +1,4 @@
-"""``bulkdeploy inventory``: describe a zone in a file and load it, write one out, or make a large one up."""
+"""``bulkdeploy inventory``: describe a zone in a file and load it, or write one out."""
 
 import os
 import sysconfig
@@ -13,7 +13,7 @@ from bulkdeploy.manage.running import with_running_services
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
-    from bulkdeploy.services.inventory import LoadReport
+    from bulkdeploy.services.inventory.inventory import LoadReport
 
 DEMO_ZONE = "demo.yaml"
 PLACES_OF_ZONES = (
@@ -39,37 +39,6 @@ def load_command(ctx: click.Context, file: Path) -> None:
     click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
 
 
-@inventory.command("generate")
-@click.option("--zones", type=int, default=1, show_default=True, help="How many zones.")
-@click.option("--pods", type=int, default=10, show_default=True, help="Pods over all zones.")
-@click.option("--clusters", type=int, default=100, show_default=True, help="Clusters over all zones.")
-@click.option("--hosts", type=int, default=2500, show_default=True, help="Hosts over all zones.")
-@click.option("--vms", type=int, default=0, show_default=True, help="VMs that run already, unevenly spread.")
-@click.option("--prefix", default="generated", show_default=True, help="Zones are called PREFIX-1, PREFIX-2, ...")
-@click.pass_context
-def generate_command(
-    ctx: click.Context, zones: int, pods: int, clusters: int, hosts: int, vms: int, prefix: str
-) -> None:
-    """Make up zones of any size and write them, for benchmarks.
-
-    The same numbers give the same zones; repeating it changes nothing.
-    """
-    from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.services.inventory_generation import Size, generate_inventory
-    from bulkdeploy.wiring.system import build_cipher, build_engine
-
-    settings = with_running_services(settings_of(ctx))
-    engine = build_engine(settings, application_name="bulkdeploy inventory")
-    try:
-        size = Size(zones=zones, pods=pods, clusters=clusters, hosts=hosts, vms=vms)
-        reports = generate_inventory(engine, build_cipher(settings), size, prefix=prefix)
-        tell_simulator(settings, engine)
-    finally:
-        engine.dispose()
-    for report in reports:
-        click.echo(describe(report))
-
-
 @inventory.command("export")
 @click.option("--zone", "zone_name", help="Its name; needed where there are several.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else the terminal.")
@@ -82,7 +51,7 @@ def export_command(ctx: click.Context, zone_name: str | None, output: Path | Non
 
     VMs are in it as far as an inventory brought them.
     """
-    from bulkdeploy.services.inventory_export import export_inventory
+    from bulkdeploy.services.inventory.inventory_export import export_inventory
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     settings = with_running_services(settings_of(ctx))
@@ -113,7 +82,7 @@ def load(settings: Settings, file: Path) -> "LoadReport":
         InvalidInventory: the file is refused; nothing was written.
     """
     from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.services.inventory import load_inventory
+    from bulkdeploy.services.inventory.inventory import load_inventory
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy inventory")
@@ -128,7 +97,7 @@ def load(settings: Settings, file: Path) -> "LoadReport":
 def load_first_zone(settings: Settings, file: Path) -> None:
     """Load a file where the database has no zone yet; simulated hypervisors are told in any case."""
     from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.store.inventory_topology import zone_ids
+    from bulkdeploy.store.inventory.inventory_topology import zone_ids
     from bulkdeploy.wiring.system import build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy inventory")

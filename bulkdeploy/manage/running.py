@@ -12,10 +12,13 @@ from bulkdeploy.wiring.settings import Settings
 FILE_NAME = "running.json"
 CLIENT_FILE_NAME = "bulkmonkey.config"
 
+ADDRESSES = ("database_url", "redis_url", "listen")
+ANNOUNCED = (*ADDRESSES, "drivers")
+
 
 def announce(settings: Settings) -> None:
     """Write where the services are."""
-    found = {"database_url": settings.database_url, "redis_url": settings.redis_url, "listen": settings.listen}
+    found = {name: getattr(settings, name) for name in ANNOUNCED}
     _replace(settings.data_dir / FILE_NAME, json.dumps({**found, "pid": os.getpid()}))
 
 
@@ -41,11 +44,12 @@ def _replace(path: Path, text: str) -> None:
 
 
 def with_running_services(settings: Settings) -> Settings:
-    """``settings``, with the addresses of the ``up`` that runs in data_dir, unless they name another database."""
+    """``settings``, with those of the ``up`` that runs in data_dir, unless they name another database."""
     path = settings.data_dir / FILE_NAME
     if not path.is_file():
         return settings
     found = json.loads(path.read_text())
     if settings.database_url not in (None, found["database_url"]):
         return settings
-    return settings.model_copy(update={name: found[name] for name in ("database_url", "redis_url", "listen")})
+    found_here = {name: found[name] for name in ADDRESSES}
+    return settings.model_copy(update={**found_here, "drivers": settings.drivers or found["drivers"]})

@@ -9,7 +9,7 @@ from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
 from bulkdeploy.drivers.registry import DEFAULT
 from bulkdeploy.drivers.simulator_database import connect, ensure_database
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, SimulatedHost, adopt_guests, sync_hosts
-from bulkdeploy.store.inventory_guests import simulator_guests, simulator_hosts
+from bulkdeploy.store.inventory.inventory_guests import simulator_guests, simulator_hosts
 from bulkdeploy.wiring.drivers import SIMULATOR, simulator_url
 from bulkdeploy.wiring.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bulkdeploy.drivers.simulator_control import Distribution, FaultKind, FaultRule, HangEffect, Latency, Step
-from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.configuration import settings_of
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -248,10 +248,7 @@ def _database(ctx: click.Context) -> "Iterator[Connection]":
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.wiring.drivers import simulator_url
 
-    settings = with_running_services(settings_of(ctx))
-    if settings.simulator_database_url is None:
-        require(settings, "database_url")
-    url = simulator_url(settings)
+    url = simulator_url(with_running_services(settings_of(ctx)))
     ensure_database(url)
     with connect(url) as connection:
         yield connection

@@ -10,7 +10,7 @@ from typing import Any
 class ClusterSpread:
     """The owner's VMs in one cluster: before a deployment, and added by it.
 
-    ``room`` is how many VMs of the deployment's kind the cluster could hold before it; None: it was
+    ``capacity`` is how many VMs of the deployment's kind the cluster could hold before it; None: it was
     not eligible.
     """
 
@@ -18,7 +18,7 @@ class ClusterSpread:
     cluster: str
     before: int
     added: int
-    room: int | None
+    capacity: int | None
 
     @property
     def after(self) -> int:
@@ -28,7 +28,7 @@ class ClusterSpread:
     @property
     def room_left(self) -> int:
         """How many more it could hold."""
-        return 0 if self.room is None else self.room - self.added
+        return 0 if self.capacity is None else self.capacity - self.added
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class PodSpread:
 def read_spread(deployment: Mapping[str, Any]) -> list[ClusterSpread]:
     """The spread in an object of listBulkDeployments: every eligible cluster, as planned."""
     return [
-        ClusterSpread(row["podname"], row["clustername"], row["before"], row["added"], row.get("room"))
+        ClusterSpread(row["podname"], row["clustername"], row["before"], row["added"], row.get("capacity"))
         for row in deployment.get("clusters", ())
     ]
 

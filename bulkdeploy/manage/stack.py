@@ -37,11 +37,19 @@ class NotReady(ServerFailed):
 
 
 class Stack:
-    """Starts and supervises everything; ``settings`` has all addresses once ``start`` returned."""
+    """Starts and supervises everything; ``settings`` has all addresses once ``start`` returned.
+
+    Hypervisors are simulated unless the settings name drivers.
+    """
 
     def __init__(self, settings: Settings, emit: Callable[[str, str], None]) -> None:
-        self.settings = settings.model_copy(
-            update={"data_dir": settings.data_dir.absolute(), "listen": _free_address(settings.listen)}
+        watched = settings.monitoring_listen
+        self.settings = settings.with_simulator().model_copy(
+            update={
+                "data_dir": settings.data_dir.absolute(),
+                "listen": _free_address(settings.listen),
+                "monitoring_listen": None if watched is None else _free_address(watched),
+            }
         )
         self.supervisor = Supervisor(emit)
         self._stdin = subprocess.DEVNULL
@@ -73,7 +81,7 @@ class Stack:
             NotReady: not within READY_SECONDS.
         """
         deadline = time.monotonic() + READY_SECONDS
-        ready = f"{self.url}/health/ready"
+        ready = f"{self.settings.api_monitoring_url}/health/ready"
 
         def done() -> bool:
             if time.monotonic() > deadline:
@@ -112,7 +120,7 @@ class Stack:
                 return
             stop_signal, patience_s = STOPPING[name]
             self.supervisor.start(ChildSpec(name, server.launch, stop_signal, patience_s, SERVERS))
-        from bulkdeploy.store.database import ensure_database  # takes as long as the servers do
+        from bulkdeploy.store.database.database import ensure_database  # takes as long as the servers do
 
         deadline = time.monotonic() + SERVER_SECONDS
         waiting = list(servers.values())
@@ -136,9 +144,9 @@ class Stack:
         self._stdin, self._holding = os.pipe()
         self._start_program("api", API, self.settings)
         workers = self.settings.worker_processes
-        for number in range(workers):
-            self._start_program(f"worker-{number + 1}", WORKER, _monitored(self.settings, number))
-        self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers))
+        for number in range(1, workers + 1):
+            self._start_program(f"worker-{number}", WORKER, _monitored(self.settings, number))
+        self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers + 1))
 
     def _let_go(self) -> None:
         """Let the programs begin, and those that are started again from now on do so at once."""
@@ -167,8 +175,7 @@ def _monitored(settings: Settings, number: int) -> Settings:
     if settings.monitoring_listen is None:
         return settings
     host, _, port = settings.monitoring_listen.rpartition(":")
-    own = int(port) + number if int(port) else 0
-    return settings.model_copy(update={"monitoring_listen": f"{host}:{own}"})
+    return settings.model_copy(update={"monitoring_listen": f"{host}:{int(port) + number}"})
 
 
 def _free_address(listen: str) -> str:

@@ -7,15 +7,17 @@ the least share of CPU in use. A cluster lies in one pod, so ``userconcentratedp
 strategies decide. Non-strict affinity comes before the algorithm, which then settles equal preference.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 
 from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.placement.affinity_members import vms_on_hosts
 from bulkdeploy.placement.dispersion import fill_in_order, fill_levels
 from bulkdeploy.placement.model import HostColumns, Ints, PlacementRequest
-from bulkdeploy.placement.slots import vms_on_hosts
 
 SHARES = 1_000_000
 """CPU use is compared in millionths of a host."""
@@ -27,97 +29,132 @@ PREFERENCE = {AffinityType.NON_STRICT_HOST_AFFINITY: 1, AffinityType.NON_STRICT_
 
 
 @dataclass(frozen=True, slots=True)
-class Rack:
-    """The hosts to choose from, sorted by cluster and id: positions in the columns, cluster number, slots.
+class CandidateHosts:
+    """The hosts to choose from, sorted by cluster and id: positions in the columns, cluster, capacity in VMs.
 
     Clusters are numbered 0, 1, ... without gaps.
     """
 
     at: Ints
     cluster: Ints
-    slots: Ints
+    capacity: Ints
 
 
-def share_hosts(hosts: HostColumns, request: PlacementRequest, rack: Rack, wanted: Ints) -> Ints:
-    """How many VMs each host of the rack gets; ``wanted`` per cluster, at most the cluster's slots.
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What an algorithm works on; ``wanted``: VMs per cluster, at most what the cluster's candidates hold."""
+
+    hosts: HostColumns
+    request: PlacementRequest
+    candidates: CandidateHosts
+    wanted: Ints
+    rng: Generator
+
+    def cpu_shares(self) -> Ints:
+        """Each candidate's CPU in use, in SHARES."""
+        at = self.candidates.at
+        return self.hosts.cpu_used[at] * SHARES // np.maximum(self.hosts.cpu_limit[at], 1)
+
+    def levelled(self, start: Ints, step: Ints | int) -> Ints:
+        """Each VM to the candidate of the lowest level, which it raises by ``step``."""
+        return fill_levels(start, step, self.candidates.capacity, self.candidates.cluster, self.wanted)
+
+
+_Choice: TypeAlias = Callable[[_Task], Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class HostAlgorithm:
+    """One of ``vm.allocation.algorithm``.
+
+    Attributes:
+        share: how many VMs each candidate gets.
+        order: keys that sort candidates before any VM is placed, for those that an affinity group prefers alike.
+        needs_owner_vms: whether it reads how many VMs the owner has on each host.
+    """
+
+    share: _Choice
+    order: _Choice
+    needs_owner_vms: bool = False
+
+
+def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: CandidateHosts, wanted: Ints) -> Ints:
+    """How many VMs each candidate gets; ``wanted`` per cluster, at most what its candidates hold.
 
     Raises:
-        ValueError: the host algorithm is not one of those above.
+        KeyError: the host algorithm is not one of HOST_ALGORITHMS.
     """
-    rng = np.random.default_rng(request.seed)
+    task = _Task(hosts, request, candidates, wanted, np.random.default_rng(request.seed))
+    algorithm = HOST_ALGORITHMS[request.host_algorithm]
     preferences = [affinity for affinity in request.affinities if affinity.kind in PREFERENCE]
     if not preferences:
-        return _by_algorithm(hosts, request, rack, wanted, rng)
-    liking = np.zeros(len(rack.at), dtype=np.int64)
+        return algorithm.share(task)
+    preference = np.zeros(len(candidates.at), dtype=np.int64)
     for affinity in preferences:
-        liking += PREFERENCE[affinity.kind] * vms_on_hosts(hosts.id, affinity.vms_by_host)[rack.at]
+        preference += PREFERENCE[affinity.kind] * vms_on_hosts(hosts.id, affinity.vms_by_host)[candidates.at]
     growth = sum(PREFERENCE[affinity.kind] for affinity in preferences)
-    order = np.lexsort((_algorithm_keys(hosts, request, rack, rng), rack.cluster))
-    return _by_liking(rack, wanted, liking, growth, order)
+    order = np.lexsort((algorithm.order(task), candidates.cluster))
+    return _by_preference(candidates, wanted, preference, growth, order)
 
 
-def _by_liking(rack: Rack, wanted: Ints, liking: Ints, growth: int, order: Ints) -> Ints:
-    """The most liked host with room takes each VM, which changes how it is liked by ``growth``."""
-    added = np.zeros_like(rack.slots)
+def _by_preference(candidates: CandidateHosts, wanted: Ints, preference: Ints, growth: int, order: Ints) -> Ints:
+    """The most preferred host with room takes each VM, which changes its preference by ``growth``."""
+    added = np.zeros_like(candidates.capacity)
     if growth < 0:
-        cluster, slots = rack.cluster[order], rack.slots[order]
-        added[order] = fill_levels(-liking[order], -growth, slots, cluster, wanted)
+        cluster, capacity = candidates.cluster[order], candidates.capacity[order]
+        added[order] = fill_levels(-preference[order], -growth, capacity, cluster, wanted)
     else:
-        order = order[np.lexsort((-liking[order], rack.cluster[order]))]
-        added[order] = fill_in_order(rack.slots[order], rack.cluster[order], wanted)
+        order = order[np.lexsort((-preference[order], candidates.cluster[order]))]
+        added[order] = fill_in_order(candidates.capacity[order], candidates.cluster[order], wanted)
     return added
 
 
-def _by_algorithm(hosts: HostColumns, request: PlacementRequest, rack: Rack, wanted: Ints, rng: Generator) -> Ints:
-    match request.host_algorithm:
-        case "random" | "userconcentratedpod_random":
-            return _random(rack, wanted, rng)
-        case "firstfit" | "userconcentratedpod_firstfit":
-            return fill_in_order(rack.slots, rack.cluster, wanted)
-        case "userdispersing":
-            return fill_levels(hosts.owner_vms[rack.at], 1, rack.slots, rack.cluster, wanted)
-        case "firstfitleastconsumed":
-            need = request.cpu_number * request.cpu_mhz
-            step = np.maximum(need * SHARES // np.maximum(hosts.cpu_limit[rack.at], 1), 1)
-            return fill_levels(_cpu_shares(hosts, rack), step, rack.slots, rack.cluster, wanted)
-    raise ValueError(f"host algorithm {request.host_algorithm!r} is not known")
+def _first_fit(task: _Task) -> Ints:
+    return fill_in_order(task.candidates.capacity, task.candidates.cluster, task.wanted)
 
 
-def _algorithm_keys(hosts: HostColumns, request: PlacementRequest, rack: Rack, rng: Generator) -> Ints:
-    """The order the algorithm gives hosts before any VM is placed, as sort keys."""
-    match request.host_algorithm:
-        case "random" | "userconcentratedpod_random":
-            return rng.permutation(len(rack.at))
-        case "firstfit" | "userconcentratedpod_firstfit":
-            return np.arange(len(rack.at), dtype=np.int64)
-        case "userdispersing":
-            return hosts.owner_vms[rack.at]
-        case "firstfitleastconsumed":
-            return _cpu_shares(hosts, rack)
-    raise ValueError(f"host algorithm {request.host_algorithm!r} is not known")
+def _least_consumed(task: _Task) -> Ints:
+    need = task.request.cpu_number * task.request.cpu_mhz
+    step = np.maximum(need * SHARES // np.maximum(task.hosts.cpu_limit[task.candidates.at], 1), 1)
+    return task.levelled(task.cpu_shares(), step)
 
 
-def _cpu_shares(hosts: HostColumns, rack: Rack) -> Ints:
-    return hosts.cpu_used[rack.at] * SHARES // np.maximum(hosts.cpu_limit[rack.at], 1)
-
-
-def _random(rack: Rack, wanted: Ints, rng: Generator) -> Ints:
+def _random(task: _Task) -> Ints:
     """Draw a host with room for every VM; what overfills a host is drawn again."""
-    added = np.zeros_like(rack.slots)
+    candidates, wanted, rng = task.candidates, task.wanted, task.rng
+    added = np.zeros_like(candidates.capacity)
     missing = wanted
     for _ in range(RANDOM_ROUNDS):
-        roomy = np.flatnonzero(added < rack.slots)
-        hosts_of = np.bincount(rack.cluster[roomy], minlength=len(wanted))
+        roomy = np.flatnonzero(added < candidates.capacity)
+        hosts_of = np.bincount(candidates.cluster[roomy], minlength=len(wanted))
         first = np.cumsum(hosts_of) - hosts_of
         cluster = np.repeat(np.arange(len(wanted), dtype=np.int64), missing)
         drawn = first[cluster] + (rng.random(len(cluster)) * hosts_of[cluster]).astype(np.int64)
         added += np.bincount(roomy[drawn], minlength=len(added))
-        excess = np.maximum(added - rack.slots, 0)
+        excess = np.maximum(added - candidates.capacity, 0)
         added -= excess
-        missing = np.bincount(rack.cluster, weights=excess, minlength=len(wanted)).astype(np.int64)
+        missing = np.bincount(candidates.cluster, weights=excess, minlength=len(wanted)).astype(np.int64)
         if not missing.any():
             return added
-    shuffled = np.lexsort((rng.random(len(added)), rack.cluster))
-    room = rack.slots - added
-    added[shuffled] += fill_in_order(room[shuffled], rack.cluster[shuffled], missing)
+    shuffled = np.lexsort((rng.random(len(added)), candidates.cluster))
+    room = candidates.capacity - added
+    added[shuffled] += fill_in_order(room[shuffled], candidates.cluster[shuffled], missing)
     return added
+
+
+_RANDOM = HostAlgorithm(_random, lambda task: task.rng.permutation(len(task.candidates.at)))
+_FIRST_FIT = HostAlgorithm(_first_fit, lambda task: np.arange(len(task.candidates.at), dtype=np.int64))
+
+HOST_ALGORITHMS: Mapping[str, HostAlgorithm] = {
+    "random": _RANDOM,
+    "firstfit": _FIRST_FIT,
+    "userdispersing": HostAlgorithm(
+        lambda task: task.levelled(task.hosts.owner_vms[task.candidates.at], 1),
+        lambda task: task.hosts.owner_vms[task.candidates.at],
+        needs_owner_vms=True,
+    ),
+    "userconcentratedpod_random": _RANDOM,
+    "userconcentratedpod_firstfit": _FIRST_FIT,
+    "firstfitleastconsumed": HostAlgorithm(_least_consumed, _Task.cpu_shares),
+}
+"""All of them by name."""

@@ -1,13 +1,14 @@
 """What placement reads and what it answers: a zone as columns, a request, a plan.
 
 All arrays are numpy; hosts refer to clusters, and pools to clusters and hosts, by POSITION in the
-columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.snapshot`` fills a
+columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledger.snapshot`` fills a
 ``ZoneSnapshot``, ``scheduling`` writes a ``Plan`` into the ledger.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -88,6 +89,19 @@ class PoolColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterUse:
+    """Per cluster, limit and use of CPU (MHz) and memory (MiB) over the hosts that are up and enabled.
+
+    Other hosts do not count on either side: what cannot run a VM is no headroom.
+    """
+
+    cpu_limit: Ints
+    cpu_used: Ints
+    memory_limit: Ints
+    memory_used: Ints
+
+
+@dataclass(frozen=True)
 class ZoneSnapshot:
     """One zone at one moment, as one owner's request sees it."""
 
@@ -95,6 +109,21 @@ class ZoneSnapshot:
     hosts: HostColumns
     pools: PoolColumns
     tag_sets: tuple[frozenset[str], ...]
+
+    @cached_property
+    def cluster_use(self) -> ClusterUse:
+        """The live hosts of each cluster added up, in the order of the clusters' columns."""
+        hosts = self.hosts
+        live = hosts.up & hosts.enabled
+        columns = (hosts.cpu_limit, hosts.cpu_used, hosts.memory_limit, hosts.memory_used)
+        return ClusterUse(
+            *(total(hosts.cluster, np.where(live, column, 0), len(self.clusters.id)) for column in columns)
+        )
+
+
+def total(member_of: Ints, amounts: Ints, groups: int) -> Ints:
+    """The sum of the members' amounts in each group (exact below 2**53)."""
+    return np.bincount(member_of, weights=amounts, minlength=groups).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +143,16 @@ class Affinity:
     vms_by_host: Mapping[int, int]
 
 
-class Strategy(StrEnum):
-    """How VMs are spread over clusters; the value is the planner's CloudStack name where it has one."""
+COUNT_DISPERSING = "UserDispersingPlanner"
+"""The planner of a request that names none."""
 
-    COUNT_DISPERSING = "UserDispersingPlanner"
-    FIRST_FIT = "FirstFitPlanner"
-    USER_CONCENTRATED_POD = "UserConcentratedPodPlanner"
-    IMPLICIT_DEDICATION = "ImplicitDedicationPlanner"
+
+class Purpose(Enum):
+    """What a place is looked for; a rule says for which of these it holds."""
+
+    START = "a VM that starts, new or stopped"
+    MOVE = "a running VM that moves"
+    GROW = "a running VM that grows where it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +161,9 @@ class PlacementRequest:
 
     ``cpu_mhz`` is the speed of one core: a VM claims ``cpu_number * cpu_mhz`` MHz. Pins hold
     together. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
-    uses, hosts dedicated to the owner. ``seed`` makes the random host algorithm repeatable.
+    uses, hosts dedicated to the owner. ``planner`` names the strategy; the rules that
+    ``offering_planner`` brings along hold too, if it is given. ``seed`` makes the random host
+    algorithm repeatable.
     """
 
     count: int
@@ -137,6 +171,7 @@ class PlacementRequest:
     cpu_mhz: int
     memory_mib: int
     hypervisor: str
+    purpose: Purpose = Purpose.START
     disks: tuple[Disk, ...] = ()
     host_tags: frozenset[str] = frozenset()
     pod_id: int | None = None
@@ -145,41 +180,11 @@ class PlacementRequest:
     avoid_host_ids: frozenset[int] = frozenset()
     affinities: tuple[Affinity, ...] = ()
     dedicated: bool = False
-    strategy: Strategy = Strategy.COUNT_DISPERSING
+    planner: str = COUNT_DISPERSING
+    offering_planner: str | None = None
     pods_first: bool = False
     host_algorithm: str = "random"
     seed: int = 0
-
-
-class Reason(StrEnum):
-    """Why a host was ruled out; rules apply in this order and the first that removed it counts.
-
-    ``NOT_DEDICATED``: the batch may only use hosts dedicated to the owner, and this one is not.
-    ``DEDICATION_NOT_ASKED``: the host is dedicated to the owner, and the batch is in no
-    ExplicitDedication group. ``OCCUPIED_BY_OTHERS``: implicit dedication, and another account has VMs
-    there. ``STORAGE`` and ``CLUSTER_THRESHOLD`` remove the hosts of a cluster that cannot take one VM.
-    """
-
-    OUT_OF_SCOPE = "out_of_scope"
-    HYPERVISOR = "hypervisor"
-    CLUSTER_DISABLED = "cluster_disabled"
-    POD_DISABLED = "pod_disabled"
-    HOST_NOT_UP = "host_not_up"
-    HOST_NOT_ENABLED = "host_not_enabled"
-    AVOIDED = "avoided"
-    DEDICATED_TO_OTHERS = "dedicated_to_others"
-    NOT_DEDICATED = "not_dedicated"
-    DEDICATION_NOT_ASKED = "dedication_not_asked"
-    OCCUPIED_BY_OTHERS = "occupied_by_others"
-    HOST_TAGS = "host_tags"
-    CPU_CORES = "cpu_cores"
-    CPU_SPEED = "cpu_speed"
-    CPU = "cpu"
-    MEMORY = "memory"
-    GUEST_LIMIT = "guest_limit"
-    AFFINITY = "affinity"
-    STORAGE = "storage"
-    CLUSTER_THRESHOLD = "cluster_threshold"
 
 
 class ClusterSpread(NamedTuple):
@@ -188,7 +193,7 @@ class ClusterSpread(NamedTuple):
     cluster_id: int
     pod_id: int
     before: int
-    room: int
+    capacity: int
     added: int
 
 
@@ -199,12 +204,20 @@ class Spread:
     cluster_id: Ints
     pod_id: Ints
     before: Ints
-    room: Ints
+    capacity: Ints
     added: Ints
 
     def __iter__(self) -> Iterator[ClusterSpread]:
-        facts = (self.cluster_id, self.pod_id, self.before, self.room, self.added)
+        facts = (self.cluster_id, self.pod_id, self.before, self.capacity, self.added)
         return map(ClusterSpread, *(fact.tolist() for fact in facts))
+
+
+class HostAnswer(NamedTuple):
+    """Whether a host takes VMs of a request: how many (0: none), and the reason of the rule that excludes it."""
+
+    host_id: int
+    capacity: int
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +225,9 @@ class Plan:
     """Where each VM goes, in job order; clusters are interleaved so that load arrives evenly.
 
     ``host_ids``, ``cluster_ids``, ``pod_ids`` have one entry per placed VM; ``pool_ids`` has a row per
-    placed VM and a column per disk. ``fits`` is how many of the asked VMs have room (= placed), and
-    ``capacity`` how many such VMs the candidates hold in all. ``excluded`` counts hosts by the reason
-    that removed them. placed + refused = asked, always.
+    placed VM and a column per disk. ``capacity`` is how many such VMs the candidate hosts hold in all.
+    ``excluded`` counts hosts by the reason of the first rule that excluded them. placed + refused =
+    asked, always.
     """
 
     asked: int
@@ -223,7 +236,7 @@ class Plan:
     pod_ids: Ints
     pool_ids: Ints
     capacity: int
-    excluded: Mapping[Reason, int]
+    excluded: Mapping[str, int]
     spread: Spread
 
     @property

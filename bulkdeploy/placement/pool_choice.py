@@ -9,9 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bulkdeploy.domain.topology import StorageType
 from bulkdeploy.placement.dispersion import fill_levels, interleave
-from bulkdeploy.placement.model import Flags, Ints
-from bulkdeploy.placement.pools import PoolTable
+from bulkdeploy.placement.model import Disk, Flags, Ints, ZoneSnapshot
+from bulkdeploy.placement.pools import (
+    PoolTable,
+    Volumes,
+    beside,
+    cluster_pools,
+    local_pools,
+    rows_of,
+    zone_pools,
+)
 from bulkdeploy.placement.shared_storage import SharedStorage
 from bulkdeploy.placement.zone_storage import Grant
 
@@ -34,6 +43,24 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
         of_zone = _zone_columns(storage, [grant for grant in grants if grant.disks == spilled], grants)
         pool[lines[:, np.newaxis], np.array(spilled)] = storage.zone.pool[0, of_zone]
     return pool
+
+
+def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: str) -> int | None:
+    """The id of the roomiest pool that a host reaches and that holds the disk; of equals the lowest. None: none.
+
+    For a volume by itself, which another VM may get later: no pool of the cluster comes before one of the zone.
+    """
+    volumes = Volumes.of((disk,), disk.storage_type)
+    (host,) = np.flatnonzero(snapshot.hosts.id == host_id)
+    if disk.storage_type is StorageType.LOCAL:
+        table = rows_of(local_pools(snapshot, volumes), np.array([host]))
+    else:
+        own = rows_of(cluster_pools(snapshot, volumes), snapshot.hosts.cluster[[host]])
+        table = beside(own, zone_pools(snapshot, hypervisor, volumes))
+    taking = np.flatnonzero(table.fits[0, 0] & (table.free[0] >= disk.size_bytes))
+    ids = snapshot.pools.id[table.pool[0, taking]]
+    in_order = np.lexsort((ids, -table.free[0, taking]))
+    return int(ids[in_order[0]]) if len(taking) else None
 
 
 def _lines_that_spill(column: Ints, disks: Sequence[int]) -> Ints:

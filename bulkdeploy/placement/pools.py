@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bulkdeploy.domain.topology import StorageType
-from bulkdeploy.placement.model import Disk, Flags, Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.model import Disk, Flags, Ints, ZoneSnapshot
 from bulkdeploy.placement.tags import carriers
 
 
@@ -71,12 +71,12 @@ def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
     return _table(snapshot, volumes, row, len(snapshot.clusters.id))
 
 
-def zone_pools(snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes) -> PoolTable:
-    """One row with the zone-wide pools for the request's hypervisor."""
+def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> PoolTable:
+    """One row with the zone-wide pools for a hypervisor."""
     pools = snapshot.pools
     usable = pools.up & (pools.host < 0) & (pools.cluster < 0)
     for position in np.flatnonzero(usable):
-        usable[position] = pools.hypervisor[position] in ("", request.hypervisor)
+        usable[position] = pools.hypervisor[position] in ("", hypervisor)
     return _table(snapshot, volumes, np.where(usable, 0, -1), 1)
 
 

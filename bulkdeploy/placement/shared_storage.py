@@ -37,7 +37,7 @@ def shared_storage(
 ) -> SharedStorage:
     """Fill the pools of ``clusters`` (positions) with up to ``most`` VMs each."""
     own = rows_of(cluster_pools(snapshot, volumes), clusters)
-    zone = zone_pools(snapshot, request, volumes)
+    zone = zone_pools(snapshot, request.hypervisor, volumes)
     packing = pack(own, volumes.sizes, most, zone.serves)
     room = packing.held()
     alone = room

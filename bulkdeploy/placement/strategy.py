@@ -1,4 +1,8 @@
-"""What a strategy is: it decides how many VMs of a batch each cluster gets."""
+"""What a strategy is: it decides how many VMs of a batch each cluster gets.
+
+A strategy is one file in ``placement/strategies`` with its ``STRATEGY``, or an object of another distribution in
+the entry point group ``bulkdeploy.strategies``; nothing else names it.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,21 +11,22 @@ import numpy as np
 
 from bulkdeploy.placement.dispersion import fill_in_order
 from bulkdeploy.placement.model import Floats, Ints
+from bulkdeploy.placement.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
 class OpenClusters:
-    """The clusters with room for at least one VM, in order of their ids, and their pods.
+    """The clusters with capacity for at least one VM, in order of their ids, and their pods.
 
     ``pod`` is the position of a cluster's pod in the ``pod_*`` columns, which count all clusters of the
-    pod, open or not, in order of pod ids. ``room``: free slots (see ``rooms.Rooms``). ``cpu_share``:
-    share of the CPU in use.
+    pod, open or not, in order of pod ids. ``capacity``: how many VMs each takes (see ``capacity.Capacity``).
+    ``cpu_share``: share of the CPU in use.
     """
 
     id: Ints
     owner_vms: Ints
     all_vms: Ints
-    room: Ints
+    capacity: Ints
     cpu_share: Floats
     pod: Ints
     pod_owner_vms: Ints
@@ -40,6 +45,34 @@ class Filling(Protocol):
         """
 
 
+class MakesFilling(Protocol):
+    """Begins a batch."""
+
+    def __call__(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
+        """How these clusters are filled; ``pods_first``: pods are chosen first, then clusters inside them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """One strategy.
+
+    Attributes:
+        planners: the names by which offerings, calls and settings choose it, as CloudStack has them.
+        description: how it fills, in a few words.
+        filling: decides.
+        order: where its planners stand in lists, lowest first.
+        rules: hold wherever one of its planners is chosen.
+        needs_owner_vms: whether a rule reads how many VMs the owner has on each host.
+    """
+
+    planners: tuple[str, ...]
+    description: str
+    filling: MakesFilling
+    order: int = 1000
+    rules: tuple[Rule, ...] = ()
+    needs_owner_vms: bool = False
+
+
 def one_after_the_other(order: Ints) -> Filling:
     """Fill each cluster to its room before the next, in the given order of positions."""
     one_segment = np.zeros_like(order)
@@ -52,9 +85,9 @@ def one_after_the_other(order: Ints) -> Filling:
     return fill
 
 
-def by_least_cpu(clusters: OpenClusters, *, pods_first: bool) -> Ints:
-    """Positions of the clusters by the share of CPU in use, or by that of their pods first; ties by id."""
+def least_used_first(clusters: OpenClusters, *, pods_first: bool) -> Filling:
+    """Fill clusters in order of the share of CPU in use, or of that of their pods first; ties by id."""
     keys = [clusters.id, clusters.cpu_share]
     if pods_first:
         keys += [clusters.pod, clusters.pod_cpu_share[clusters.pod]]
-    return np.lexsort(keys)
+    return one_after_the_other(np.lexsort(keys))

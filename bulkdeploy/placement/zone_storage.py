@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.model import Ints
 from bulkdeploy.placement.packing import pack
 from bulkdeploy.placement.pools import PoolTable
-from bulkdeploy.placement.slots import ENDLESS
 from bulkdeploy.placement.strategy import Filling
 
 

@@ -1,20 +1,60 @@
-"""An assignment: a leased job with all that its driver calls need."""
+"""What a leased job works with: an assignment has all that the driver calls of a VM's job need."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import GuestSpec, HostAddress, NicSpec, VolumeSpec
-from bulkdeploy.store.guests import GuestRows, SharedConfig, read_guests, read_shared_configs
-from bulkdeploy.store.jobs import LeasedJob
+from bulkdeploy.store.infrastructure.host_maintenance import read_host_names
+from bulkdeploy.store.jobs.jobs import LeasedJob
+from bulkdeploy.store.virtual_machines.guests import GuestRows, SharedConfig, read_guests, read_shared_configs
 
 LEASES_PER_JOB = 1 << 16
 """More leases of one job than there will be; see ``Assignment.fence``."""
+
+
+class Work(Protocol):
+    """A leased job and what it works on."""
+
+    @property
+    def job(self) -> LeasedJob:
+        """The job."""
+
+    @property
+    def name(self) -> str:
+        """The instance's name."""
+
+    @property
+    def label(self) -> str:
+        """The instance, as failures name it: ``VM v-1``."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What log lines about this job name, by their uuids."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostWork:
+    """One job of a host."""
+
+    job: LeasedJob
+    name: str
+
+    @property
+    def label(self) -> str:
+        """See Work."""
+        return f"Host {self.name}"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """See Work."""
+        return {"job": str(self.job.uuid), "host": self.name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +86,23 @@ class Assignment:
         return self.job.id * LEASES_PER_JOB + self.job.fence
 
     @property
+    def vm_id(self) -> int:
+        """The VM's internal id."""
+        return self.job.instance_id
+
+    @property
+    def label(self) -> str:
+        """See Work."""
+        return f"VM {self.name}"
+
+    @property
     def names(self) -> dict[str, str]:
-        """What log lines about this job name: job, VM and deployment, by their uuids."""
+        """See Work: job, VM and deployment."""
         return {"job": str(self.job.uuid), "vm": str(self.guest.uuid), "deployment": str(self.deployment_uuid)}
 
 
-class AssignmentReader:
-    """Reads assignments, many at a time; remembers what deployments share, for the last few of them.
+class WorkReader:
+    """Reads what jobs work on, many at a time; remembers what deployments share, for the last few of them.
 
     Not safe to share between threads: the one that commits reads.
     """
@@ -61,14 +111,24 @@ class AssignmentReader:
         self._remembered = remembered
         self._shared: OrderedDict[int, SharedConfig] = OrderedDict()
 
-    def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:
-        """By job id; jobs whose VM is gone are left out."""
-        guests = read_guests(connection, [job.vm_id for job in jobs])
+    def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Work]:
+        """By job id; jobs whose instance is gone are left out."""
+        of_hosts = [job for job in jobs if job.instance_type == InstanceType.HOST]
+        of_vms = [job for job in jobs if job.instance_type == InstanceType.VIRTUAL_MACHINE]
+        works: dict[int, Work] = dict(self.read_assignments(connection, of_vms) if of_vms else {})
+        if of_hosts:
+            names = read_host_names(connection, [job.instance_id for job in of_hosts])
+            works |= {job.id: HostWork(job, names[job.instance_id]) for job in of_hosts if job.instance_id in names}
+        return works
+
+    def read_assignments(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:
+        """By job id, of jobs of VMs; jobs whose VM is gone are left out."""
+        guests = read_guests(connection, [job.instance_id for job in jobs])
         self._remember(connection, {rows.vm.deployment_id for rows in guests.values()})
         return {
-            job.id: assignment(job, guests[job.vm_id], self._shared[guests[job.vm_id].vm.deployment_id])
+            job.id: assignment(job, guests[job.instance_id], self._shared[guests[job.instance_id].vm.deployment_id])
             for job in jobs
-            if job.vm_id in guests
+            if job.instance_id in guests
         }
 
     def _remember(self, connection: Connection, deployment_ids: set[int]) -> None:
@@ -83,7 +143,7 @@ class AssignmentReader:
 
 def read_assignment(connection: Connection, job: LeasedJob) -> Assignment:
     """One job's assignment as it is now."""
-    return AssignmentReader().read(connection, [job])[job.id]
+    return WorkReader().read_assignments(connection, [job])[job.id]
 
 
 def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignment:

@@ -8,11 +8,10 @@ from threading import Lock
 import structlog
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.jobs import JobKind
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.deployments import is_cancelled
-from bulkdeploy.store.engine import read_only
-from bulkdeploy.store.jobs import LeasedJob
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.deployments.deployments import is_cancelled
+from bulkdeploy.store.jobs.jobs import LeasedJob
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +37,7 @@ class CancelWatch:
 
     def stops(self, job: LeasedJob) -> bool:
         """Whether this job must not begin: it deploys for a cancelled deployment, and no earlier try began."""
-        if job.kind is not JobKind.DEPLOY or job.attempts != 1 or job.deployment_id is None:
+        if job.attempts != 1 or job.deployment_id is None:
             return False
         with self._lock:
             read_at, cancelled = self._read.get(job.deployment_id, (0.0, False))

@@ -8,14 +8,14 @@ names the guest that is otherwise, and the next change of the VM's devices, or i
 A VM that was stopped before its job began has rows only.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import (
@@ -27,21 +27,20 @@ from bulkdeploy.domain.errors import (
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
-from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.held_leases import keep_lease
+from bulkdeploy.provisioning.job_kind import VmSteps
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
     INTERNAL_ERROR,
     RESOURCE_UNAVAILABLE,
+    UNCHANGED,
     Failed,
-    LeaseLost,
+    FinalState,
     Outcome,
-    Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, Begin, earlier_failure, pause, why_overdue
-from bulkdeploy.store.engine import read_only, run_transaction
-from bulkdeploy.store.jobs import LeasedJob, write_progress
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.store.database.engine import read_only, run_transaction
 
 CLAIMED = "claimed"
 """Key of a job's progress: the device is in the VM's rows; what it was before."""
@@ -52,8 +51,13 @@ LOST = "lost"
 DEVICE = "uuid"
 """Key of what was claimed: the device."""
 
-AS_ROWS_SAY = Settlement(volumes_ready=True)
-AS_BEFORE = Settlement()
+AS_ROWS_SAY = FinalState(volumes_ready=True)
+
+PLUG_COMMIT, UNPLUG_COMMIT = "plug.commit", "unplug.commit"
+DEVICE_FAILPOINTS = frozenset({CrashPoint.DRIVER_DEVICES, CrashPoint.KEEP_COMMIT, UNPLUG_COMMIT})
+
+DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
+"""Those in which devices can be changed."""
 
 REFUSALS: Mapping[type[BulkDeployError], int] = {
     ParameterError: INTERNAL_ERROR,
@@ -63,32 +67,8 @@ REFUSALS: Mapping[type[BulkDeployError], int] = {
 """Rules that what is asked for may break by now, and the ``errorcode`` of the job that finds it so."""
 
 
-class DeviceChange(ABC):
-    """What jobs that give devices and jobs that take them share.
-
-    Args:
-        engine: for rows; its transactions are short.
-        calls: the drivers.
-        lease_seconds: how long a transaction prolongs the lease.
-    """
-
-    begin: Begin
-    was_not_done: str
-    """How a failure is told: ``got no volume``."""
-
-    def __init__(self, engine: Engine, calls: DriverCalls, lease_seconds: float) -> None:
-        self._engine, self._calls, self._lease_seconds = engine, calls, lease_seconds
-
-    def moves_vm(self, job: LeasedJob) -> bool:
-        """See JobSteps. It runs on."""
-        del job
-        return False
-
-    def at_once(self, work: Assignment) -> Outcome | None:
-        """See JobSteps."""
-        if work.state in (VmState.RUNNING, VmState.STOPPED):
-            return None
-        return self._failed(work, INTERNAL_ERROR, f"it is {work.state.value} and neither Running nor Stopped")
+class DeviceChange(VmSteps):
+    """What kinds that give devices and kinds that take them share."""
 
     def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Ask for the change, unless an earlier try is only to be undone."""
@@ -96,13 +76,13 @@ class DeviceChange(ABC):
         if failure is None and OVERDUE in work.job.progress:
             host = "no host" if work.host is None else work.host.name
             return DriverError("devices", host, why_overdue(work.job.progress), transient=True)
-        return failure if failure is not None else self._calls.devices(work, wanted)
+        return failure if failure is not None else self.tools.calls.devices(work, wanted)
 
     def _left(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
         """The change failed, and was not undone: later perhaps, while there is time and it was not refused."""
         if (left.transient or left.unanswered) and OVERDUE not in work.job.progress:
             return pause(work, failure)
-        return self._failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
+        return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
 
     def _write(self, connection: Connection, work: Assignment, key: str, value: Any) -> Assignment:
         """Note it in the job's progress; the VM as it is now.
@@ -110,20 +90,15 @@ class DeviceChange(ABC):
         Raises:
             LeaseLost: nothing may be written.
         """
-        progress = {**work.job.progress, key: value}
-        if not write_progress(connection, work.job, progress, self._lease_seconds):
-            raise LeaseLost(f"job {work.job.id} lost its lease while its VM's devices were changed")
-        return read_assignment(connection, replace(work.job, progress=progress))
+        job = note(connection, work.job, {**work.job.progress, key: value}, self.tools.lease_seconds)
+        return read_assignment(connection, job)
 
     def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
         """The change breaks a rule by now; what is no refusal is raised again."""
         for kind, code in REFUSALS.items():
             if isinstance(refusal, kind):
-                return self._failed(work, code, str(refusal))
+                return self.failed(work, code, str(refusal))
         raise refusal
-
-    def _failed(self, work: Assignment, code: int, why: str) -> Failed:
-        return Failed(code, f"VM {work.name} {self.was_not_done}: {why}", AS_BEFORE)
 
 
 class GiveDevice(DeviceChange):
@@ -150,27 +125,25 @@ class GiveDevice(DeviceChange):
         """See JobSteps."""
         if CLAIMED not in work.job.progress:
             if OVERDUE in work.job.progress:
-                return self._failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
+                return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress))
             try:
-                work = run_transaction(self._engine, partial(self._claim, work=work), CrashPoint.PLUG_COMMIT)
+                work = run_transaction(self.tools.engine, partial(self._claim, work=work), PLUG_COMMIT)
             except BulkDeployError as refusal:
                 return self._refused(work, refusal)
         if work.state is VmState.STOPPED:
-            return Succeeded(AS_BEFORE)
+            return Succeeded(UNCHANGED)
         failure = self._ask(work, work.guest)
         if failure is None:
             return Succeeded(AS_ROWS_SAY)
-        keep_lease(self._engine, work.job, self._lease_seconds)
+        keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         claimed = work.job.progress[CLAIMED]
-        left = self._calls.devices(work, without(work.guest, UUID(claimed[DEVICE])))
+        left = self.tools.calls.devices(work, without(work.guest, UUID(claimed[DEVICE])))
         if left is None:
             left = self.clean_up(work, claimed)
         if left is not None:
             return self._left(work, failure, left)
-        run_transaction(
-            self._engine, partial(self._take_back, work=work, claimed=claimed), CrashPoint.UNPLUG_COMMIT
-        )
-        return self._failed(work, RESOURCE_UNAVAILABLE, str(failure))
+        run_transaction(self.tools.engine, partial(self._take_back, work=work, claimed=claimed), UNPLUG_COMMIT)
+        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure))
 
     def _claim(self, connection: Connection, *, work: Assignment) -> Assignment:
         return self._write(connection, work, CLAIMED, self.claim(connection, work))
@@ -179,8 +152,7 @@ class GiveDevice(DeviceChange):
         self.take_back(connection, work, claimed)
         job = work.job
         progress = {name: value for name, value in job.progress.items() if name not in (CLAIMED, FAILURE)}
-        if not write_progress(connection, job, progress, self._lease_seconds):
-            raise LeaseLost(f"job {job.id} lost its lease while its VM's devices were changed")
+        note(connection, job, progress, self.tools.lease_seconds)
 
 
 class TakeDevice(DeviceChange):
@@ -210,26 +182,26 @@ class TakeDevice(DeviceChange):
         """See JobSteps."""
         if LOST not in work.job.progress:
             try:
-                with read_only(self._engine) as connection:
+                with read_only(self.tools.engine) as connection:
                     self.check(connection, work)
                 kept = self._unplug(work) if work.state is VmState.RUNNING else None
                 if kept is not None:
                     return kept
-                run_transaction(self._engine, partial(self._take, work=work), CrashPoint.UNPLUG_COMMIT)
+                run_transaction(self.tools.engine, partial(self._take, work=work), UNPLUG_COMMIT)
             except BulkDeployError as refusal:
                 return self._refused(work, refusal)
-        return Succeeded(AS_ROWS_SAY if work.state is VmState.RUNNING else AS_BEFORE)
+        return Succeeded(AS_ROWS_SAY if work.state is VmState.RUNNING else UNCHANGED)
 
     def _unplug(self, work: Assignment) -> Outcome | None:
         """Let the guest lose the device; an outcome where it did not."""
         failure = self._ask(work, without(work.guest, self.device(work)))
         if failure is None:
             return None
-        keep_lease(self._engine, work.job, self._lease_seconds)
-        left = self._calls.devices(work, work.guest)
+        keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
+        left = self.tools.calls.devices(work, work.guest)
         if left is not None:
             return self._left(work, failure, left)
-        return self._failed(work, RESOURCE_UNAVAILABLE, str(failure))
+        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure))
 
     def _take(self, connection: Connection, *, work: Assignment) -> None:
         self.take(connection, work)

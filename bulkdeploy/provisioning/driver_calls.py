@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from traceback import format_exception
 from uuid import UUID
 
 import structlog
 
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, PowerState, StaleFence
+from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.driver_batches import DriverBatches
 from bulkdeploy.provisioning.outcome import LeaseLost
 
 log = structlog.get_logger(__name__)
@@ -27,6 +31,7 @@ class DriverCalls:
 
     def __init__(self, drivers: FindsDrivers, timeout_s: float, decrypt: Callable[[bytes], str]) -> None:
         self._drivers, self._timeout_s, self._decrypt = drivers, timeout_s, decrypt
+        self._batches: dict[BatchDriver, DriverBatches] = {}
 
     def run(self, work: Assignment) -> DriverError | None:
         """Make the guest run on the VM's host.
@@ -38,12 +43,16 @@ class DriverCalls:
         if host is None:
             return DriverError("place", "no host", f"VM {work.name} holds no host", transient=True)
 
-        def start(driver: HypervisorDriver) -> None:
-            secret = work.password_encrypted
-            guest = work.guest if secret is None else replace(work.guest, password=self._decrypt(secret))
-            driver.ensure_running(host, guest, fence=work.fence, timeout_s=self._timeout_s)
+        secrets: list[str] = []
 
-        return self._call(work, "boot", start)
+        def start(driver: HypervisorDriver) -> None:
+            guest = work.guest
+            if work.password_encrypted is not None:
+                secrets.append(self._decrypt(work.password_encrypted))
+                guest = replace(guest, password=secrets[0])
+            self._make(driver, StartCall(host, guest, work.fence))
+
+        return self._call(work, "boot", start, secrets)
 
     def stop(self, work: Assignment, *, forced: bool) -> DriverError | None:
         """Make the guest not run; a VM that holds no host does not.
@@ -60,9 +69,7 @@ class DriverCalls:
         failure = self._call(
             work,
             "stop",
-            lambda driver: driver.ensure_stopped(
-                host, work.guest.uuid, forced=forced, fence=work.fence, timeout_s=self._timeout_s
-            ),
+            lambda driver: self._make(driver, StopCall(host, work.guest.uuid, forced, work.fence)),
         )
         if failure is None or failure.unanswered:
             return failure
@@ -109,9 +116,7 @@ class DriverCalls:
         return self._call(
             work,
             "delete",
-            lambda driver: driver.ensure_absent(
-                work.host, work.guest.uuid, volumes, fence=work.fence, timeout_s=self._timeout_s
-            ),
+            lambda driver: self._make(driver, RemoveCall(work.host, work.guest.uuid, tuple(volumes), work.fence)),
         )
 
     def migrate(self, work: Assignment, source: HostAddress, destination: HostAddress) -> DriverError | None:
@@ -169,15 +174,34 @@ class DriverCalls:
             lambda driver: driver.ensure_volume_absent(pool, volume, timeout_s=self._timeout_s),
         )
 
-    def _call(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
+    def _make(self, driver: HypervisorDriver, call: GuestCall) -> None:
+        """Make a call, together with others where the driver takes many at once."""
+        if not isinstance(driver, BatchDriver):
+            make_call(driver, call, self._timeout_s)
+            return
+        batches = self._batches.get(driver)
+        if batches is None:
+            batches = self._batches.setdefault(driver, DriverBatches(driver, self._timeout_s))
+        batches.make(call)
+
+    def _call(
+        self,
+        work: Assignment,
+        step: str,
+        call: Callable[[HypervisorDriver], None],
+        secrets: Sequence[str] = (),
+    ) -> DriverError | None:
+        """Make the call; ``secrets`` are what the driver was told and nobody else may be."""
         point = CrashPoint(f"driver.{step}")
         before(point)
         with meters.STEP_SECONDS.labels(step, work.hypervisor).time():
-            failure = self._failure(work, step, call)
+            failure = self._failure(work, step, call, secrets)
         after(point)
         return failure
 
-    def _failure(self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None]) -> DriverError | None:
+    def _failure(
+        self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None], secrets: Sequence[str]
+    ) -> DriverError | None:
         host = "any host" if work.host is None else work.host.name
         try:
             call(self._drivers.driver_for(work.hypervisor))
@@ -186,14 +210,27 @@ class DriverCalls:
             meters.LEASES_LOST.labels("hypervisor").inc()
             raise LeaseLost(f"job {work.job.id}: {error}") from error
         except DriverError as error:
-            _count(step, work, "transient" if error.transient else "permanent")
-            log.warning("driver_call_failed", why=str(error), transient=error.transient, **work.names)
-            return error
-        except Exception as error:
+            failure = error.told(_without(secrets, error.reason))
+            _count(step, work, "transient" if failure.transient else "permanent")
+            log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **work.names)
+            return failure
+        except DriverSettingError as error:
+            _count(step, work, "permanent")
+            log.error("driver_call_failed", why=str(error), transient=False, **work.names)  # noqa: TRY400
+            return DriverError("connect", host, str(error), transient=False)
+        except Exception as error:  # noqa: BLE001 - a defect of a driver fails its job alone
             _count(step, work, "defect")
-            log.exception("driver_defect", step=step, host=host, **work.names)
-            return DriverError(step, host, f"{type(error).__name__}: {error}", transient=False)
+            told = "".join(format_exception(error))
+            log.error("driver_defect", step=step, host=host, exception=_without(secrets, told), **work.names)  # noqa: TRY400
+            return DriverError(step, host, _without(secrets, f"{type(error).__name__}: {error}"), transient=False)
         return None
+
+
+def _without(secrets: Sequence[str], told: str) -> str:
+    """What a driver says ends up in logs and in results of jobs."""
+    for secret in secrets:
+        told = told.replace(secret, "...")
+    return told
 
 
 def _count(step: str, work: Assignment, kind: str) -> None:

@@ -11,9 +11,9 @@ from sqlalchemy import Engine
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.provisioning.outcome import LeaseLost
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.jobs import LeasedJob, renew_leases
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.jobs.jobs import LeasedJob, held_leases, renew_leases
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
 
 
 class HeldLeases:
-    """Leases from when they were taken until their job was settled. Safe to share between threads.
+    """Leases from when they were taken until their job was completed. Safe to share between threads.
 
     Args:
         engine: where leases are renewed.
@@ -48,7 +48,7 @@ class HeldLeases:
         self._engine, self._lease_seconds, self._clock = engine, lease_seconds, clock
         self._lock = Lock()
         self._held: dict[int, tuple[LeasedJob, float]] = {}
-        self._suspects: set[int] = set()
+        self._quarantined: set[int] = set()
         self._came_round = clock()
         self._ended = Event()
         self._thread = Thread(target=self._run, name="lease-renewal", daemon=True)
@@ -59,7 +59,7 @@ class HeldLeases:
         with self._lock:
             self._held[job.id] = (job, self._clock())
             if job.is_suspect:
-                self._suspects.add(job.id)
+                self._quarantined.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
         """The lease is needed no more; a newer one of the same job, if this process has it, stays."""
@@ -67,16 +67,30 @@ class HeldLeases:
             held = self._held.get(job.id)
             if held is not None and held[0].fence == job.fence:
                 del self._held[job.id]
-                self._suspects.discard(job.id)
+                self._quarantined.discard(job.id)
 
-    def suspects(self) -> int:
-        """How many of the held leases are of jobs that run their last time (``store.job_leases.DriverLimits``)."""
+    def quarantined(self) -> int:
+        """How many of the held leases are of jobs that run their last time (``job_leases.DriverLimits``)."""
         with self._lock:
-            return len(self._suspects)
+            return len(self._quarantined)
 
     def __len__(self) -> int:
         """How many leases are held."""
         return len(self._held)
+
+    def is_lost(self, job: LeasedJob) -> bool:
+        """Whether somebody took the job over or ended it; False where the database can not be asked.
+
+        What his successor wrote may break any rule for who goes on without a lease: a claim that is there already,
+        a row that is not there any more. To know of a lost lease is to know that such an error is no defect.
+        """
+        try:
+            with read_only(self._engine) as connection:
+                return not held_leases(connection, [job.lease])
+        except Exception as error:
+            if not is_unreachable(error):
+                raise
+            return False
 
     def renew_old(self) -> None:
         """Renew, in one statement, every lease a third of whose time has passed."""
@@ -98,7 +112,7 @@ class HeldLeases:
                     self._held[job.id] = (job, now)
                 else:
                     del self._held[job.id]
-                    self._suspects.discard(job.id)
+                    self._quarantined.discard(job.id)
                     meters.LEASES_LOST.labels("renewal").inc()
                     log.warning("lease_lost", job=str(job.uuid), fence=job.fence)
 

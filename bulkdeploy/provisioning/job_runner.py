@@ -14,29 +14,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
+from typing import Any
 from uuid import uuid4
 
 import structlog
 from sqlalchemy import Engine
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.assignment import Assignment, Work
 from bulkdeploy.provisioning.cancelling import CancelWatch
+from bulkdeploy.provisioning.completion import Finished
+from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.group_commit import GroupCommit
 from bulkdeploy.provisioning.held_leases import HeldLeases
-from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
+from bulkdeploy.provisioning.job_kind import JobSteps, StepTools
 from bulkdeploy.provisioning.job_writer import Entry, JobWriter
+from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
 from bulkdeploy.provisioning.outcome import Failed, HandedBack, LeaseLost, Outcome
-from bulkdeploy.provisioning.settling import Finished, Settler
-from bulkdeploy.provisioning.steps import OVERDUE, JobSteps, pause
-from bulkdeploy.provisioning.taking import LeaseTaker, Taken, given_up_on
+from bulkdeploy.provisioning.progress import OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.store.availability import is_unreachable
+from bulkdeploy.store.database.availability import is_unreachable
 
 log = structlog.get_logger(__name__)
 
 CLOSING_POLL_S = 0.02
+
+STUCK_LEASES = 3
+"""Nothing was written for so many lease times although the database is there: no more will be."""
+
 
 PACE_S = 0.05
 """Under light load batches are begun no faster: at 350 VMs a second over two processes that saves a fifth of the
@@ -82,27 +88,24 @@ class JobRunner:
         options: RunnerOptions,
         decrypt: Callable[[bytes], str],
     ) -> None:
-        self._steps: Mapping[JobKind, JobSteps] = steps_of_all_kinds(
-            engine,
-            drivers,
-            lease_seconds=options.lease_seconds,
-            driver_timeout_s=options.driver_timeout_s,
-            decrypt=decrypt,
-        )
+        tools = StepTools(engine, DriverCalls(drivers, options.driver_timeout_s, decrypt), options.lease_seconds)
+        self._steps: Mapping[str, JobSteps[Any]] = {
+            name: kind.steps(kind, tools) for name, kind in job_kinds().items()
+        }
         # Queues in C instead of semaphores and executors in Python: two thirds of the cost of handing a job over.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(options.open_jobs):
             self._slots.put(None)
-        self._work: SimpleQueue[Assignment | None] = SimpleQueue()
+        self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._draining = False
         self._accepted = self._ended = 0
         self._ending = Lock()
         self._lease_seconds = options.lease_seconds
         self._held = HeldLeases(engine, options.lease_seconds)
         self._cancels = CancelWatch(engine)
-        taker = LeaseTaker(self._steps, worker_name(), options.lease_seconds, self._held.suspects)
-        writer = JobWriter(engine, job_queue, taker, Settler(self._steps), self)
-        self._commits: GroupCommit[Entry] = GroupCommit(writer.write, pace_s=PACE_S, name="commit")
+        leases = LeaseAcquisition(self._steps, worker_name(), options.lease_seconds, self._held.quarantined)
+        self._writer = JobWriter(engine, job_queue, leases, self)
+        self._commits: GroupCommit[Entry] = GroupCommit(self._writer.write, pace_s=PACE_S, name="commit")
         self._threads = [
             Thread(target=self._call_drivers, name=f"driver-{number}", daemon=True)
             for number in range(options.threads)
@@ -153,26 +156,29 @@ class JobRunner:
             return "the thread that commits is gone"
         if not all(thread.is_alive() for thread in self._threads):
             return "a thread that calls drivers is gone"
+        stuck_s = self._writer.stuck_s()
+        if stuck_s > STUCK_LEASES * self._lease_seconds:
+            return f"leases and results were not written for {stuck_s:.0f} s"
         idle_s = self._held.idle_s()
         if idle_s > self._lease_seconds:
             return f"leases were not renewed for {idle_s:.0f} s"
         return None
 
-    def on_taken(self, taken: Taken) -> None:
+    def on_acquired(self, acquired: Acquired) -> None:
         """See Listener."""
-        for _ in range(taken.refused):
+        for _ in acquired.refused:
             self._slots.put(None)
-        self._count_ended(taken.refused)
-        for finished in taken.decided:
+        self._count_ended(len(acquired.refused))
+        for finished in acquired.decided:
             self._held.add(finished.job)
             self._end(finished)
-        for work in taken.assignments:
+        for work in acquired.works:
             self._held.add(work.job)
             self._work.put(work)
         if self._draining:
             self.drain()
 
-    def on_settled(self, finished: Sequence[Finished]) -> None:
+    def on_completed(self, finished: Sequence[Finished]) -> None:
         """See Listener."""
         for entry in finished:
             self._held.discard(entry.job)
@@ -182,7 +188,7 @@ class JobRunner:
         while (work := self._work.get()) is not None:
             self._run(work)
 
-    def _run(self, work: Assignment) -> None:
+    def _run(self, work: Work) -> None:
         outcome = self._outcome(work)
         if isinstance(outcome, Failed):
             log.warning("job_failed", why=outcome.text, **work.names)
@@ -193,22 +199,25 @@ class JobRunner:
         self._held.discard(work.job)
         self._count_ended(1)
 
-    def _outcome(self, work: Assignment) -> Outcome | None:
+    def _outcome(self, work: Work) -> Outcome | None:
         """How the driver's part ended; None: the job is somebody else's now."""
         if self._draining:
             return HandedBack()
         steps = self._steps[work.job.kind]
         try:
-            if self._cancels.stops(work.job):
+            if isinstance(work, Assignment) and self._cancels.stops(work.job):
                 return steps.at_once(replace(work, job=replace(work.job, cancelled=True)))
             return steps.run(work)
         except LeaseLost as lost:
             log.warning("lease_lost", why=str(lost), **work.names)
             return None
         except Exception as error:  # noqa: BLE001 - whatever it is, the job is tried again, until its time is up
+            if self._held.is_lost(work.job):
+                log.warning("lease_lost", why=f"{type(error).__name__}: {error}".splitlines()[0], **work.names)
+                return None
             _tell_interrupted(work, error)
             is_over = OVERDUE in work.job.progress and not is_unreachable(error)
-            return given_up_on(work) if is_over else pause(work, None)
+            return given_up_on(steps.kind, work) if is_over else pause(work, None)
 
     def _end(self, finished: Finished) -> None:
         self._slots.put(None)
@@ -224,7 +233,7 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
-def _tell_interrupted(work: Assignment, error: Exception) -> None:
+def _tell_interrupted(work: Work, error: Exception) -> None:
     if is_unreachable(error):
         log.warning("database_away", why=str(error).splitlines()[0], **work.names)
     else:

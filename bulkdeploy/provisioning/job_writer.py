@@ -1,6 +1,6 @@
 """Writing what gathers: batches of lease requests and finished jobs, in as few transactions as there can be.
 
-A batch is one transaction for everything that gives nothing back, and one for each sort of giving back. Dying
+A batch is one transaction for everything that releases nothing, and one for each sort of release. Dying
 at any line is harmless: a request not written is a message that the sweeper sends again, an end not written
 is a lease that runs out.
 """
@@ -9,7 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 from sqlalchemy import Connection, Engine
@@ -17,17 +17,23 @@ from sqlalchemy import Connection, Engine
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
-from bulkdeploy.provisioning.outcome import GiveBack, HandedBack, Paused
-from bulkdeploy.provisioning.settling import Finished, Settler, StaleLeases
-from bulkdeploy.provisioning.taking import LeaseTaker, Taken
+from bulkdeploy.provisioning.completion import Finished, StaleLeases, complete
+from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition
+from bulkdeploy.provisioning.outcome import HandedBack, Paused, Release
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.outbox import forget_sent
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.jobs.jobs import held_leases
+from bulkdeploy.store.jobs.outbox import forget_sent
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 LONGEST_WAIT_S = 5.0
+
+MOST_CONFLICTS = 10
+"""A transaction that lost so many rows of races is no longer waited for: its entries are written one by one."""
 
 Entry = int | Finished
 """A job id to lease, or a finished job."""
@@ -36,11 +42,11 @@ Entry = int | Finished
 class Listener(Protocol):
     """Who is told what became of entries, after the commit."""
 
-    def on_taken(self, taken: Taken) -> None:
-        """Leases were taken, and some requests refused."""
+    def on_acquired(self, acquired: Acquired) -> None:
+        """Leases were acquired, and some requests refused."""
 
-    def on_settled(self, finished: Sequence[Finished]) -> None:
-        """These jobs were settled, or their leases were lost: nothing more is to be done for them."""
+    def on_completed(self, finished: Sequence[Finished]) -> None:
+        """These jobs were completed, or their leases were lost: nothing more is to be done for them."""
 
 
 class JobWriter:
@@ -49,26 +55,36 @@ class JobWriter:
     Args:
         engine: the database; while it cannot be reached the writer waits and repeats.
         job_queue: where woken jobs are sent.
-        taker, settler: what is written.
+        leases: acquires them.
         listener: who is told.
     """
 
-    def __init__(
-        self, engine: Engine, job_queue: JobQueue, taker: LeaseTaker, settler: Settler, listener: Listener
-    ) -> None:
-        self._engine, self._job_queue = engine, job_queue
-        self._taker, self._settler, self._listener = taker, settler, listener
+    def __init__(self, engine: Engine, job_queue: JobQueue, leases: LeaseAcquisition, listener: Listener) -> None:
+        self._engine, self._job_queue, self._leases, self._listener = engine, job_queue, leases, listener
+        self._moved_on: float | None = None
+
+    def stuck_s(self) -> float:
+        """How long the batch that is being written has not come further; waiting for the database is no hang."""
+        moved_on = self._moved_on
+        return 0.0 if moved_on is None else time.monotonic() - moved_on
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Write a batch; never raises."""
+        self._moved_on = time.monotonic()
+        try:
+            self._write(entries)
+        finally:
+            self._moved_on = None
+
+    def _write(self, entries: Sequence[Entry]) -> None:
         requests: list[int] = []
-        ends: dict[GiveBack, list[Finished]] = defaultdict(list)
+        ends: dict[Release | None, list[Finished]] = defaultdict(list)
         for entry in entries:
             if isinstance(entry, Finished):
-                ends[entry.settlement.give_back].append(entry)
+                ends[entry.final.release].append(entry)
             else:
                 requests.append(entry)
-        self._write_batch(requests, ends.pop(GiveBack.NOTHING, []))
+        self._write_batch(requests, ends.pop(None, []))
         for finished in ends.values():
             self._write_batch([], finished)
 
@@ -78,58 +94,81 @@ class JobWriter:
             return
         try:
             self._commit(requests, finished)
-        except Exception:
+        except Exception as error:
+            if len(rest := self._held(finished, error)) < len(finished):
+                self._write_batch(requests, rest)
+                return
             log.exception("batch_not_written", requests=len(requests), finished=len(finished))
             if len(requests) + len(finished) == 1:
-                self._listener.on_taken(Taken(refused=len(requests)))
-                self._listener.on_settled(finished)
+                self._listener.on_acquired(Acquired(refused=requests))
+                self._listener.on_completed(finished)
                 return
             for job_id in requests:
                 self._write_batch([job_id], [])
             for entry in finished:
                 self._write_batch([], [entry])
+        self._moved_on = time.monotonic()
+
+    def _held(self, finished: list[Finished], error: Exception) -> list[Finished]:
+        """Those whose leases still hold. A job that somebody else went on with may break any rule: no defect."""
+        leases = [entry.job.lease for entry in finished]
+        held = self._insist(lambda: self._read_held(leases)) if leases else set()
+        lost = [entry for entry in finished if entry.job.lease not in held]
+        if lost:
+            _tell_lost(lost, f"{type(error).__name__}: {error}".splitlines()[0])
+            self._listener.on_completed(lost)
+        return [entry for entry in finished if entry.job.lease in held]
+
+    def _read_held(self, leases: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+        with read_only(self._engine) as connection:
+            return held_leases(connection, leases)
 
     def _commit(self, requests: Sequence[int], finished: Sequence[Finished]) -> None:
         current = list(finished)
-        while True:
+        while True:  # each time with fewer jobs: see StaleLeases.rest
             try:
                 work = partial(self._transaction, requests=requests, finished=current)
                 with meters.BATCH_SECONDS.time():
-                    taken, messages = self._insist(work, _point(current))
+                    acquired, messages = self._insist(partial(run_transaction, self._engine, work, _point(current)))
                 break
             except StaleLeases as stale:
-                lost = [str(entry.job.uuid) for entry in current if entry.job.id in stale.job_ids]
-                meters.LEASES_LOST.labels("write").inc(len(lost))
-                log.warning("leases_lost", jobs=lost)
-                current = [entry for entry in current if entry.job.id not in stale.job_ids]
+                rest = stale.rest(current)
+                _tell_lost([entry for entry in current if entry.job.lease in stale.leases], str(stale))
+                current = rest
         _count(current)
-        self._listener.on_settled(finished)
-        self._listener.on_taken(taken)
+        self._listener.on_completed(finished)
+        self._listener.on_acquired(acquired)
         self._send(messages)
 
     def _transaction(
         self, connection: Connection, *, requests: Sequence[int], finished: Sequence[Finished]
-    ) -> tuple[Taken, list[JobMessage]]:
-        messages = self._settler.settle(connection, finished) if finished else []
-        taken = self._taker.take(connection, requests) if requests else Taken()
-        return taken, [*messages, *taken.messages]
+    ) -> tuple[Acquired, list[JobMessage]]:
+        messages = complete(connection, finished) if finished else []
+        acquired = self._leases.acquire(connection, requests) if requests else Acquired()
+        return acquired, messages
 
-    def _insist(
-        self, work: Callable[[Connection], tuple[Taken, list[JobMessage]]], at: CrashPoint
-    ) -> tuple[Taken, list[JobMessage]]:
-        """Commit ``work``, however long the database is away."""
-        wait_s = 0.1
+    def _insist(self, attempt: Callable[[], T]) -> T:
+        """What ``attempt`` returns, however long the database is away.
+
+        Raises:
+            ConflictRetriesExhausted: MOST_CONFLICTS times in all.
+        """
+        wait_s, conflicts = 0.1, 0
         while True:
             try:
-                return run_transaction(self._engine, work, at)
+                return attempt()
             except StaleLeases:
                 raise
             except ConflictRetriesExhausted:
+                conflicts += 1
+                if conflicts == MOST_CONFLICTS:
+                    raise
                 log.warning("conflicts", next_try_s=wait_s)
             except Exception as error:
                 if not is_unreachable(error):
                     raise
                 log.warning("database_away", why=str(error).splitlines()[0], next_try_s=wait_s)
+                self._moved_on = time.monotonic()
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
@@ -146,14 +185,20 @@ class JobWriter:
         except QueueUnavailable as error:
             log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
         except Exception as error:
-            if not is_unreachable(error):
-                raise
-            log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])
+            if is_unreachable(error):
+                log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])
+            else:  # what was settled stays settled, and the sweeper sends
+                log.exception("outbox_not_cleared", jobs=len(messages))
 
 
-def _count(settled: Sequence[Finished]) -> None:
+def _tell_lost(lost: Sequence[Finished], why: str) -> None:
+    meters.LEASES_LOST.labels("write").inc(len(lost))
+    log.warning("leases_lost", jobs=[str(entry.job.uuid) for entry in lost], why=why)
+
+
+def _count(completed: Sequence[Finished]) -> None:
     """Count what became of these jobs."""
-    ends = Counter((entry.job.kind, type(entry.outcome)) for entry in settled)
+    ends = Counter((entry.job.kind, type(entry.outcome)) for entry in completed)
     for (kind, outcome), jobs in ends.items():
         if outcome is Paused:
             meters.JOBS_PAUSED.labels(kind).inc(jobs)
@@ -164,8 +209,7 @@ def _count(settled: Sequence[Finished]) -> None:
 
 
 def _point(finished: Sequence[Finished]) -> CrashPoint:
-    """What a batch that settles these is called among the crash points."""
+    """What a batch that completes these is called among the crash points."""
     if not finished:
         return CrashPoint.LEASE_COMMIT
-    gives_back = finished[0].settlement.give_back is not GiveBack.NOTHING
-    return CrashPoint.GIVE_BACK_COMMIT if gives_back else CrashPoint.SETTLE_COMMIT
+    return CrashPoint.COMPLETION_COMMIT if finished[0].final.release is None else CrashPoint.RELEASE_COMMIT

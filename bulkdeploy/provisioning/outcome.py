@@ -1,12 +1,14 @@
-"""How a try of a job ends, as a value: what becomes of the job, and what is left of its VM."""
+"""How a try of a job ends, as a value: what becomes of the job, and what is left of its instance."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.queue.job_queue import JobMessage
 
 INTERNAL_ERROR = 530
 INSUFFICIENT_CAPACITY = 533
@@ -15,69 +17,71 @@ LIMIT_EXCEEDED = 535
 """``errorcode`` inside a failed job's result (reference section 5.6)."""
 
 
+NOTHING_EXCLUDED: Mapping[str, int] = {}
+
+
 class LeaseLost(Exception):
     """Another process holds the job now; whatever this one still does for it is refused."""
 
 
-class GiveBack(Enum):
-    """What a VM gives back when its job ends (``store.release``); of a migration one of its two hosts.
-
-    GROWTH: what it claimed to be scaled up (``store.virtual_machine_scaling``).
-    """
-
-    NOTHING = "nothing"
-    HOST = "host"
-    COMPUTE = "compute"
-    EVERYTHING = "everything"
-    SOURCE = "source"
-    DESTINATION = "destination"
-    GROWTH = "growth"
+Release = Callable[[Connection, Sequence[int]], None]
+"""Gives back what instances hold, many at a time, by their ids: such as ``store.ledger.release.release_hosts``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
-    """What a finished job writes about its VM, or its host.
+class FinalState:
+    """What a job that is over writes about its VM, or its host.
 
     Attributes:
         state: the VM's state from now on; None: it stays what it is.
-        give_back: what it no longer holds.
+        release: gives back what it no longer holds; None: it holds what it held.
         volumes_ready: its volumes exist now.
         removed: the VM is gone for good.
+        deleted_volumes: ids of volumes that are deleted with it.
         host_state: the host's resource state from now on, unless maintenance was cancelled meanwhile.
     """
 
     state: VmState | None = None
-    give_back: GiveBack = GiveBack.NOTHING
+    release: Release | None = None
     volumes_ready: bool = False
     removed: bool = False
+    deleted_volumes: tuple[int, ...] = ()
     host_state: HostResourceState | None = None
+
+
+UNCHANGED = FinalState()
 
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The job is done; its result is the VM as it is then."""
+    """The job is done; its kind says what its result shows."""
 
-    settlement: Settlement
+    final: FinalState
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job is done and did not reach its aim; ``text`` says why, to whoever polls it."""
+    """The job is done and did not reach its aim; ``text`` says why, to whoever polls it.
+
+    ``excluded``, which root admins see: hosts by the reason of the placement rule that excluded them.
+    """
 
     error_code: int
     text: str
-    settlement: Settlement
+    final: FinalState
+    excluded: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
     """The job goes on later: something may be left on a hypervisor that does not answer now.
 
-    ``progress`` is added to what the job has noted.
+    ``progress`` is added to what the job has noted; ``made``: messages of jobs that this one made, to be sent.
     """
 
     after_s: float
     progress: Mapping[str, Any]
+    made: Sequence[JobMessage] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.outbox import forget_sent, take_unsent
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.jobs.outbox import forget_sent, take_unsent
 
 MESSAGES_AT_ONCE = 1000
+MOST_TURNS = 100
 GRACE_S = 1.0
 """Whoever wrote an outbox row sends it himself, usually within this time."""
 
@@ -25,7 +26,7 @@ class Relay:
         self._engine, self._job_queue, self._grace_s = engine, job_queue, grace_s
 
     def send_unsent(self) -> int:
-        """Send all that is due; how many messages.
+        """Send what is due, at most MOST_TURNS times MESSAGES_AT_ONCE; how many messages.
 
         A message is sent while its row is locked and forgotten after: if this process dies in between it
         is sent again.
@@ -34,11 +35,12 @@ class Relay:
             QueueUnavailable: the courier does not answer; the rows stay.
         """
         total = 0
-        while True:
+        for _ in range(MOST_TURNS):
             sent = run_transaction(self._engine, self._send_some, CrashPoint.RELAY_COMMIT)
             total += sent
             if sent < MESSAGES_AT_ONCE:
-                return total
+                break
+        return total
 
     def _send_some(self, connection: Connection) -> int:
         unsent = take_unsent(connection, older_than_s=self._grace_s, most=MESSAGES_AT_ONCE)

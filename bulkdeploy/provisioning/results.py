@@ -1,47 +1,49 @@
 """Results of jobs that workers end (reference section 3)."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import orjson
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.jobs import HOST_KINDS, SUCCESS_KINDS, VOLUME_KINDS
+from bulkdeploy.provisioning.job_kind import JobResult
+from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import Failed
-from bulkdeploy.store.hosts import host_rows
-from bulkdeploy.store.job_results import SUCCESS_RESULT, object_result
-from bulkdeploy.store.jobs import LeasedJob
-from bulkdeploy.store.virtual_machines import virtual_machine_rows
-from bulkdeploy.store.volumes import volume_rows
+from bulkdeploy.scheduling.reasons import excluded_rows
+from bulkdeploy.store.infrastructure.hosts import host_rows
+from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
+from bulkdeploy.store.jobs.jobs import LeasedJob
+from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
+from bulkdeploy.store.volumes.volumes import volume_rows
 
 
 def failure_result(failed: Failed) -> str:
-    """A failure: the code and the reason."""
-    return orjson.dumps({"errorcode": failed.error_code, "errortext": failed.text}).decode()
+    """A failure: the code and the reason; where placement found no host, what each of its rules excluded."""
+    result: dict[str, Any] = {"errorcode": failed.error_code, "errortext": failed.text}
+    if failed.excluded:
+        result["excluded"] = excluded_rows(failed.excluded)
+    return orjson.dumps(result).decode()
+
+
+READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mapping[str, Any]]]] = {
+    JobResult.VIRTUAL_MACHINE: virtual_machine_rows,
+    JobResult.HOST: host_rows,
+    JobResult.VOLUME: volume_rows,
+}
+"""What results show, by wire names, as it is now, by id."""
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
-    """By job id, the VM, host or volume as it is now; a bare success for what is gone, and for SUCCESS_KINDS."""
-    vms, hosts, volumes = [], [], []
+    """By job id, what the job's kind says that its result shows; a bare success for what is gone."""
+    shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
-        if job.kind in HOST_KINDS:
-            hosts.append(job.vm_id)
-        elif job.kind in VOLUME_KINDS:
-            volumes.append(job.params["volume_id"])
-        else:
-            vms.append(job.vm_id)
-    shown = {
-        "virtualmachine": virtual_machine_rows(connection, vms),
-        "host": host_rows(connection, hosts) if hosts else {},
-        "volume": volume_rows(connection, volumes),
-    }
+        result = job_kinds()[job.kind].result
+        shown[result][job.id] = job.params["volume_id"] if result is JobResult.VOLUME else job.instance_id
     results = {job.id: SUCCESS_RESULT for job in jobs}
-    for job in jobs:
-        key, about = "virtualmachine", job.vm_id
-        if job.kind in HOST_KINDS:
-            key = "host"
-        elif job.kind in VOLUME_KINDS:
-            key, about = "volume", job.params["volume_id"]
-        row = shown[key].get(about)
-        if row is not None and job.kind not in SUCCESS_KINDS:
-            results[job.id] = object_result(key, row)
+    for result, instances in shown.items():
+        rows = READERS[result](connection, list(instances.values())) if result in READERS else {}
+        for job_id, instance_id in instances.items():
+            if instance_id in rows:
+                results[job_id] = object_result(result.value, rows[instance_id])
     return results

@@ -1,79 +1,76 @@
 """Making a VM run: on the host it has claimed, else, if it may move, on another one.
 
-Deploying and starting share this. What a failed try left is removed before the VM gets another place or
+All kinds that start VMs share this. What a failed try left is removed before the VM gets another place or
 the job ends; while it cannot be removed, the job waits and the claims stay.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
-from threading import Semaphore
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
-from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.held_leases import keep_lease
+from bulkdeploy.provisioning.job_kind import JobKind, StepTools
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
+    NOTHING_EXCLUDED,
     RESOURCE_UNAVAILABLE,
     Failed,
-    LeaseLost,
+    FinalState,
     Outcome,
     Paused,
-    Settlement,
     Succeeded,
 )
-from bulkdeploy.provisioning.steps import FAILURE, OVERDUE, TOO_LATE, earlier_failure, pause, why_overdue
-from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.job_leases import DriverLimits, change_host
-from bulkdeploy.store.jobs import write_progress
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, TOO_LATE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.stopping import STOPPED
+from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
+from bulkdeploy.scheduling.replace import replace_place
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.jobs.job_leases import DriverLimits, change_host
+from bulkdeploy.store.ledger.release import release_hosts
+
+REPLACE_COMMIT = "replace.commit"
+STARTER_FAILPOINTS = frozenset(
+    {CrashPoint.DRIVER_BOOT, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_DELETE, REPLACE_COMMIT}
+)
 
 AVOID = "avoid"
 """Key of a job's progress: ids of the hosts that failed."""
 
-RUNNING = Settlement(VmState.RUNNING, volumes_ready=True)
+RUNNING = FinalState(VmState.RUNNING, volumes_ready=True)
 
-FindPlace = Callable[[Connection, Assignment, frozenset[int]], bool]
-"""Claim a place for the VM outside these hosts and write it into its rows; False: there is none."""
+PINS = ("pod_id", "cluster_id", "host_id")
+"""Params of a job that may only start its VM there."""
+
+FindPlace = Callable[[Connection, Assignment, frozenset[int]], NoPlace | None]
+"""Claim a place for the VM outside these hosts and write it into its rows; else why there is none."""
 
 
 class Starter:
     """Runs VMs for one kind of job. Safe to share between threads.
 
+    What is left of a VM where even that could not be reached in time is its kind's ``if_abandoned``.
+
     Args:
-        engine: for finding another place; its transactions are short.
-        planning: held while a place is looked for.
-        calls: the drivers.
-        lease_seconds: how long finding another place prolongs the lease.
+        kind: the kind.
+        tools: see StepTools.
         find_place: how this kind of job finds a place.
         failed: what is left of a VM that could not be started, once nothing of it is left on a hypervisor.
-        abandoned: what is left of it when even that could not be reached in time.
         removes_volumes: a failed try removes the volumes, too: they are as new as the VM.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        planning: Semaphore,
-        calls: DriverCalls,
-        lease_seconds: float,
-        *,
-        find_place: FindPlace,
-        failed: Settlement,
-        abandoned: Settlement,
-        removes_volumes: bool,
+        self, kind: JobKind, tools: StepTools, *, find_place: FindPlace, failed: FinalState, removes_volumes: bool
     ) -> None:
-        self._engine, self._planning = engine, planning
-        self._calls, self._lease_seconds = calls, lease_seconds
-        self._find_place, self._failed, self._abandoned = find_place, failed, abandoned
-        self._removes_volumes = removes_volumes
+        self._kind, self._tools, self._calls = kind, tools, tools.calls
+        self._find_place, self._failed, self._removes_volumes = find_place, failed, removes_volumes
 
     def run(self, work: Assignment, *, pinned: bool) -> Outcome:
         """Run the VM; ``pinned``: on its host or nowhere.
@@ -88,7 +85,7 @@ class Starter:
         if failure is None:
             failure = self._calls.run(work)
         while failure is not None:
-            keep_lease(self._engine, work.job, self._lease_seconds)
+            keep_lease(self._tools.engine, work.job, self._tools.lease_seconds)
             if self._calls.remove(work, with_volumes=self._removes_volumes) is not None:
                 return pause(work, failure)
             moved = self._elsewhere(work, failure, began, pinned=pinned)
@@ -107,9 +104,9 @@ class Starter:
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
-        with self._planning:
+        with self._tools.planning:
             move = partial(self._move, work=work, failure=failure, began=began)
-            return run_transaction(self._engine, move, CrashPoint.REPLACE_COMMIT)
+            return run_transaction(self._tools.engine, move, REPLACE_COMMIT)
 
     def _move(
         self, connection: Connection, *, work: Assignment, failure: DriverError, began: float
@@ -122,18 +119,14 @@ class Starter:
         if len(avoid) > most:
             why = f"{failure}; gave up after {len(avoid)} hosts (start.retry is {most})"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
-        if not self._find_place(connection, work, frozenset(avoid)):
-            why = f"{failure}; no other host has room for it ({len(avoid)} tried)"
-            return self._failure(work, INSUFFICIENT_CAPACITY, why)
+        problem = self._find_place(connection, work, frozenset(avoid))
+        if problem is not None:
+            why = f"{failure}; then {problem.why} ({len(avoid)} tried)"
+            return self._failure(work, INSUFFICIENT_CAPACITY, why, problem.excluded)
         progress: dict[str, Any] = {**work.job.progress, AVOID: sorted(avoid)}
         progress.pop(FAILURE, None)
-        if not write_progress(connection, work.job, progress, self._lease_seconds):
-            raise LeaseLost(f"job {work.job.id} lost its lease while it was given another place")
-        return with_host(
-            connection,
-            read_assignment(connection, replace(work.job, progress=progress)),
-            DriverLimits.of(configuration),
-        )
+        job = note(connection, work.job, progress, self._tools.lease_seconds)
+        return with_host(connection, read_assignment(connection, job), DriverLimits.of(configuration))
 
     def _give_up(self, work: Assignment) -> Failed:
         """Time is up: remove what is there; what cannot be removed now keeps its claims until it can."""
@@ -145,10 +138,12 @@ class Starter:
         if left is None:
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
         text = f"VM {work.name} did not start: {why}. What is left of it is still being removed: {left}"
-        return Failed(RESOURCE_UNAVAILABLE, text, self._abandoned)
+        return Failed(RESOURCE_UNAVAILABLE, text, self._kind.if_abandoned)
 
-    def _failure(self, work: Assignment, code: int, why: str) -> Failed:
-        return Failed(code, f"VM {work.name} did not start: {why}", self._failed)
+    def _failure(
+        self, work: Assignment, code: int, why: str, excluded: Mapping[str, int] = NOTHING_EXCLUDED
+    ) -> Failed:
+        return Failed(code, f"VM {work.name} did not start: {why}", self._failed, excluded)
 
 
 def with_host(connection: Connection, work: Assignment, limits: DriverLimits) -> Assignment | Paused:
@@ -156,3 +151,32 @@ def with_host(connection: Connection, work: Assignment, limits: DriverLimits) ->
     if work.host_id is None or change_host(connection, work.job, work.host_id, limits):
         return work
     return Paused(0.0, work.job.progress)
+
+
+def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> Place | NoPlace:
+    """A place for a VM that holds none, as its job's params ask."""
+    params = work.job.params
+    pins = {pin: params[pin] for pin in PINS if pin in params}
+    return plan_stopped_vm(
+        connection,
+        work.vm_id,
+        avoid_host_ids=avoid_host_ids,
+        planner=params.get("planner"),
+        last_host_first=bool(params.get("consider_last_host")),
+        **pins,
+    )
+
+
+def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> NoPlace | None:
+    """Give the old host back and claim another, or say why; then the old claim stays for the caller to end."""
+    return replace_place(
+        connection,
+        work.vm_id,
+        give_back=lambda: release_hosts(connection, [work.vm_id]),
+        find=lambda: find_stopped(connection, work, avoid_host_ids),
+    )
+
+
+def starter_of_existing_vms(kind: JobKind, tools: StepTools) -> Starter:
+    """Runs VMs that there were before their job: one that cannot be started is Stopped, and keeps its volumes."""
+    return Starter(kind, tools, find_place=_another_place, failed=STOPPED, removes_volumes=False)

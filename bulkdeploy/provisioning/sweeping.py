@@ -4,6 +4,7 @@ Every pass may be run by several processes at once and may die at any line.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,34 +14,32 @@ from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint
-from bulkdeploy.domain.jobs import EXPUNGE_COMMAND_CLASS, JobKind
-from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.provisioning.destroy_virtual_machine import EXPUNGE, DestroyVirtualMachine
-from bulkdeploy.provisioning.host_maintenance import NOT_EMPTIED
-from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, GiveBack, Settlement
+from bulkdeploy.provisioning.completion import LANES, Finished, StaleLeases, complete
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import expunge_in_any_state
+from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Release
+from bulkdeploy.provisioning.progress import TOO_LATE
 from bulkdeploy.provisioning.relay import Relay
-from bulkdeploy.provisioning.settling import LANES, Finished, Settler, StaleLeases
-from bulkdeploy.provisioning.steps import TOO_LATE
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobQueue
-from bulkdeploy.store import job_sweeping as store
-from bulkdeploy.store.account_removal import end_removal_jobs
-from bulkdeploy.store.action_events import SCHEDULED, ActionEvent, write_events
-from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.engine import run_transaction
-from bulkdeploy.store.job_leases import DriverLimits
-from bulkdeploy.store.jobs import LeasedJob, NewJob, insert_jobs
-from bulkdeploy.store.sessions import delete_expired_sessions
+from bulkdeploy.store.accounts.account_removal import end_removal_jobs
+from bulkdeploy.store.accounts.sessions import delete_expired_sessions
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.jobs import job_sweeping as store
+from bulkdeploy.store.jobs.job_leases import DriverLimits
+from bulkdeploy.store.jobs.jobs import LeasedJob, insert_jobs
 
 log = structlog.get_logger(__name__)
 
 ROWS_AT_ONCE = 1000
+MOST_TURNS = 100
+"""A pass that is not through after so many transactions goes on in the next round: others wait for it."""
+
 CLOCK_STEP_S = 60.0
 """Clocks that drift apart by more between two looks were set."""
 
 EXPUNGE_AGAIN_S = 600
 """A VM whose removal failed is tried again after this."""
-
-DESTROY_EVENT = DestroyVirtualMachine.begin.event_type
 
 NEVER_BEGUN = "the job never began: no worker ran for longer than job.cancel.threshold.minutes"
 
@@ -51,19 +50,11 @@ class Sweeper:
     Args:
         engine: the database.
         job_queue: the courier; where it does not answer, ``QueueUnavailable`` ends the pass.
-        settler: ends jobs that nobody else will end.
         clock: seconds that only grow.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        job_queue: JobQueue,
-        settler: Settler,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._engine, self._job_queue, self._settler, self._clock = engine, job_queue, settler, clock
+    def __init__(self, engine: Engine, job_queue: JobQueue, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self._job_queue, self._clock = engine, job_queue, clock
         self._relay = Relay(engine, job_queue)
         self._clock_offset: float | None = None
         self._clock_set_at: float | None = None
@@ -79,16 +70,16 @@ class Sweeper:
         )
         self._tell("requeued", again)
 
-    def requeue_held_back(self) -> None:
+    def requeue_throttled(self) -> None:
         """Wake jobs that wait for a host which has places: nobody gave those back, or the limit was raised."""
         with self._engine.connect() as connection:
             limits = DriverLimits.of(read_configuration(connection))
         woken = run_transaction(
             self._engine,
             lambda connection: store.requeue_held_back(connection, LANES, limits, ROWS_AT_ONCE),
-            CrashPoint.SWEEP_HELD_BACK,
+            CrashPoint.SWEEP_THROTTLED,
         )
-        self._tell("held_back_woken", woken)
+        self._tell("throttled_woken", woken)
 
     def requeue_lost(self) -> None:
         """Send again what Redis lost: jobs are queued here, and nothing waits there."""
@@ -151,31 +142,32 @@ class Sweeper:
 
     def _fail_stuck(self, minutes: int) -> int:
         with self._engine.connect() as connection:
-            rows = store.read_stuck(connection, list(JobKind), minutes=minutes, most=ROWS_AT_ONCE)
-        jobs = [_never_begun(row) for row in rows]
-        deploys = [_given_up(job) for job in jobs if job.kind is JobKind.DEPLOY]
-        others = [_given_up(job) for job in jobs if job.kind is not JobKind.DEPLOY]
-        return self._settle(deploys) + self._settle(others)
+            rows = store.read_stuck(connection, list(job_kinds()), minutes=minutes, most=ROWS_AT_ONCE)
+        by_release: dict[Release | None, list[Finished]] = defaultdict(list)
+        for row in rows:
+            finished = _never_begun(row)
+            by_release[finished.final.release].append(finished)
+        return sum(self._complete(alike) for alike in by_release.values())
 
-    def _settle(self, finished: Sequence[Finished]) -> int:
+    def _complete(self, finished: Sequence[Finished]) -> int:
         """Fail these; a job that somebody has begun meanwhile is left alone."""
         while finished:
             try:
-                settle = partial(self._settler.settle, finished=finished)
-                run_transaction(self._engine, settle, CrashPoint.SWEEP_NEVER_BEGUN)
+                run_transaction(self._engine, partial(complete, finished=finished), CrashPoint.SWEEP_NEVER_BEGUN)
                 break
             except StaleLeases as stale:
-                finished = [entry for entry in finished if entry.job.id not in stale.job_ids]
+                finished = stale.rest(finished)
         return len(finished)
 
     def _in_turns(self, work: Callable[[Connection], int], at: CrashPoint) -> int:
         """Run ``work`` in transactions of ROWS_AT_ONCE rows until one is not full; the sum."""
         total = 0
-        while True:
+        for _ in range(MOST_TURNS):
             done = run_transaction(self._engine, work, at)
             total += done
             if done < ROWS_AT_ONCE:
-                return total
+                break
+        return total
 
     def _setting(self, name: str) -> int:
         with self._engine.connect() as connection:
@@ -191,39 +183,30 @@ def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
     """Jobs in the name of each VM's owner."""
     vms = store.lock_vms_to_expunge(connection, delay_s=delay_s, again_s=EXPUNGE_AGAIN_S, most=ROWS_AT_ONCE)
     if vms:
-        jobs = [
-            NewJob(JobKind.DESTROY, EXPUNGE_COMMAND_CLASS, vm.account_id, vm.user_id, vm.id, {EXPUNGE: True})
-            for vm in vms
-        ]
-        made = insert_jobs(connection, jobs, INTERACTIVE)
-        write_events(
+        text = "expunging a destroyed Vm"
+        insert_jobs(
             connection,
-            [ActionEvent(job_id, DESTROY_EVENT, SCHEDULED, "expunging a destroyed Vm") for job_id, _ in made],
+            [expunge_in_any_state(vm, text, account_id=vm.account_id, user_id=vm.user_id) for vm in vms],
+            INTERACTIVE,
         )
     return len(vms)
 
 
-def _never_begun(row: Row[Any]) -> LeasedJob:
-    """The job as its first lease would find it: its fence is still that of nobody."""
-    return LeasedJob(
+def _never_begun(row: Row[Any]) -> Finished:
+    """The job as its first lease would find it, failed: its fence is still that of nobody."""
+    job = LeasedJob(
         id=row.id,
         uuid=row.uuid,
-        kind=JobKind(row.kind),
+        kind=row.kind,
         fence=row.lease_fence,
         attempts=0,
         user_id=row.user_id,
-        vm_id=row.instance_id,
+        instance_type=row.instance_type,
+        instance_id=row.instance_id,
         deployment_id=row.deployment_id,
         params={},
         progress={},
         cancelled=False,
     )
-
-
-def _given_up(job: LeasedJob) -> Finished:
-    settlement = Settlement()
-    if job.kind is JobKind.DEPLOY:
-        settlement = Settlement(VmState.ERROR, GiveBack.EVERYTHING)
-    elif job.kind is JobKind.PREPARE_HOST:
-        settlement = NOT_EMPTIED
-    return Finished(job, "", Failed(INTERNAL_ERROR, f"Nothing was done: {NEVER_BEGUN}", settlement))
+    final = job_kinds()[job.kind].if_never_begun
+    return Finished(job, "", Failed(INTERNAL_ERROR, f"Nothing was done: {NEVER_BEGUN}", final))

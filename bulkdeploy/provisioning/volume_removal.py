@@ -15,8 +15,8 @@ from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.store.engine import read_only, run_transaction
-from bulkdeploy.store.volume_removal import (
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.ledger.volume_removal import (
     destroy_volumes_of_nobody,
     end_removals_of_volumes,
     volumes_to_remove,
@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 AT_ONCE = 16
 """Driver calls that one process makes at the same time."""
+
+MOST_TURNS = 100
 
 OWNERLESS_AT_ONCE = 1000
 
@@ -54,8 +56,11 @@ class VolumeRemoval:
         _tell("volumes_of_nobody", run_transaction(self._engine, destroy, CrashPoint.SWEEP_OWNERLESS))
 
     def remove_volumes(self) -> None:
-        """Remove what is due, until nothing is, or something fails: that is tried again later."""
-        while True:
+        """Remove what is due, until nothing is, or something fails: that is tried again later.
+
+        What is still due after MOST_TURNS waits for the next round: other passes wait for this one.
+        """
+        for _ in range(MOST_TURNS):
             with read_only(self._engine) as connection:
                 due = volumes_to_remove(connection, most=AT_ONCE)
             if not due:

@@ -1,37 +1,32 @@
 """Where a running VM may move, and the claim that moves it: destination and source held at once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.placement.model import Reason
-from bulkdeploy.placement.rooms import suitable_hosts
+from bulkdeploy.placement.capacity import HostAnswers
+from bulkdeploy.placement.model import Purpose
+from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed
-from bulkdeploy.scheduling.place import Place, claim_place, plan_in_zone, zone_as_seen
+from bulkdeploy.scheduling.place import BOUND, NoPlace, Place, claim_place, find_place, zone_as_seen
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
-from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.virtual_machine_migration import take_over_source
-
-BOUND = "its volumes or its address bind it to where it is"
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import take_over_source
 
 
 def find_destination(
     connection: Connection, vm_id: int, *, host_id: int | None, avoid_host_ids: frozenset[int]
-) -> Place | str:
+) -> Place | NoPlace:
     """Another host for a running VM, or why there is none; nothing is claimed.
 
     ``avoid_host_ids`` has the host it runs on. All rules of placement hold but the clusters' thresholds.
     """
-    vm = movable(connection, vm_id, host_id=host_id)
+    configuration = read_configuration(connection)
+    vm = movable(connection, configuration, vm_id, host_id=host_id)
     if vm is None:
         return BOUND
-    configuration = read_configuration(connection)
-    planned = plan_in_zone(connection, configuration, vm.need, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids)
-    if planned.plan.placed == 0:
-        return f"no other host can take it ({_reasons(planned.plan.excluded)})"
-    return Place(vm, vm.need, planned)
+    return find_place(connection, configuration, vm, vm.need, avoid_host_ids)
 
 
 def claim_destination(connection: Connection, place: Place, migration: UUID) -> None:
@@ -44,35 +39,35 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
     claim_place(connection, place)
 
 
-def movable(connection: Connection, vm_id: int, *, host_id: int | None = None) -> VmToPlace | None:
+def movable(
+    connection: Connection, configuration: Configuration, vm_id: int, *, host_id: int | None = None
+) -> VmToPlace | None:
     """The VM as something to move; None where what it has keeps it from ``host_id``, or from any other host."""
-    vm = read_vm_to_place(connection, vm_id, host_id=host_id)
-    return None if vm is None else replace(vm, need=replace(vm.need, is_move=True))
+    vm = read_vm_to_place(connection, configuration, vm_id, host_id=host_id)
+    return None if vm is None else replace(vm, need=replace(vm.need, purpose=Purpose.MOVE))
 
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Hosts a VM could move to: ``suitable`` ones may take it now; ``need`` says which it could reach at all."""
+    """Hosts a VM could move to: ``need`` says which it could reach at all, ``hosts`` what the rules say of each."""
 
     need: PlacementNeed
-    suitable: frozenset[int]
+    hosts: HostAnswers
 
 
 def find_destinations(connection: Connection, vm_id: int, avoid_host_id: int) -> Destinations | None:
-    """Where a running VM may move now; None where what it has binds it to where it is."""
-    vm = movable(connection, vm_id)
+    """Where a running VM may move now; None where what it has binds it to where it is. Only reads."""
+    configuration = read_configuration(connection)
+    vm = movable(connection, configuration, vm_id)
     if vm is None:
         return None
     snapshot, request = zone_as_seen(
         connection,
-        read_configuration(connection),
+        configuration,
         vm.need,
         count=1,
         seed=vm_id,
         avoid_host_ids=frozenset({avoid_host_id}),
+        lock=False,
     )
-    return Destinations(vm.need, frozenset(suitable_hosts(snapshot, request).tolist()))
-
-
-def _reasons(excluded: Mapping[Reason, int]) -> str:
-    return "hosts ruled out: " + ", ".join(f"{count} by {reason}" for reason, count in excluded.items())
+    return Destinations(vm.need, HostAnswers(snapshot, request, placement_catalog()))

@@ -7,18 +7,18 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.topology import AffinityType, StorageType
-from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest, Strategy
-from bulkdeploy.store.configuration import Configuration
-from bulkdeploy.store.placed_vms import count_members_by_host, lock_affinity_groups
+from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.ledger.placed_vms import count_members_by_host, lock_affinity_groups, read_affinity_groups
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementNeed:
     """What each VM needs and where it may go; the same for all VMs of a batch.
 
-    Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name or None for count dispersion.
-    Pins hold together. ``vm_id`` is the one VM where it exists already: it is not counted among the members of its
-    groups. ``is_move``: it runs, so thresholds that keep clusters from filling up with new VMs do not bind it.
+    Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name; what the one of the service offering,
+    ``offering_planner``, excludes is excluded whoever places. Pins hold together. ``vm_id`` is the one VM where it
+    exists already: it is not counted among the members of its groups.
     """
 
     owner: Owner
@@ -33,14 +33,31 @@ class PlacementNeed:
     pod_id: int | None = None
     cluster_id: int | None = None
     host_id: int | None = None
-    planner: str | None = None
+    planner: str = COUNT_DISPERSING
+    offering_planner: str | None = None
     vm_id: int | None = None
-    is_move: bool = False
+    purpose: Purpose = Purpose.START
 
     @property
     def needs_local_storage(self) -> bool:
         """True when some disk must lie on the host itself."""
         return any(disk.storage_type is StorageType.LOCAL for disk in self.disks)
+
+
+def choose_planners(
+    configuration: Configuration, *, bulk: bool, named: str | None, offering: str | None
+) -> tuple[str, str | None]:
+    """The planner that places a VM, and the one whose rules hold beside its own.
+
+    What the call named comes first. Else a bulk deployment disperses by count, and by nothing else (specification),
+    over the hosts that the offering's planner leaves; a single one goes by its offering, then by the setting
+    ``vm.deployment.planner`` (reference section 6.1).
+    """
+    if named is not None:
+        return named, None
+    if bulk:
+        return COUNT_DISPERSING, offering
+    return offering or configuration.text("vm.deployment.planner"), None
 
 
 def placement_request(
@@ -51,14 +68,15 @@ def placement_request(
     count: int,
     seed: int,
     avoid_host_ids: frozenset[int] = frozenset(),
+    lock: bool = True,
 ) -> PlacementRequest:
-    """The request for ``count`` VMs, with affinity groups as they stand now; their rows stay locked.
+    """The request for ``count`` VMs, with affinity groups as they stand now; with ``lock`` their rows stay locked.
 
     Locking a group's row before counting its members is what keeps two calls at once from both
     finding the same host free (reference section 9.1: anti-affinity broken in batch starts).
     """
     affinities, dedicated = read_affinities(
-        connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id
+        connection, configuration, need.affinity_group_ids, without_vm_id=need.vm_id, lock=lock
     )
     return PlacementRequest(
         count=count,
@@ -74,7 +92,9 @@ def placement_request(
         avoid_host_ids=avoid_host_ids,
         affinities=affinities,
         dedicated=dedicated,
-        strategy=Strategy.COUNT_DISPERSING if need.planner is None else Strategy(need.planner),
+        purpose=need.purpose,
+        planner=need.planner,
+        offering_planner=need.offering_planner,
         pods_first=configuration.flag("apply.allocation.algorithm.to.pods"),
         host_algorithm=configuration.text("vm.allocation.algorithm"),
         seed=seed,
@@ -87,6 +107,7 @@ def read_affinities(
     group_ids: Sequence[int],
     *,
     without_vm_id: int | None = None,
+    lock: bool = True,
 ) -> tuple[tuple[Affinity, ...], bool]:
     """Each group with its VMs per host, and whether one of them is an ExplicitDedication group.
 
@@ -95,7 +116,7 @@ def read_affinities(
     """
     if not group_ids:
         return (), False
-    kinds = lock_affinity_groups(connection, group_ids)
+    kinds = (lock_affinity_groups if lock else read_affinity_groups)(connection, group_ids)
     by_group = count_members_by_host(
         connection,
         list(kinds),

@@ -15,10 +15,11 @@ from bulkdeploy.domain.deployment import NetworkFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.guest_networks import GuestType
-from bulkdeploy.store import nics as store
-from bulkdeploy.store.addresses import Address, take_addresses, take_mac_addresses, take_named_address
-from bulkdeploy.store.guests import lock_vm
-from bulkdeploy.store.network_changes import keep_networks
+from bulkdeploy.store.deployments.deployment_facts import names_in_use
+from bulkdeploy.store.ledger.addresses import Address, take_addresses, take_mac_addresses, take_named_address
+from bulkdeploy.store.networks import nics as store
+from bulkdeploy.store.networks.network_changes import keep_networks
+from bulkdeploy.store.virtual_machines.guests import lock_vm
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def add_nic(
     """Give a VM a nic with the address and MAC address asked for, or free ones.
 
     Raises:
-        InvalidParameter: the VM is in the network already, or the address or MAC address is malformed or in use.
+        InvalidParameter: the VM is in the network already, its name or the MAC address is in use there, or the
+            address is malformed or in use.
         InsufficientAddresses: the network has no address left.
         TransactionConflict: repeat the whole transaction.
     """
@@ -46,6 +48,8 @@ def add_nic(
     there = store.live_nics(connection, vm_id)
     if any(nic.network_id == network.id for nic in there):
         raise InvalidParameter("networkid", network.name, f"VM {vm.uuid} has a nic in this network already")
+    if names_in_use(connection, [vm.name], [network.id]):
+        raise InvalidParameter("networkid", network.name, f"another VM of this network has the name {vm.name}")
     if mac is not None and store.mac_in_use(connection, mac):
         raise InvalidParameter("macaddress", mac, "another nic has it")
     chosen = take_mac_addresses(connection, 1)[0] if mac is None else mac

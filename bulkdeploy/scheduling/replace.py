@@ -5,13 +5,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.scheduling.place import Place, claim_place, plan_in_zone
+from bulkdeploy.scheduling.place import BOUND, NoPlace, Place, claim_place, find_place
 from bulkdeploy.scheduling.virtual_machine import read_vm_to_place
-from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.ledger import lock_move, release_hosts_of, release_pools_of
-from bulkdeploy.store.placed_vms import forget_pools, lock_affinity_groups, read_vm, read_vm_groups
-
-NO_ROOM = "no other host has room for it"
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.ledger.ledger import lock_move, release_hosts_of, release_pools_of
+from bulkdeploy.store.ledger.placed_vms import forget_pools, lock_affinity_groups, read_vm, read_vm_groups
+from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
 
 
 def replace_place(
@@ -19,9 +18,9 @@ def replace_place(
     vm_id: int,
     *,
     give_back: Callable[[], Sequence[UUID] | None],
-    find: Callable[[], Place | str],
+    find: Callable[[], Place | NoPlace],
     claim: Callable[[Connection, Place], None] = claim_place,
-) -> str | None:
+) -> NoPlace | None:
     """Give back what a VM holds and claim another place; None, or why there is none and everything is as it was.
 
     Where the VM goes depends on what it gives back, and both must be locked before either changes (ADR 5). So it
@@ -37,27 +36,35 @@ def replace_place(
     Raises:
         TransactionConflict: repeat the whole transaction.
     """
+    keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
     if groups := read_vm_groups(connection, vm_id):
         lock_affinity_groups(connection, groups)
     trial = connection.begin_nested()
     volumes = give_back() or ()
     place = find()
     trial.rollback()
-    if isinstance(place, str):
+    if isinstance(place, NoPlace):
         return place
     plan = place.planned.plan
-    lock_move(connection, place.vm.uuid, volumes, plan.host_ids.tolist(), plan.pool_ids.ravel().tolist())
+    lock_move(
+        connection,
+        place.vm.uuid,
+        volumes,
+        plan.host_ids.tolist(),
+        plan.pool_ids.ravel().tolist(),
+        place.planned.thresholds,
+    )
     give_back()
     claim(connection, place)
     return None
 
 
-def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> bool:
+def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> NoPlace | None:
     """Plan a VM that never ran anew, without the avoided hosts, and move its claims there.
 
-    False: no other place has room, or the VM's address is bound to its pod; the old claims are kept
-    for the caller to release. The volumes' old rooms are given back, too: nothing of the failed try
-    is left on the hypervisor when this is called.
+    Answers None, or why there is no other place; then the old claims are kept for the caller to release.
+    What the volumes claimed is given back, too: nothing of the failed try is left on the hypervisor when
+    this is called.
 
     Raises:
         TransactionConflict: repeat the whole transaction.
@@ -70,13 +77,10 @@ def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int
         release_pools_of(connection, volumes)
         return volumes
 
-    def find() -> Place | str:
-        vm = read_vm_to_place(connection, vm_id)
+    def find() -> Place | NoPlace:
+        vm = read_vm_to_place(connection, configuration, vm_id)
         if vm is None:
-            return "its address binds it to where it is"
-        planned = plan_in_zone(
-            connection, configuration, vm.need, count=1, seed=vm_id, avoid_host_ids=avoid_host_ids
-        )
-        return Place(vm, vm.need, planned) if planned.plan.placed else NO_ROOM
+            return BOUND
+        return find_place(connection, configuration, vm, vm.need, avoid_host_ids)
 
-    return replace_place(connection, vm_id, give_back=give_back, find=find) is None
+    return replace_place(connection, vm_id, give_back=give_back, find=find)

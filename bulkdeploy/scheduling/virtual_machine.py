@@ -1,5 +1,6 @@
 """One existing VM as placement sees it: its sizes, its rules, and what its volumes bind it to."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -8,13 +9,15 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.topology import PoolScope, StorageType
 from bulkdeploy.placement.model import Disk
-from bulkdeploy.scheduling.need import PlacementNeed
-from bulkdeploy.store.owners import owners_by_id
-from bulkdeploy.store.placed_vms import (
+from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.ledger.placed_vms import (
     pod_bound_by_address,
     read_vm,
     read_vm_groups,
     read_vm_volumes,
+    vm_of_deployment,
 )
 
 
@@ -31,6 +34,7 @@ class VmToPlace:
 
 def read_vm_to_place(
     connection: Connection,
+    configuration: Configuration,
     vm_id: int,
     *,
     pod_id: int | None = None,
@@ -41,19 +45,7 @@ def read_vm_to_place(
     row = read_vm(connection, vm_id)
     volumes = read_vm_volumes(connection, vm_id)
     unplaced = [volume for volume in volumes if volume.scope is None]
-    need = PlacementNeed(
-        owner=owners_by_id(connection, [row.account_id])[row.account_id],
-        zone_id=row.zone_id,
-        hypervisor=row.hypervisor,
-        cpu_number=row.cpu_number,
-        cpu_mhz=row.cpu_mhz,
-        memory_mib=row.memory_mib,
-        disks=tuple(_disk(volume, row) for volume in unplaced),
-        host_tags=frozenset(row.host_tags) | ({row.template_tag} if row.template_tag else set()),
-        affinity_group_ids=read_vm_groups(connection, vm_id),
-        planner=_planner(row),
-        vm_id=vm_id,
-    )
+    need = replace(need_of(connection, configuration, row, unplaced), vm_id=vm_id)
     bound_pod_id = pod_bound_by_address(connection, vm_id)
     if bound_pod_id is not None:
         if pod_id not in (None, bound_pod_id):
@@ -65,10 +57,33 @@ def read_vm_to_place(
     return VmToPlace(vm_id, row.uuid, bound, tuple(volume.uuid for volume in unplaced), row.last_host_id)
 
 
-def _planner(row: Row[Any]) -> str | None:
-    """The planner its deploy call used; None is count dispersion."""
-    named: str | None = row.config.get("planner") or row.deployment_planner
-    return named if named is not None or row.bulk else "FirstFitPlanner"
+def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
+    """What one more VM of a deployment would need: as one that it made, and by the call's pins."""
+    row = read_vm(connection, vm_of_deployment(connection, deployment_id))
+    pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
+    return replace(need_of(connection, configuration, row, read_vm_volumes(connection, row.id)), **pins)
+
+
+def need_of(
+    connection: Connection, configuration: Configuration, vm: Row[Any], volumes: Sequence[Row[Any]]
+) -> PlacementNeed:
+    """What a VM needs, by its row, with a pool for each of these volumes; free of what binds it to a place."""
+    planner, offering_planner = choose_planners(
+        configuration, bulk=vm.bulk, named=vm.config.get("planner"), offering=vm.deployment_planner
+    )
+    return PlacementNeed(
+        owner=owners_by_id(connection, [vm.account_id])[vm.account_id],
+        zone_id=vm.zone_id,
+        hypervisor=vm.hypervisor,
+        cpu_number=vm.cpu_number,
+        cpu_mhz=vm.cpu_mhz,
+        memory_mib=vm.memory_mib,
+        disks=tuple(_disk(volume, vm) for volume in volumes),
+        host_tags=frozenset(vm.host_tags) | ({vm.template_tag} if vm.template_tag else set()),
+        affinity_group_ids=read_vm_groups(connection, vm.id),
+        planner=planner,
+        offering_planner=offering_planner,
+    )
 
 
 def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:

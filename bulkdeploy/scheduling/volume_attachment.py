@@ -6,14 +6,20 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
-from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.topology import StorageType, VolumeType
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.store import volume_changes as store
-from bulkdeploy.store.configuration import read_configuration
-from bulkdeploy.store.engine import TransactionConflict
-from bulkdeploy.store.guests import lock_vm
-from bulkdeploy.store.ledger import release_pools_of
-from bulkdeploy.store.virtual_machine_changes import read_vm_row
+from bulkdeploy.placement.model import Disk
+from bulkdeploy.placement.pool_choice import emptiest_pool
+from bulkdeploy.placement.rules import storage
+from bulkdeploy.scheduling.reasons import why_not
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.ledger.ledger import claim_pools, release_pools_of
+from bulkdeploy.store.ledger.snapshot import read_snapshot
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+from bulkdeploy.store.volumes import volume_changes as store
 
 LAST_DEVICE = 63
 """Device 0 is the root disk's."""
@@ -95,13 +101,26 @@ def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None
         return int(volume.pool_id)
     if vm.host_id is None:
         return None
-    place = store.find_place(connection, read_configuration(connection), volume, vm)
-    if place is None:
+    storage_type, tags = store.storage_of(connection, volume.disk_offering_id)
+    snapshot = read_snapshot(
+        connection,
+        vm.zone_id,
+        owners_by_id(connection, [vm.account_id])[vm.account_id],
+        read_configuration(connection),
+        with_tags=False,
+        with_local_storage=storage_type is StorageType.LOCAL,
+        with_owner_hosts=False,
+    )
+    disk = Disk(volume.size_bytes, storage_type, tags)
+    pool_id = emptiest_pool(snapshot, disk, vm.host_id, vm.hypervisor)
+    if pool_id is None:
+        why = why_not(storage.RULE.reason)
         raise ResourceUnavailable(
-            f"No storage pool that the host of VM {vm.uuid} reaches has room for volume {volume.uuid}"
+            f"No storage pool that the host of VM {vm.uuid} reaches has room for volume {volume.uuid}: {why}"
         )
-    store.claim_place(connection, volume, place)
-    return place.pool_id
+    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+    claim_pools(connection, limits, [pool_id], [volume.size_bytes], [volume.uuid])
+    return pool_id
 
 
 def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None:

@@ -20,7 +20,7 @@ from bulkdeploy.store.audit import (
     check_invariants,
     unsettled_vms,
 )
-from bulkdeploy.store.engine import read_only
+from bulkdeploy.store.database.engine import read_only
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
 DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"

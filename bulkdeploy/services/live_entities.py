@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.live_rows import NameTaken, lock_row
 

@@ -8,7 +8,7 @@ from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.ownership import NamedOwner, require_access, resolve_owner
-from bulkdeploy.store.owned_entities import find_by_name, lock_entity
+from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entity
 
 
 def lock_own(

@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.store import owners
+from bulkdeploy.store.accounts import owners
+from bulkdeploy.store.infrastructure.zones import zones_closed_to
 from bulkdeploy.store.visibility import ProjectScope, Visibility
-from bulkdeploy.store.zones import zones_closed_to
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,11 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.registry import Drivers, FindsDrivers
+from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue
+
+PASSWORD_THREADS, WATCHING_THREADS = 2, 2
+"""Threads of an API process beside those of calls: for calls with a password, and for whoever watches over it."""
 
 
 class Cipher(Protocol):
@@ -24,7 +27,7 @@ class Cipher(Protocol):
 class System:
     """The parts a use case may touch. There is no other way to reach them: no globals.
 
-    ``engine`` is for transactions; ``reader`` has connections that cannot write, of which each call holds one.
+    ``engine`` is for transactions, which the edges open; ``reader`` has connections that cannot write.
     ``drivers`` are for learning what hosts and pools have; what is done to VMs is for workers.
     """
 
@@ -32,7 +35,7 @@ class System:
     job_queue: JobQueue
     cipher: Cipher
     data_dir: Path
-    drivers: FindsDrivers = field(default_factory=lambda: Drivers({}))
+    drivers: Drivers = field(default_factory=lambda: Drivers({}))
     driver_timeout_s: float = 30
     reader: Engine | None = None
 

@@ -5,8 +5,8 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.services.inventory_catalog import TAGS
-from bulkdeploy.services.inventory_document import Items, Refused, Scalar, Value
+from bulkdeploy.services.inventory.inventory_catalog import TAGS
+from bulkdeploy.services.inventory.inventory_document import Items, Refused, Scalar, Value
 
 T = TypeVar("T")
 

@@ -64,6 +64,15 @@ def check_connection(connection: Connection) -> list[Finding]:
     ]
 
 
+def hypervisors_of_hosts(connection: Connection) -> list[str]:
+    """The hypervisor types that there are hosts of."""
+    return list(
+        connection.execute(
+            text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL ORDER BY hypervisor")
+        ).scalars()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class BelievedGuest:
     """A running VM as its rows have it; sizes in cores, MHz a core and MiB."""

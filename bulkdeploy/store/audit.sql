@@ -84,6 +84,16 @@ SELECT format('VM %s on host %s: %s', v.uuid, v.host_id, CASE WHEN x.consumer IS
   LEFT JOIN host_claims x ON x.consumer = v.uuid
   WHERE v.host_id IS NOT NULL AND (x.host_id, x.cpu_mhz, x.memory_mib) IS DISTINCT FROM (v.host_id, (v.cpu_number * v.cpu_mhz)::bigint, v.memory_mib::bigint);
 
+-- invariant: vms_fit_hosts
+-- promise: no VM has more cores than the host it is on, or faster ones
+-- compared:
+SELECT count(*) FROM virtual_machines WHERE host_id IS NOT NULL;
+-- breaches:
+SELECT format('VM %s has %s cores of %s MHz, host %s %s of %s MHz', v.uuid, v.cpu_number, v.cpu_mhz, h.name, h.cpu_cores, h.cpu_mhz)
+  FROM virtual_machines v
+  JOIN hosts h ON h.id = v.host_id
+  WHERE v.cpu_number > h.cpu_cores OR v.cpu_mhz > h.cpu_mhz;
+
 -- invariant: pool_usage
 -- promise: what each pool counts as allocated is the sum of its claims
 -- compared:
@@ -153,6 +163,21 @@ SELECT format('address %s of network %s: %s live nics', n.ip_address, n.network_
   FROM nics n
   WHERE n.removed IS NULL
   GROUP BY n.mac_address HAVING count(*) > 1;
+
+-- invariant: names_in_networks
+-- promise: no two VMs of one network have one name; what a nic holds of it is its VM's, and of destroyed ones nothing
+-- compared:
+SELECT count(*) FROM nics WHERE removed IS NULL;
+-- breaches:
+SELECT format('network %s: %s VMs are called %s', n.network_id, count(*), lower(v.name))
+  FROM nics n
+  JOIN virtual_machines v ON v.id = n.vm_id
+  WHERE n.removed IS NULL AND v.removed IS NULL AND v.state NOT IN ('Destroyed', 'Expunging')
+  GROUP BY n.network_id, lower(v.name) HAVING count(*) > 1
+  UNION ALL SELECT format('nic %s of VM %s (%s, %s) holds the name %s', n.uuid, v.uuid, v.name, v.state, n.vm_name)
+  FROM nics n
+  JOIN virtual_machines v ON v.id = n.vm_id
+  WHERE n.removed IS NULL AND n.vm_name IS NOT NULL AND (n.vm_name <> lower(v.name) OR v.state IN ('Destroyed', 'Expunging'));
 
 -- invariant: address_books
 -- promise: every address that a range ever handed out is in use or listed as free; the gateway is neither

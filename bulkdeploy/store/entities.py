@@ -1,10 +1,12 @@
 """Ids from the wire to what they name: every kind of entity, any number of ids, one statement.
 
-Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse.
+Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse. What a caller may not know of
+(``store.known_entities``) resolves no more than what is not there, and by the same statement.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -27,11 +29,14 @@ from sqlalchemy import (
 )
 from sqlalchemy import any_ as any_of
 
+from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.store.known_entities import is_admin, known, parameters_of
 from bulkdeploy.store.tables import (
     accounts,
     groups,
+    image_stores,
     jobs,
     networks,
     offerings,
@@ -57,6 +62,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.CLUSTER: Source(topology.clusters),
     Entity.HOST: Source(topology.hosts),
     Entity.STORAGE_POOL: Source(topology.storage_pools),
+    Entity.IMAGE_STORE: Source(image_stores.image_stores),
     Entity.DOMAIN: Source(accounts.domains),
     Entity.ACCOUNT: Source(accounts.accounts),
     Entity.USER: Source(accounts.users, "username"),
@@ -94,28 +100,44 @@ UUIDS, NUMBERS = "uuids", "numbers"
 """The two ways of writing an id."""
 
 
-def resolve(connection: Connection, entity_kinds: Sequence[Entity], values: Iterable[str]) -> dict[str, EntityRef]:
-    """What each id names, by the id as written; ids that name nothing are left out.
-
-    An id is a uuid or a positive internal number; where several kinds are given, the first that has
-    it wins.
-    """
+def resolve(
+    connection: Connection, caller: Caller, entity_kinds: Sequence[Entity], values: Iterable[str]
+) -> dict[str, EntityRef]:
+    """``resolve_known`` for ids of the same kinds."""
     kinds = tuple(entity_kinds)
-    return resolve_all(connection, {kinds: tuple(values)})[kinds]
+    return resolve_known(connection, caller, {kinds: tuple(values)})[kinds]
 
 
-def resolve_all(connection: Connection, wanted: Mapping[Kinds, Sequence[str]]) -> dict[Kinds, dict[str, EntityRef]]:
-    """``resolve`` for ids of many kinds, in one statement."""
+def resolve_known(
+    connection: Connection, caller: Caller | None, wanted: Mapping[Kinds, Sequence[str]]
+) -> dict[Kinds, dict[str, EntityRef]]:
+    """What each id names, by the id as written; ids that name nothing the caller may know of are left out.
+
+    An id is a uuid or, for root admins, a positive internal number: who could count numbers up would learn what
+    there is. Where several kinds are given, the first that has it wins. Without a caller (who logs in names a
+    domain by its uuid) every uuid is known.
+    """
+    if caller is not None and caller.is_root_admin:
+        return _resolve(connection, wanted)
+    uuids = {kinds: [text for text in texts if not _is_number(text)] for kinds, texts in wanted.items()}
+    return _resolve(connection, uuids, caller)
+
+
+def _resolve(
+    connection: Connection, wanted: Mapping[Kinds, Sequence[str]], caller: Caller | None = None
+) -> dict[Kinds, dict[str, EntityRef]]:
+    """``caller``: only what it may know of."""
     uuids = {text: UUID(text) for texts in wanted.values() for text in texts if not _is_number(text)}
     selects: list[Select[Any]] = []
-    parameters: dict[str, list[UUID] | list[int]] = {}
+    parameters: dict[str, Any] = {} if caller is None else parameters_of(caller)
+    admin = None if caller is None else is_admin(caller)
     for kind, texts in _texts_by_kind(wanted).items():
         ids: dict[str, list[UUID] | list[int]] = {
             UUIDS: [uuids[t] for t in texts if t in uuids],
             NUMBERS: [int(t) for t in texts if t not in uuids],
         }
         used = {name: values for name, values in ids.items() if values}
-        selects.append(BY_UUID[kind] if NUMBERS not in used else _rows(kind, used.keys()))
+        selects.append(_rows(kind, frozenset(used), admin))
         parameters |= {f"{kind.value}_{name}": values for name, values in used.items()}
     found: dict[tuple[Entity, UUID | int], EntityRef] = {}
     if selects:
@@ -150,10 +172,12 @@ def _named(
     return named
 
 
-def _rows(kind: Entity, ways: Collection[str]) -> Select[Any]:
+@cache
+def _rows(kind: Entity, ways: frozenset[str], admin: bool | None) -> Select[Any]:
     """Kind, internal id, uuid, name and whether removed, of the rows with an id written in one of these ways.
 
-    One condition per way that was used, so that each is a plain look-up in an index.
+    One condition per way that was used, so that each is a plain look-up in an index. ``admin``: only what an admin
+    of a domain, or else a user, may know of; None: whatever there is. Built once: nearly every call resolves ids.
     """
     source = SOURCES[kind]
     columns = source.table.c
@@ -170,8 +194,6 @@ def _rows(kind: Entity, ways: Collection[str]) -> Select[Any]:
         cast(columns[source.name], Text).label("name"),
         removed.label("removed"),
     ).where(or_(*conditions))
-    return query if source.kind is None else query.where(columns.kind == source.kind.value)
-
-
-BY_UUID: Mapping[Entity, Select[Any]] = {kind: _rows(kind, (UUIDS,)) for kind in SOURCES}
-"""Built once: nearly every call of the API resolves uuids."""
+    if source.kind is not None:
+        query = query.where(columns.kind == source.kind.value)
+    return query if admin is None else query.where(known(kind, source.table, admin=admin))

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.store.arrays import RECORD_SEPARATOR, int_array
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array
 from bulkdeploy.store.tables.groups import resource_tags
 
 Condition: TypeAlias = ColumnElement[bool]

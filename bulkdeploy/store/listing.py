@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias, overload
 
 from sqlalchemy import Connection, Select, func, select
@@ -65,6 +66,35 @@ class _ReadInParts(Sequence[Row]):
         if isinstance(index, slice):
             return rows_of(self._ids[index], self._read)
         return rows_of([self._ids[index]], self._read)[0]
+
+
+def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
+    """The rows as ``extend`` completes them, which is given at most ROWS_AT_ONCE while they are walked through."""
+    return _Extended(rows, extend)
+
+
+class _Extended(Sequence[Row]):
+    def __init__(self, rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> None:
+        self._rows, self._extend = rows, extend
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        walk = iter(self._rows)
+        while part := list(islice(walk, ROWS_AT_ONCE)):
+            yield from self._extend(part)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return _Extended(self._rows[index], self._extend)
+        return self._extend([self._rows[index]])[0]
 
 
 def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:

@@ -11,9 +11,8 @@ from sqlalchemy import Column, Connection, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.database.engine import UNIQUE_VIOLATION
 from bulkdeploy.store.entities import SOURCES
-
-UNIQUE_VIOLATION = "23505"
 
 Values = Mapping[str, Any]
 Contents = Mapping[str, Column[Any]]

@@ -31,7 +31,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from bulkdeploy.store.arrays import any_of, int_array
+from bulkdeploy.store.database.arrays import any_of, int_array
 from bulkdeploy.store.filters import Arguments, Filters, equal, filtered, id_in, keyword, same_text, same_uuid
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import resource_tags, security_groups

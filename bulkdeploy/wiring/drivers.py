@@ -1,27 +1,34 @@
-"""From settings to drivers: which there are, and where the simulated ones keep their state."""
+"""From settings to drivers: which there are, with what options, and where the simulated ones keep their state."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from bulkdeploy.drivers.registry import DriverOptions, Drivers, build_drivers
-from bulkdeploy.drivers.simulator_database import derived_url, ensure_database
+from bulkdeploy.drivers.registry import Drivers, configure_drivers
+from bulkdeploy.drivers.simulator_database import derived_url
 from bulkdeploy.wiring.settings import Settings
 
 SIMULATOR = "simulator"
+URL = "url"
 
 
 def build_configured_drivers(settings: Settings) -> Drivers:
-    """The drivers that the setting ``drivers`` names."""
-    return build_drivers(settings.drivers, _driver_options(settings))
+    """The drivers that the setting ``drivers`` names, with their options from ``driver``; none is made yet.
+
+    Raises:
+        DriverSettingError: these settings are wrong.
+        SettingMissing: no database is configured beside which the simulator's would be.
+    """
+    return configure_drivers(settings.drivers, _driver_options(settings))
 
 
 def simulator_url(settings: Settings) -> str:
     """Where simulated hypervisors keep their guests."""
-    return settings.simulator_database_url or derived_url(settings.require_database_url())
+    given = settings.driver.get(SIMULATOR, {}).get(URL)
+    return str(given) if given else derived_url(settings.require_database_url())
 
 
-def _driver_options(settings: Settings) -> Mapping[str, DriverOptions]:
+def _driver_options(settings: Settings) -> Mapping[str, Mapping[str, Any]]:
     if SIMULATOR not in settings.drivers.values():
-        return {}
-    url = simulator_url(settings)
-    ensure_database(url)
-    return {SIMULATOR: {"url": url, "pool_size": settings.database_pool_size}}
+        return settings.driver
+    given = settings.driver.get(SIMULATOR, {})
+    return {**settings.driver, SIMULATOR: {**given, URL: simulator_url(settings)}}

@@ -27,6 +27,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
+        env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
         env_ignore_empty=True,
@@ -61,10 +62,31 @@ class Settings(BaseSettings):
     )
     api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
     api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    request_header_seconds: float = Field(
+        default=10.0, gt=0, le=3600, description="Most seconds that the headers of a request may take to arrive."
+    )
+    request_body_seconds: float = Field(
+        default=60.0, gt=0, le=3600, description="Most seconds that the body of a request may take to arrive."
+    )
+    keepalive_seconds: int = Field(
+        default=75, ge=1, le=3600, description="A connection without a request is closed after this many seconds."
+    )
+    connections_per_address: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="Connections from one client address that one API process keeps; of more, those that have "
+        "waited longest are closed. Trusted proxies (proxy.cidr) have no such bound.",
+    )
     worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
     worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
     database_pool_size: int = Field(
         default=10, ge=1, le=500, description="Most database connections that one process holds."
+    )
+    database_prepared_statements: bool = Field(
+        default=True,
+        description="Keep plans of repeated statements in database sessions. False behind a pooler that gives each "
+        "transaction another session and does not pass such statements on, as PgBouncer before 1.21.",
     )
     lease_seconds: int = Field(
         default=60, ge=5, le=3600, description="After this many seconds without renewal a job may be taken over."
@@ -76,37 +98,42 @@ class Settings(BaseSettings):
         default=600.0, gt=0, description="A hypervisor that takes longer for one call has failed, in seconds."
     )
     drivers: dict[str, str] = Field(
-        default_factory=lambda: {"default": "simulator"},
-        description="Driver by hypervisor type (KVM, VMware, XenServer, Simulator, ...); "
-        "`default` stands for the rest.",
+        default_factory=dict,
+        description="Driver by hypervisor type (KVM, VMware, XenServer, Simulator, ...); `default` stands for the "
+        "rest. In the environment: BULKDEPLOY_DRIVERS__KVM and so on. Unset: none; `up` and `demo` simulate all.",
     )
-    simulator_database_url: str | None = Field(
-        default=None,
+    driver: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
         repr=False,
-        description="PostgreSQL database in which simulated hypervisors keep their guests. "
-        "Unset: the one beside database_url, with _simulator after its name.",
+        description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
     )
     crash_points_dir: Path | None = Field(
         default=None,
-        description="For trials only: a file in it, named like `settle.commit.before`, kills who passes "
-        "there (`bulkdeploy/crash_points.py` lists the places).",
+        description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
+        "there (`bulkdeploy/crash_points.py` and the kinds of jobs list the places).",
     )
     monitoring_listen: str | None = Field(
         default=None,
-        description="Address and port at which a worker or sweeper serves /metrics, /health/live, /health/ready. "
-        "`up` gives each program the next port. Unset: none. (The API serves them at `listen`.)",
+        description="Address and port at which this process serves /metrics, /health/live, /health/ready. "
+        "`up` gives each program the next port. Unset: none, but the API serves them at `listen`.",
     )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
     )
 
-    @field_validator("database_url", "simulator_database_url")
+    @field_validator("database_url")
     @classmethod
     def _check_database(cls, url: str | None) -> str | None:
         if url is not None and not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
             raise ValueError("must start with postgresql://")
         return url
+
+    @field_validator("drivers")
+    @classmethod
+    def _lower_types(cls, drivers: dict[str, str]) -> dict[str, str]:
+        """Types as the environment gives them; of two spellings the source that wins is the last."""
+        return {hypervisor.lower(): name for hypervisor, name in drivers.items()}
 
     @field_validator("listen", "monitoring_listen")
     @classmethod
@@ -143,8 +170,12 @@ class Settings(BaseSettings):
     @property
     def url(self) -> str:
         """Where the API answers, for somebody on this machine."""
-        host, _, port = self.listen.rpartition(":")
-        return f"http://{'127.0.0.1' if host in EVERY_ADDRESS else host}:{port}"
+        return _url(self.listen)
+
+    @property
+    def api_monitoring_url(self) -> str:
+        """Where an API process says how it is, for somebody on this machine."""
+        return _url(self.monitoring_listen or self.listen)
 
     def require_database_url(self) -> str:
         """The database's URL.
@@ -175,6 +206,10 @@ class Settings(BaseSettings):
                 values[name] = secret.get_secret_value()
         return {f"{ENVIRONMENT_PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
 
+    def with_simulator(self) -> "Settings":
+        """These settings; where they name no driver at all, every hypervisor is simulated."""
+        return self if self.drivers else self.model_copy(update={"drivers": {"default": "simulator"}})
+
 
 class SettingMissing(Exception):
     """A command needs a setting that is not there."""
@@ -184,6 +219,11 @@ class SettingMissing(Exception):
         super().__init__(
             f"{name} is not set: put it in the file given with --config, or in {ENVIRONMENT_PREFIX}{name.upper()}"
         )
+
+
+def _url(listen: str) -> str:
+    host, _, port = listen.rpartition(":")
+    return f"http://{'127.0.0.1' if host in EVERY_ADDRESS else host}:{port}"
 
 
 def _as_text(value: object) -> str:

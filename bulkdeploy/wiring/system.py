@@ -3,11 +3,10 @@
 from sqlalchemy import Engine
 
 from bulkdeploy.crash_points import arm, kills_from
-from bulkdeploy.drivers.registry import LazyDrivers
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import Plans, create_engine, create_reading_engine
+from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS, System
+from bulkdeploy.store.database.engine import Plans, create_engine, create_reading_engine
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
@@ -41,6 +40,7 @@ def build_engine(
         pool_size=max(settings.database_pool_size, least_pool_size),
         application_name=application_name,
         plans=plans,
+        prepares=settings.database_prepared_statements,
     )
 
 
@@ -62,12 +62,17 @@ def build_system(settings: Settings) -> System:
     nobody waits for one that nobody gives back.
     """
     arm_crash_points(settings)
-    threads, name = settings.api_threads, "bulkdeploy api"
+    threads, name = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS, "bulkdeploy api"
     return System(
         engine=build_engine(settings, application_name=name, least_pool_size=threads),
-        reader=create_reading_engine(settings.require_database_url(), pool_size=threads, application_name=name),
+        reader=create_reading_engine(
+            settings.require_database_url(),
+            pool_size=threads,
+            application_name=name,
+            prepares=settings.database_prepared_statements,
+        ),
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
-        drivers=LazyDrivers(lambda: build_configured_drivers(settings)),
+        drivers=build_configured_drivers(settings),
     )

@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
-from bulkdeploy.store.availability import is_unreachable, ping
-from bulkdeploy.store.engine import Plans, read_only
+from bulkdeploy.store.database.availability import is_unreachable, ping
+from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_crash_points, build_cipher, build_engine, build_job_queue
@@ -53,17 +53,20 @@ class Worker:
 
 
 def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """Everything the worker half works with. Makes the simulator's database where a driver needs it.
+    """Everything the worker half works with; its drivers are made, too.
 
     Raises:
         SettingMissing: no database or no courier is configured.
-        drivers.registry.UnknownDriver: the setting ``drivers`` names one that nobody provides.
+        drivers.options.DriverSettingError: the settings of drivers are wrong.
     """
     arm_crash_points(settings)
+    drivers = build_configured_drivers(settings)
+    if not drivers.make_all():
+        log.warning("no_drivers", why="the setting drivers names none: every job that needs a hypervisor will fail")
     return Worker(
         settings=settings,
         engine=build_engine(settings, application_name="bulkdeploy worker", plans=plans),
-        drivers=build_configured_drivers(settings),
+        drivers=drivers,
         job_queue=build_job_queue(settings),
     )
 

@@ -9,14 +9,15 @@ import pytest
 from sqlalchemy import text
 
 from bulkdeploy.services.system import System
-from bulkdeploy.store.bootstrap import admin_row
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
+from tests.support.drivers import SIMULATED
 from tests.support.fleet import Fleet, fleet_simulator_url, open_fleet
 from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, program
 from tests.support.services import database_clone
@@ -79,7 +80,7 @@ def running_cloud(
         )
         engine = create_engine(str(settings.database_url), pool_size=20)
         stack.callback(engine.dispose)
-        system = System(engine, build_job_queue(settings), cipher, settings.data_dir)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED)
         fleet = stack.enter_context(open_fleet(engine, settings, system, fleet_simulator_url))
         for number in range(WORKERS):
             stack.enter_context(program(fleet.settings, folder / f"worker-{number}.log", *BULKDEPLOY, "worker"))

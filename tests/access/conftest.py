@@ -11,6 +11,7 @@ from tests.access.tenants import add_tenants
 from tests.access.walking import Walker
 from tests.lists.conftest import populate
 from tests.lists.world import World, open_world
+from tests.support.drivers import SIMULATED
 from tests.support.fleet import fleet, fleet_simulator_url
 
 __all__ = ["fleet", "fleet_simulator_url"]
@@ -37,4 +38,6 @@ def walker(
         add_tenants(made)
         url = made.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=tmp_path_factory.mktemp("walk"))
-        yield Walker(made, System(made.engine, build_job_queue(settings), made.cipher, settings.data_dir))
+        yield Walker(
+            made, System(made.engine, build_job_queue(settings), made.cipher, settings.data_dir, SIMULATED)
+        )

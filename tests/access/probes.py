@@ -210,6 +210,10 @@ class Probe:
         named = self.parameter == "domainid" and takes_account and self.command.changes_state and not makes_one
         return {"account": _victim} if named else {}
 
+    def is_known_to(self, scene: Scene) -> bool:
+        """Whether the thing is no secret: all know the domain that they are in."""
+        return self.entity is Entity.DOMAIN and _mine_too(scene)
+
     @property
     def wants_security_groups(self) -> bool:
         """Whether it is about something that only zones with security groups have."""
@@ -217,6 +221,10 @@ class Probe:
 
     def __str__(self) -> str:
         return f"{self.command.name} {self.parameter}={self.entity.value}"
+
+
+def _mine_too(scene: Scene) -> bool:
+    return scene.walker.thing(Entity.DOMAIN, scene.by) == scene.walker.thing(Entity.DOMAIN, scene.victim)
 
 
 def probes(role: RoleType, *, opened: bool = False) -> Iterator[Probe]:

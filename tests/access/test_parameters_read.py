@@ -1,7 +1,7 @@
 """No parameter is declared in vain: its command looks at what it is given, or says that this has no effect."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ WITHOUT_EFFECT = {
     "destroyVolume": {"expunge"},
     "detachIso": {"forced"},
     "listCapacity": {"fetchlatest"},
+    "listDetailOptions": {"resourceid", "resourcetype"},
     "listDiskOfferings": {"listall"},
     "listNetworkOfferings": {"zoneid"},
     "listResourceLimits": {"isrecursive", "listall"},
@@ -45,6 +46,7 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     addresses |= {"zoneid": walker.named("zones", "small"), "forvirtualnetwork": "true"}
     user = walker.world.id_of("users", "acme", "username")
     return {
+        "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
         "createDiskOffering": {"disksize": "1"},
         "createStoragePool": {"url": "nfs://10.1.1.9/export", "scope": "ZONE", "hypervisor": "KVM"},
@@ -85,10 +87,14 @@ class Watched(Mapping[str, Any]):
 def watched(command: Command, read: set[str]) -> Command:
     """The command, noting what of its arguments is read."""
 
-    def handler(call: Call) -> Any:
-        return command.handler(replace(call, arguments=Watched(call.arguments, read)))
+    def watching(function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(call: Call, *prepared: Any) -> Any:
+            return function(replace(call, arguments=Watched(call.arguments, read)), *prepared)
 
-    return replace(command, handler=handler)
+        return watched
+
+    prepare = None if command.prepare is None else watching(command.prepare)
+    return replace(command, handler=watching(command.handler), prepare=prepare)
 
 
 def test_every_parameter_is_read_or_said_to_have_no_effect(walker: Walker, postgres_url: str) -> None:

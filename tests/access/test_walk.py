@@ -16,15 +16,10 @@ from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.domain.accounts import RoleType
 from tests.access.probes import Probe, Scene, probes
 from tests.access.tenants import BELOW, DENIED, DISABLED, OPENED, RIVAL_ADMIN, ROLE_TYPES
-from tests.access.walking import COMMANDS, OWNERSHIP, Walker, content, secrets_of
+from tests.access.walking import COMMANDS, Walker, content, secrets_of
 from tests.lists.test_shapes import EMPTY
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
-OTHERWISE = {
-    # A nic is one of the VM that is named beside it, whoever has it.
-    "removeNicFromVirtualMachine nicid=Nics": rb"has no such nic",
-    "updateDefaultNicForVirtualMachine nicid=Nics": rb"has no such nic",
-}
 NEVER_GOOD = {
     # There is no setting that is set for a domain.
     "listConfigurations domainid=Domains",
@@ -70,36 +65,55 @@ def test_read_only_roles_change_nothing(walker: Walker, name: str) -> None:
     assert [name for name in writing if walker.call(name, account, {}).status != 432] == []
 
 
-def what_is_wrong(probe: Probe, sent: dict[str, str], answer: WireAnswer, secrets: set[bytes]) -> Iterator[str]:
-    """How a stranger's probe was answered otherwise than as one that names what is another's."""
-    what = f"{probe} {sent}: {answer.status} {answer.body[:300]!r}"
-    refused = answer.status in (431, 531) and re.search(OTHERWISE.get(str(probe), OWNERSHIP), answer.body)
-    if not refused and (probe.command.changes_state or answer.status != 200):
-        yield f"not refused as another's: {what}"
-    given = ",".join(sent.values()).encode()
-    if any(secret in answer.body for secret in secrets if secret not in given):
-        yield f"told: {what}"
+def ids(walker: Walker, probe: Probe, theirs: str) -> Iterator[tuple[str, str]]:
+    """Ids written in the same way: of another's thing, and of nothing. Newer parameters know no numbers."""
+    yield theirs, str(uuid4())
+    (parameter,) = (one for one in probe.command.parameters if one.name == probe.parameter)
+    if parameter.since is None:
+        yield str(walker.number(probe.entity, theirs)), str(10**17 + 1)
+
+
+def told(answer: WireAnswer, named: str) -> tuple[int, str]:
+    """An answer, but for what the call named."""
+    return answer.status, re.sub(rf"\b{named}\b", "ID", answer.body.decode())
+
+
+def what_is_wrong(copy: Walker, scene: Scene, probe: Probe, secrets: set[bytes]) -> Iterator[str]:
+    """How a stranger's probe was answered otherwise than one that names nothing at all."""
+    sent = probe.sent(scene)
+    known = probe.is_known_to(scene)
+    for pair in ids(scene.walker, probe, sent[probe.parameter]):
+        answers = []
+        for named in pair:
+            answer = copy.call(probe.command.name, scene.by, {**sent, probe.parameter: named})
+            answers.append(told(answer, named))
+            given = ",".join([*sent.values(), named]).encode()
+            if any(secret in answer.body for secret in secrets if secret not in given):
+                yield f"told: {probe} {named} {sent}: {answer.body[:300]!r}"
+        if not known and answers[0] != answers[1]:
+            yield f"another's is not as nothing: {probe} {sent}: {answers}"
+        if known and probe.command.changes_state and answers[0][0] not in (431, 531):
+            yield f"not refused: {probe} {sent}: {answers[0]}"
 
 
 @pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW, OPENED])
 def test_strangers_neither_change_nor_see(walker: Walker, postgres_url: str, by: str) -> None:
-    """An id of another account, in any parameter of any command, is refused as that or finds nothing.
+    """An id of another account, in any parameter of any command, is answered to the letter as an id of nothing.
 
-    No row changes, and no answer tells an id or a name of what the other one owns.
+    So by uuid and by number. No row changes, and no answer tells an id or a name of what the other one owns.
     """
     problems: list[str] = []
     scene, secrets = Scene(walker, by, USER), secrets_of(walker, USER, by)
     role = ROLE_TYPES.get(by, RoleType.USER)
-    calls = [(probe, probe.sent(scene)) for probe in probes(role, opened=by == OPENED)]
+    calls = list(probes(role, opened=by == OPENED))
     with walker.in_a_copy(postgres_url) as copy:
         for with_groups in (False, True):
             if with_groups:
                 copy.want_security_groups()
             before = copy.picture()
-            for probe, sent in calls:
+            for probe in calls:
                 if probe.wants_security_groups is with_groups:
-                    answer = copy.call(probe.command.name, by, sent)
-                    problems += what_is_wrong(probe, sent, answer, secrets)
+                    problems += what_is_wrong(copy, scene, probe, secrets)
             after = copy.picture()
             problems += [f"changed: {table}" for table in after if after[table] != before[table]]
     assert not problems, "\n".join(problems)

@@ -17,12 +17,13 @@ from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.services.system import System
 from bulkdeploy.signature import sign
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.tables import catalog
 from bulkdeploy.store.tables.schema import metadata
 from tests.access.tenants import OPENED, RIVAL_ADMIN, STOPPED, own
 from tests.lists.world import ADMIN, RIVAL, World
+from tests.support.drivers import SIMULATED
 from tests.support.services import database_clone
 
 COMMANDS = {name: command for name, command in find_commands().items() if not command.open}
@@ -107,7 +108,7 @@ class Walker:
         self.world.engine.dispose()
         with database_clone(postgres_url, str(self.world.engine.url.database)) as url:
             engine = create_engine(url, pool_size=5)
-            system = System(engine, self._system.job_queue, self._system.cipher, self._system.data_dir)
+            system = System(engine, self._system.job_queue, self._system.cipher, self._system.data_dir, SIMULATED)
             copy = Walker(self.world, system, commands)
             copy._things, copy._named = self._things, self._named
             yield copy
@@ -156,6 +157,10 @@ class Walker:
                 found = connection.execute(text(_select(entity, owner)), values).scalar()
             self._things[key] = None if found is None else str(found)
         return self._things[key]
+
+    def number(self, entity: Entity, uuid: str) -> int:
+        """The internal id of something."""
+        return int(self.world.scalar(f"SELECT id FROM {SOURCES[entity].table.name} WHERE uuid = :uuid", uuid=uuid))
 
     def sample(self, parameter: Parameter, owner: str) -> str | None:
         """A value that a parameter could have in a call of this account; the admin may name anything."""

@@ -1,13 +1,12 @@
 """Whatever bytes come in whatever parameter of whatever command, the answer is a declared one."""
 
-import os
 from collections.abc import Mapping
 from urllib.parse import quote, quote_from_bytes
 from xml.etree import ElementTree
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
@@ -21,8 +20,7 @@ from bulkdeploy.signature import sign
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.accounts import add_user
 from tests.support.api_client import Answer, ApiClient
-
-EXAMPLES = int(os.environ.get("BULKDEPLOY_WIRE_EXAMPLES", "400"))
+from tests.support.properties import examples
 
 EVERY_COMMAND_CAN_GIVE: tuple[type[BulkDeployError], ...] = (
     errors.MissingParameter,
@@ -109,7 +107,7 @@ def test_any_input_has_a_declared_answer(
         user = add_user(engine, cipher, "ann")
         client = ApiClient(client.url, user.api_key, user.secret_key)
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @examples(400, suppress=tuple(HealthCheck))
     @given(requests())
     def ask(request: tuple[str, dict[bytes, bytes], bool]) -> None:
         command, parameters, json = request

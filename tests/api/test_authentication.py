@@ -185,7 +185,9 @@ def test_a_forbidden_command_is_told_before_the_signature(
     for answer in (send(client, parameters), send(client, {**parameters, "signature": "wrong"})):
         assert (answer.status, list(answer.json)) == (432, ["errorresponse"])
         assert (answer.body["errorcode"], answer.body["cserrorcode"]) == (432, 9999)
-        assert "The API [bulkDeployVirtualMachine] does not exist or is not available" in answer.body["errortext"]
+        assert answer.body["errortext"].startswith(
+            "The API [bulkDeployVirtualMachine] does not exist or is not available for the account Account ["
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.call_guards import CallGuards
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.store.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.accounts import TestUser, add_user

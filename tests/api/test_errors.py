@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.api.errors import NEUTRAL_TEXT, TABLE, Numbers, error_content, text_of
-from bulkdeploy.domain import call_guards, errors
+from bulkdeploy.domain import call_guards, errors, login_delays, request_errors
 from bulkdeploy.domain.accounts import AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.errors import BulkDeployError
 
@@ -18,7 +18,8 @@ def caller(role_type: RoleType) -> Caller:
 
 ALL_ERRORS = {
     kind
-    for kind in (*vars(errors).values(), *vars(call_guards).values())
+    for module in (errors, call_guards, login_delays, request_errors)
+    for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, BulkDeployError) and kind is not BulkDeployError
 }
 
@@ -31,7 +32,7 @@ def test_every_error_has_a_row_and_every_row_an_error() -> None:
 @pytest.mark.parametrize("numbers", TABLE.values())
 def test_statuses_are_cloudstacks(numbers: Numbers) -> None:
     """Every status is one that clients know: CloudStack's own, or HTTP's for what happens before any command."""
-    assert numbers.status in {400, 401, 405, 413, 429, 430, 431, 432, 503, *range(530, 538)}
+    assert numbers.status in {400, 401, 405, 408, 413, 414, 429, 430, 431, 432, 503, *range(530, 538)}
     assert numbers.cserrorcode is None or 4250 <= numbers.cserrorcode <= 9999
 
 
@@ -55,7 +56,7 @@ def test_refused_credentials_have_no_second_code() -> None:
 
 
 INSIDE = [
-    errors.InsufficientCapacity(asked=3, fits=1, scope="zone z", reasons={"cpu": 2}),
+    errors.InsufficientCapacity(asked=3, fits=1, scope="zone z", why="hosts ruled out: 2 by cpu"),
     errors.ResourceUnavailable("host h7 does not answer"),
     errors.ConflictRetriesExhausted("lost 20 races"),
     errors.OperationFailed("can not stop"),

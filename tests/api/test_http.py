@@ -1,6 +1,6 @@
 """The HTTP surface: addresses, methods, sizes, formats, and what happens when something breaks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -8,22 +8,25 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from bulkdeploy.api.app import create_app
+from bulkdeploy.api.app import create_app, create_monitoring_app
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import MOST_BODY_BYTES, MOST_PARAMETERS, WireRequest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string
-from bulkdeploy.declare.responses import Shape
+from bulkdeploy.declare.response_fields import number
+from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import InsufficientCapacity
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.store.listing import ROWS_AT_ONCE, Page, rows_of
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.accounts import add_user
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 
+MANY = ROWS_AT_ONCE + 1
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -108,10 +111,10 @@ def test_long_values_come_through(client: ApiClient) -> None:
     assert client.post("listCapabilities", userdata="+" * 1_048_576).status == 200
 
 
-def test_health(client: ApiClient) -> None:
-    """Whoever watches the process learns that it lives and can work, without credentials."""
-    assert client.request("GET", "/health/live").json == {"status": "live"}
-    assert client.request("GET", "/health/ready").json == {"status": "ready"}
+def test_health(system: System) -> None:
+    """Whoever watches the process learns that it can work, without credentials."""
+    with serving(create_monitoring_app(system)) as url:
+        assert ApiClient(url, "", "").request("GET", "/health/ready").json == {"status": "ready"}
 
 
 def test_database_unreachable(system: System, client: ApiClient, log: list[EventDict]) -> None:
@@ -123,8 +126,8 @@ def test_database_unreachable(system: System, client: ApiClient, log: list[Event
         answer = caller.get("listCapabilities")
         assert (answer.status, answer.body["cserrorcode"]) == (503, 4250)
         assert answer.body["errortext"] == "The database cannot be reached at the moment; try again later"
-        assert caller.request("GET", "/health/ready").status == 503
-        assert caller.request("GET", "/health/live").status == 200
+    with serving(create_monitoring_app(unplugged)) as url:
+        assert ApiClient(url, "", "").request("GET", "/health/ready").status == 503
     assert [entry["event"] for entry in log if entry["log_level"] == "error"] == ["database unreachable"]
     gone.dispose()
 
@@ -136,7 +139,7 @@ def fail(_: Any) -> None:
 
 def refuse(_: Any) -> None:
     """A handler that finds no room."""
-    raise InsufficientCapacity(asked=5, fits=2, scope="zone z", reasons={"memory": 3})
+    raise InsufficientCapacity(asked=5, fits=2, scope="zone z", why="hosts ruled out: 3 by memory")
 
 
 def write(call: Any) -> None:
@@ -144,9 +147,21 @@ def write(call: Any) -> None:
     call.connection.exec_driver_sql("DELETE FROM sessions")
 
 
-def dispatcher(system: System, handler: Any) -> Dispatcher:
+def list_many(call: Any) -> Page:
+    """A handler that finds more rows than are read at once."""
+
+    def read(numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+        rows = call.connection.exec_driver_sql("SELECT unnest(%s::int[])", (list(numbers),))
+        return {at: {"id": at} for (at,) in rows}
+
+    return Page(rows_of(range(MANY), read), MANY)
+
+
+def dispatcher(system: System, handler: Any, shape: Shape = Shape.SUCCESS) -> Dispatcher:
     """A dispatcher of the real commands and one more."""
-    made = Command("tryThing", "", handler, Shape.SUCCESS, parameters=(string("name", ""),), roles=EVERY_ROLE)
+    response = Response("thing", (number("id", ""),))
+    parameters = (string("name", ""),)
+    made = Command("tryThing", "", handler, shape, response, parameters=parameters, roles=EVERY_ROLE)
     return Dispatcher(system, {**find_commands(), made.name: made})
 
 
@@ -165,6 +180,15 @@ def test_faults_have_a_neutral_answer_and_one_log_entry(
 def test_handlers_can_not_write_where_they_read(system: System, client: ApiClient) -> None:
     """The connection of a call refuses every change, so that writes go through transactions of services."""
     assert dispatcher(system, write).answer(WireRequest(client.signed("tryThing"))).status == 530
+
+
+@pytest.mark.parametrize("response", ["json", "xml"])
+def test_long_lists_are_read_while_they_are_written(system: System, client: ApiClient, response: str) -> None:
+    """They are never in memory as a whole, so the call's connection is open until the last row."""
+    asked = WireRequest(client.signed("tryThing", response=response))
+    answered = dispatcher(system, list_many, Shape.LIST).answer(asked)
+    assert answered.status == 200
+    assert answered.body.count(b"id") == (MANY if response == "json" else 2 * MANY)
 
 
 def test_capacity_is_told_to_root_admins_only(

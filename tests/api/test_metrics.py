@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bulkdeploy.api.app import create_app
+from bulkdeploy.api.app import create_monitoring_app
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
@@ -18,9 +18,10 @@ __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 Figures = Mapping[tuple[str, ...], float]
 
 
-def figures_of(client: ApiClient) -> Figures:
+def figures_of(system: System) -> Figures:
     """Every sample by its name and the values of its labels."""
-    answer = client.request("GET", "/metrics")
+    with serving(create_monitoring_app(system)) as url:
+        answer = ApiClient(url, "", "").request("GET", "/metrics")
     assert answer.status == 200
     return {
         (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
@@ -30,22 +31,24 @@ def figures_of(client: ApiClient) -> Figures:
 
 
 @pytest.fixture
-def grown(client: ApiClient) -> Callable[..., float]:
+def grown(system: System) -> Callable[..., float]:
     """By how much a sample has grown since the test began."""
-    before = figures_of(client)
+    before = figures_of(system)
 
     def since(*key: str) -> float:
-        return figures_of(client)[key] - before.get(key, 0.0)
+        return figures_of(system)[key] - before.get(key, 0.0)
 
     return since
 
 
-def test_jobs_queues_and_outbox_are_shown(fleet: Fleet, client: ApiClient, grown: Callable[..., float]) -> None:
+def test_jobs_queues_and_outbox_are_shown(
+    fleet: Fleet, system: System, client: ApiClient, grown: Callable[..., float]
+) -> None:
     """Unfinished jobs by state with their age, messages by queue, the outbox, and what calls and jobs took."""
     client.call("bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(3))
     fleet.zone.change("UPDATE async_jobs SET created = created - interval '90 s'")
     fleet.zone.change("INSERT INTO outbox SELECT id, 'x', kind, now() - interval '40 s' FROM async_jobs LIMIT 1")
-    now = figures_of(client)
+    now = figures_of(system)
     assert now["bulkdeploy_jobs", "queued"] == 3
     assert now["bulkdeploy_jobs", "running"] == 0
     assert now["bulkdeploy_jobs_oldest_seconds", "queued"] >= 90
@@ -61,27 +64,26 @@ def test_jobs_queues_and_outbox_are_shown(fleet: Fleet, client: ApiClient, grown
     fleet.run()
     assert grown("bulkdeploy_jobs_finished_total", "deploy_virtual_machine", "succeeded") == 3
     assert grown("bulkdeploy_step_seconds_count", "KVM", "boot") == 3
-    assert figures_of(client)["bulkdeploy_jobs", "queued"] == 0
+    assert figures_of(system)["bulkdeploy_jobs", "queued"] == 0
 
 
-def test_unknown_commands_are_one_figure(client: ApiClient, grown: Callable[..., float]) -> None:
+def test_unknown_commands_are_one_figure(system: System, client: ApiClient, grown: Callable[..., float]) -> None:
     """Whatever callers invent as a command's name, it makes no new label."""
     client.get("inventedByMe")
     client.get("alsoInvented")
-    assert not any("inventedByMe" in key for key in figures_of(client))
+    assert not any("inventedByMe" in key for key in figures_of(system))
     assert (
-        sum(value for key, value in figures_of(client).items() if key[:2] == ("bulkdeploy_calls_total", "unknown"))
+        sum(value for key, value in figures_of(system).items() if key[:2] == ("bulkdeploy_calls_total", "unknown"))
         >= 2
     )
     assert callable(grown)
 
 
-def test_metrics_without_database_and_redis(system: System, client: ApiClient) -> None:
+def test_metrics_without_database_and_redis(system: System) -> None:
     """While both are away the page is there and says so."""
     gone = create_engine("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
     unplugged = System(gone, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir)
-    with serving(create_app(unplugged)) as url:
-        now = figures_of(ApiClient(url, client.api_key, client.secret_key))
+    now = figures_of(unplugged)
     assert (now["bulkdeploy_database_up",], now["bulkdeploy_redis_up",]) == (0, 0)
     assert not any(key[0] == "bulkdeploy_jobs" for key in now)
     gone.dispose()

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, text
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.lists.population import OWNERS, run

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, func, update
 from bulkdeploy.api.app import create_app
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration import GLOBAL_ID, write_value
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.tables.accounts import api_calls
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.accounts import add_user

@@ -18,11 +18,11 @@ WALL_CLOCKS = {
 }
 ALLOWED = {
     "bulkdeploy.api.authenticate": "`expires` of a signed request is compared with ours, by contract",
-    "bulkdeploy.commands.session": "the offset of a user's time zone today",
-    "bulkdeploy.services.hosts": "the time that stands beside an operator's remark on a host",
-    "bulkdeploy.cli.authentication": "the client stamps `expires`",
-    "bulkdeploy.cli.transport": "the client compares its clock with the server's",
-    "bulkdeploy.cli.followed": "the age of the client's own files",
+    "bulkdeploy.commands.accounts.session": "the offset of a user's time zone today",
+    "bulkdeploy.services.infrastructure.hosts": "the time that stands beside an operator's remark on a host",
+    "bulkdeploy.cli.connection.authentication": "the client stamps `expires`",
+    "bulkdeploy.cli.connection.transport": "the client compares its clock with the server's",
+    "bulkdeploy.cli.deployments.followed": "the age of the client's own files",
 }
 
 

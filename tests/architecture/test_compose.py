@@ -11,7 +11,9 @@ import jsonschema
 import pytest
 import yaml
 
+from bulkdeploy.drivers.simulator import SimulatorOptions
 from bulkdeploy.manage.main import main
+from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +70,7 @@ def test_every_setting_exists(programs: dict[str, dict[str, Any]]) -> None:
     """Variables with our prefix, here and in the image, are names of settings."""
     in_image = re.findall(rf"\b{ENVIRONMENT_PREFIX}(\w+)=", (ROOT / "Dockerfile").read_text())
     in_compose = [name for service in programs.values() for name in service["environment"]]
-    names = {*in_image, *(name.removeprefix(ENVIRONMENT_PREFIX) for name in in_compose)}
+    names = {*in_image, *(name.removeprefix(ENVIRONMENT_PREFIX).partition("__")[0] for name in in_compose)}
     assert names <= {name.upper() for name in Settings.model_fields}
     assert "DATABASE_URL" in names
 
@@ -80,6 +82,7 @@ def test_values_given_are_accepted(programs: dict[str, dict[str, Any]], monkeypa
             filled = re.sub(r"\$\{\w+(?::-(\w+)|:\?[^}]*)\}", lambda found: found[1] or "secret", value)
             monkeypatch.setenv(name, filled)
         assert Settings().database_url == "postgresql://bulkdeploy:secret@postgres:5432/bulkdeploy"
+        assert Settings().drivers == {"default": "secret"}
 
 
 def test_no_secret_stands_in_the_files(compose: dict[str, Any]) -> None:
@@ -103,9 +106,11 @@ def test_database_has_room_for_every_process(compose: dict[str, Any]) -> None:
     settings = Settings()
     limit = int(re.search(r"max_connections=(\d+)", " ".join(compose["services"]["postgres"]["command"]))[1])  # type: ignore[index]
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in compose["services"].items()}
-    api = replicas["api"] * settings.api_processes * max(settings.database_pool_size, 2 * settings.api_threads)
-    workers = replicas["worker"] * settings.database_pool_size * 2  # their own, and the simulator's
-    assert api + workers + settings.database_pool_size * 2 < limit
+    threads = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS
+    api = replicas["api"] * settings.api_processes * (max(settings.database_pool_size, threads) + threads)
+    simulated = SimulatorOptions(url="postgresql://").pool_size
+    workers = (replicas["worker"] + replicas["sweeper"]) * (settings.database_pool_size + simulated)
+    assert api + workers < limit
 
 
 def test_image_gets_what_the_build_needs() -> None:
@@ -118,4 +123,4 @@ def test_image_gets_what_the_build_needs() -> None:
     assert copied
     for name in copied:
         assert (ROOT / name).exists()
-        assert name in kept
+        assert Path(name).parts[0] in kept

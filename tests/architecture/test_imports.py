@@ -16,6 +16,8 @@ STORE = ROOT / "bulkdeploy" / "store"
 COMMANDS = ROOT / "bulkdeploy" / "commands"
 PASSED_UPWARDS = {"Connection", "Engine", "Row"}
 """What code above the store may know of SQLAlchemy: types it hands through."""
+EXTRAS = {"embedded": "embedded", "contract": "contract", "contract_suites": "contract"}
+"""The extra whose packages a folder or module of this name may import."""
 MAKERS = {
     "create_engine",
     "create_app",
@@ -68,10 +70,10 @@ def test_sql_is_built_in_the_store_only() -> None:
 
 def test_command_modules_are_strangers() -> None:
     """No command module imports another: one more command touches one file."""
-    declarations = {module_of(path) for path in COMMANDS.glob("*.py") if is_declaration(path)}
+    declarations = {module_of(path) for path in COMMANDS.rglob("*.py") if is_declaration(path)}
     assert len(declarations) > 10
     assert (
-        offenders(COMMANDS.glob("*.py"), lambda path: {module for module, _ in imports(path)} & declarations) == {}
+        offenders(COMMANDS.rglob("*.py"), lambda path: {module for module, _ in imports(path)} & declarations) == {}
     )
 
 
@@ -104,10 +106,12 @@ def test_every_library_is_declared() -> None:
         return {canonicalize_name(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
     always = named(project["dependencies"]) | {"psycopg-pool"}  # as an extra of psycopg
-    embedded = always | named(project["optional-dependencies"]["embedded"])
+    optional = {folder: named(project["optional-dependencies"][extra]) for folder, extra in EXTRAS.items()}
 
     def undeclared(path: Path) -> set[str]:
-        allowed = embedded if "embedded" in path.parts else always
+        allowed = always.union(
+            *(names for folder, names in optional.items() if folder in path.with_suffix("").parts)
+        )
         tops = {module.partition(".")[0] for module, _ in imports(path)}
         outside = tops - sys.stdlib_module_names - {"bulkdeploy", "workers"}
         return {top for top in outside if not {canonicalize_name(name) for name in distributions[top]} & allowed}

@@ -6,9 +6,9 @@ from prometheus_client import REGISTRY
 
 from bulkdeploy import meters
 from bulkdeploy.api.metrics import state_metrics
+from bulkdeploy.api.state_figures import StateFigures
 from bulkdeploy.domain.configuration import BY_NAME
-from bulkdeploy.services.state_figures import StateFigures
-from bulkdeploy.store.state_figures import Backlog
+from bulkdeploy.store.jobs.state_figures import Backlog
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 

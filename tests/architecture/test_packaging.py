@@ -16,12 +16,12 @@ PROGRAMS = (
     "bulkdeploy.api.app",
     "bulkdeploy.cli.main",
     "bulkdeploy.manage.api",
+    "bulkdeploy.manage.api_worker",
     "bulkdeploy.manage.main",
     "bulkdeploy.store.migrations.upgrade",
     "bulkdeploy.wiring.worker",
     "workers.app",
     "workers.sweeper",
-    "gunicorn.workers.gthread",
     "kombu.transport.redis",
 )
 """What processes of a production machine import, by themselves or through a library's lookup by name."""
@@ -76,6 +76,21 @@ def test_programs_run_with_what_is_declared() -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def locked_in(path: Path) -> dict[str, str]:
+    """The lines of each distribution of a lock file: its version, where it is needed, its hashes."""
+    blocks = re.split(r"\n(?=\S)", path.read_text().strip())
+    return {canonicalize_name(block.split("==")[0]): block for block in blocks}
+
+
+def test_image_is_locked_to_what_is_tested_and_has_nothing_else() -> None:
+    """The image's lock has what production needs and what builds it, in the versions that tests run with."""
+    tested, image = locked_in(ROOT / "requirements.lock"), locked_in(ROOT / "config" / "image.lock")
+    elsewhere = {name for name, block in image.items() if ";" in block.split("\n")[0]}  # on other platforms
+    assert set(image) - elsewhere <= installed_for_production() | {"setuptools"} <= set(image)
+    pins = {name: block.split("\n")[0].split(" ")[0] for name, block in image.items()}
+    assert pins.items() <= {name: block.split("\n")[0].split(" ")[0] for name, block in tested.items()}.items()
+
+
 def test_lock_file_has_every_requirement_with_hashes() -> None:
     """What pyproject.toml asks for is locked, and no line of the lock file goes without a hash."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -85,8 +100,7 @@ def test_lock_file_has_every_requirement_with_hashes() -> None:
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
     ]
-    blocks = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text().strip())
-    locked = {canonicalize_name(block.split("==")[0]): block for block in blocks if not block.startswith("#")}
+    locked = locked_in(ROOT / "requirements.lock")
     for line in asked:
         wanted = Requirement(line)
         block = locked[canonicalize_name(wanted.name)]

@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.audit import audit
 from bulkdeploy.store.audit import check_connection, read_invariants
 from tests.support.fleet import Fleet
@@ -74,6 +75,7 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         [f"UPDATE virtual_machines SET memory_mib = memory_mib + 1 WHERE id = {FIRST_VM}"],
     ),
     ("vms_have_claims", "on host", [f"UPDATE virtual_machines SET host_id = {OTHER_HOST} WHERE id = {FIRST_VM}"]),
+    ("vms_fit_hosts", "cores of", ["UPDATE hosts SET cpu_mhz = 1"]),
     ("pool_usage", "counts", ["UPDATE storage_pools SET allocated_bytes = allocated_bytes + 1"]),
     ("volumes_have_claims", "claim says pool", ["UPDATE storage_claims SET size_bytes = size_bytes + 1"]),
     ("volumes_have_claims", "claim says pool ,", ["DELETE FROM storage_claims"]),
@@ -102,6 +104,12 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         "unique_addresses",
         "MAC address",
         ["DROP INDEX uq_nics_live_mac", "UPDATE nics SET mac_address = (SELECT min(mac_address) FROM nics)"],
+    ),
+    ("names_in_networks", "VMs are called", ["UPDATE virtual_machines SET name = 'twin'"]),
+    (
+        "names_in_networks",
+        "holds the name",
+        [f"UPDATE nics SET vm_name = 'another' WHERE vm_id = {FIRST_VM}"],
     ),
     ("address_books", "handed out", [f"UPDATE nics SET removed = now() WHERE vm_id = {FIRST_VM}"]),
     ("address_books", "handed out", ["UPDATE ip_ranges SET next_ip = next_ip + 3"]),
@@ -231,7 +239,7 @@ def _volume_of(fleet: Fleet, vm: Any) -> Any:
 
 def _forget(fleet: Fleet, vm: Any) -> None:
     """Give back all that a VM holds while its guest runs on."""
-    job = fleet.make_job(JobKind.DESTROY, vm.id, expunge=True)
+    job = fleet.make_job(DESTROY, vm.id, expunge=True)
     fleet.run(job, drivers=_Deaf())
 
 
@@ -283,7 +291,7 @@ def test_an_unknown_state_is_no_breach_while_something_is_done(fleet: Fleet) -> 
     fleet.assert_intact()
     fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '2 h'")
     assert set(_breaches(fleet)) == {"nothing_is_stuck"}
-    job = fleet.make_job(JobKind.STOP, fleet.vms()[0].id)
+    job = fleet.make_job(STOP, fleet.vms()[0].id)
     fleet.assert_intact()
     fleet.run(job)
     assert (fleet.vms()[0].state, fleet.guests()) == ("Stopped", {})

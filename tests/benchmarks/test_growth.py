@@ -12,15 +12,13 @@ from sqlalchemy import Engine, event, text
 
 from benchmarks.cpu import own_cpu_seconds
 from benchmarks.deploying import deploy_held_back
+from benchmarks.generation import Size, generate_zones, tell_hypervisors
 from benchmarks.ground import Room
 from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.manage.simulated_hosts import tell_simulator
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
-from bulkdeploy.services.inventory_generation import Size, generate_inventory
 from bulkdeploy.services.system import System
-from bulkdeploy.store.jobs import FIRST
-from bulkdeploy.store.kept_columns import kept_columns
-from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.store.database.kept_columns import kept_columns
+from bulkdeploy.store.jobs.jobs import FIRST
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import OneDriver
 
@@ -30,9 +28,9 @@ CHANCES = 5
 
 
 @pytest.fixture
-def room(engine: Engine, cipher: FernetCipher, settings: Settings) -> Room:
+def room(engine: Engine, settings: Settings) -> Room:
     """A generated zone without VMs."""
-    generate_inventory(engine, cipher, Size(zones=1, pods=4, clusters=20, hosts=300, vms=0), prefix="bench")
+    generate_zones(engine, Size(zones=1, pods=4, clusters=20, hosts=300, vms=0), prefix="bench")
     return Room(None, settings, engine)
 
 
@@ -122,8 +120,7 @@ def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
     room: Room, system: System, fleet_simulator_url: str
 ) -> None:
     """Ten times as many jobs in hand cost no more each."""
-    settings = room.settings.model_copy(update={"simulator_database_url": fleet_simulator_url})
-    tell_simulator(settings, room.engine)
+    tell_hypervisors(room.engine, fleet_simulator_url)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     runner = JobRunner(
         room.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60), system.cipher.decrypt

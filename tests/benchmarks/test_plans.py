@@ -9,14 +9,12 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from benchmarks.deploying import deploy_held_back
+from benchmarks.generation import Size, generate_zones, tell_hypervisors
 from benchmarks.ground import Room
 from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.manage.simulated_hosts import tell_simulator
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
-from bulkdeploy.services.inventory_generation import Size, generate_inventory
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import Plans
-from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.store.database.engine import Plans
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_engine
 from tests.support.fleet import OneDriver
@@ -60,17 +58,15 @@ def kept_plan(engine: Engine, statement: str) -> dict[str, Any]:
 def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     engine: Engine,
     worker_engine: Engine,
-    cipher: FernetCipher,
     settings: Settings,
     system: System,
     fleet_simulator_url: str,
 ) -> None:
     """No statement of a job that deploys a VM reads a table that grows, or an index of it, from end to end."""
-    generate_inventory(engine, cipher, Size(zones=1, pods=1, clusters=2, hosts=20, vms=0), prefix="bench")
+    generate_zones(engine, Size(zones=1, pods=1, clusters=2, hosts=20, vms=0), prefix="bench")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
-    simulated = settings.model_copy(update={"simulator_database_url": fleet_simulator_url})
-    tell_simulator(simulated, engine)
+    tell_hypervisors(engine, fleet_simulator_url)
     seen: dict[str, None] = {}
 
     def note(*arguments: Any) -> None:

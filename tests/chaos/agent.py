@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import psutil
@@ -15,15 +16,20 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
-from tests.chaos.system import Program, System
+from tests.chaos.system import LEASE_S, Program, System, slow_hypervisors
 
 KILL_EVERY_S = (4.5, 7.5)
 FAULT_EVERY_S = (1.5, 4.0)
+OVERSLEEP_EVERY_S = (2.4 * LEASE_S, 3.2 * LEASE_S)
+OVERSLEEP_S = (1.3 * LEASE_S, 2.0 * LEASE_S)
 
 
 @dataclass
 class Agent:
-    """Kills, pauses, cuts and breaks. Driven by ``turn`` from the main thread, which starts what it killed."""
+    """Kills, pauses, cuts and breaks. Driven by ``turn`` from the main thread, which starts what it killed.
+
+    From ``spare`` on nothing is killed: what a kill would have healed must heal by itself.
+    """
 
     system: System
     dice: Random
@@ -32,6 +38,7 @@ class Agent:
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _next_kill: float = 0.0
     _next_fault: float = 0.0
+    _spares: bool = False
 
     def begin(self) -> None:
         """Begin counting time."""
@@ -42,6 +49,12 @@ class Agent:
         """Do what is due."""
         now = time.monotonic()
         self._undo(until=now)
+        if self._spares:
+            if now >= self._next_fault:
+                self._next_fault = now + self.dice.uniform(*OVERSLEEP_EVERY_S)
+                slept = self.done["oversleep"] > self.done["database away"]
+                (self._hold_database_back if slept else self._oversleep)()
+            return
         if now >= self._next_kill:
             self._next_kill = now + self.dice.uniform(*KILL_EVERY_S)
             self._kill()
@@ -49,6 +62,15 @@ class Agent:
             self._next_fault = now + self.dice.uniform(*FAULT_EVERY_S)
             faults, weights = zip(*self._faults(), strict=True)
             self.dice.choices(faults, weights)[0]()
+
+    def spare(self) -> None:
+        """Kill and break nothing any more; from now on workers lose their leases, and live."""
+        if not self._spares:
+            self.stop()
+            self._spares, self._next_fault = True, 0.0
+            with self.system.simulator() as connection:
+                slow_hypervisors(connection)
+            self._did("spare everybody")
 
     def stop(self) -> None:
         """Undo whatever still holds."""
@@ -117,6 +139,22 @@ class Agent:
             os.kill(pid, signal.SIGSTOP)
             self._did("SIGSTOP", f"{program.name} for {seconds} s")
             self._after(seconds, lambda: _continue(pid))
+
+    def _oversleep(self) -> None:
+        """All workers sleep until their jobs were taken from them, and are sent the same jobs again."""
+        seconds = self.dice.uniform(*OVERSLEEP_S)
+        for worker in self.system.workers:
+            if worker.process is not None and worker.process.poll() is None:
+                worker.process.send_signal(signal.SIGSTOP)
+                self._after(seconds, partial(_continue, worker.process.pid))
+        self._did("oversleep", f"all workers for {seconds:.1f} s")
+
+    def _hold_database_back(self) -> None:
+        """Workers do not reach the database until their leases are over; nobody else does either."""
+        proxy, seconds = self.system.proxies["postgres"], self.dice.uniform(*OVERSLEEP_S)
+        proxy.hold()
+        self._after(seconds, proxy.release)
+        self._did("database away", f"for {seconds:.1f} s")
 
     def _cut(self) -> None:
         name = self.dice.choice(list(self.system.proxies))

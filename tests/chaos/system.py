@@ -1,5 +1,6 @@
 """The system that chaos is brought to: real servers and programs, with a proxy before whatever has a socket."""
 
+import http.client
 import os
 import shutil
 import signal
@@ -25,9 +26,9 @@ from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
 from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
 from bulkdeploy.manage.simulated_hosts import tell_simulator
-from bulkdeploy.services.inventory import load_inventory
-from bulkdeploy.store.bootstrap import admin_row
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.services.inventory.inventory import load_inventory
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_cipher
@@ -36,7 +37,10 @@ from tests.support.api_client import ApiClient
 
 DATABASE = "chaos"
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
-APIS, WORKERS = 2, 3
+APIS = 2
+LEASE_S = 5
+SWEEP_INTERVAL_S = 0.5
+SLOW_BOOT_MS = 1000.0
 HOSTS_PER_CLUSTER = 10
 RESTART_AFTER_S = 0.3
 PATIENCE_S = 180.0
@@ -73,6 +77,21 @@ class Program:
             )
         self.starts += 1
 
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of what it tells those who watch over it.
+
+        Raises:
+            OSError: it does not listen.
+        """
+        host, _, port = str(self.settings.monitoring_listen).rpartition(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
     def end(self) -> None:
         """Kill it for good."""
         if self.process is not None:
@@ -106,6 +125,17 @@ class System:
             program.keep_running()
 
     @property
+    def workers(self) -> list[Program]:
+        """The workers among the programs."""
+        return [program for program in self.programs if program.arguments == WORKER]
+
+    @property
+    def sweeper(self) -> Program:
+        """The sweeper."""
+        (sweeper,) = (program for program in self.programs if program.arguments == SWEEPER)
+        return sweeper
+
+    @property
     def simulator_url(self) -> str:
         """The simulated hypervisors' database, past the proxy."""
         return simulator_url(self.direct)
@@ -126,8 +156,8 @@ class System:
         self.postgres.stop()
 
 
-def start_system(directory: Path) -> System:
-    """Servers with a loaded zone; the programs are started by ``keep_running``."""
+def start_system(directory: Path, workers: int) -> System:
+    """Servers with a loaded zone; the programs, so many workers among them, are started by ``keep_running``."""
     postgres = PostgresServer(directory / "postgres", directory / "postgres.log")
     valkey = ValkeyServer(directory / "valkey.log")
     postgres.launch()
@@ -147,11 +177,12 @@ def start_system(directory: Path) -> System:
         secret_key=SecretStr(Fernet.generate_key().decode()),
         admin_password=SecretStr("chaos"),
         api_processes=1,
-        worker_threads=16,
-        lease_seconds=10,
-        sweep_interval_seconds=0.5,
+        worker_threads=32,
+        lease_seconds=LEASE_S,
+        sweep_interval_seconds=SWEEP_INTERVAL_S,
         driver_timeout_seconds=6,
         log_level="WARNING",
+        drivers={"default": "simulator"},
     )
     database.prepare(direct)
     engine = create_engine(postgres.url(DATABASE), pool_size=4, application_name="chaos watcher")
@@ -163,11 +194,10 @@ def start_system(directory: Path) -> System:
         }
     )
     proxies = {"postgres": postgres_proxy, "valkey": valkey_proxy}
+    names = {f"worker-{number}": WORKER for number in range(workers)} | {"sweeper": SWEEPER}
     programs = [
-        Program(f"worker-{number}", WORKER, settings, directory / f"worker-{number}.log")
-        for number in range(WORKERS)
+        Program(name, program, _watched(settings), directory / f"{name}.log") for name, program in names.items()
     ]
-    programs.append(Program("sweeper", SWEEPER, settings, directory / "sweeper.log"))
     with engine.connect() as connection:
         admin = admin_row(connection)
     assert admin is not None
@@ -180,6 +210,10 @@ def start_system(directory: Path) -> System:
         proxy = proxies[f"api-{number}"] = Proxy(network, free_port(), port)
         clients.append(ApiClient(f"http://127.0.0.1:{proxy.address}", admin.api_key, secret))
     return System(directory, postgres, valkey, network, settings, direct, proxies, programs, clients, engine)
+
+
+def _watched(settings: Settings) -> Settings:
+    return settings.model_copy(update={"monitoring_listen": f"127.0.0.1:{free_port()}"})
 
 
 def load_zone(settings: Settings, engine: Engine, directory: Path) -> None:
@@ -199,6 +233,11 @@ def load_zone(settings: Settings, engine: Engine, directory: Path) -> None:
         set_latency(simulator, Latency(Step.BOOT, Distribution.EXPONENTIAL, 150))
         set_latency(simulator, Latency(Step.STOP, Distribution.EXPONENTIAL, 60))
         set_latency(simulator, Latency(Step.DELETE, Distribution.EXPONENTIAL, 40))
+
+
+def slow_hypervisors(simulator: psycopg.Connection) -> None:
+    """Let guests take a second to boot, so that jobs are still under way when their worker wakes up."""
+    set_latency(simulator, Latency(Step.BOOT, Distribution.EXPONENTIAL, SLOW_BOOT_MS))
 
 
 def new_directory() -> Path:

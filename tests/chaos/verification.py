@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from bulkdeploy.domain.jobs import EXPUNGE_COMMAND_CLASS, JobKind
 from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.services.audit import audit
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.load import make, saw
@@ -102,9 +103,9 @@ def _check_other_calls(zone: Zone, journal: Journal) -> Iterator[str]:
     rows = zone.rows(
         "SELECT instance_uuid, kind, count(*) AS jobs FROM async_jobs"
         " WHERE cmd <> :expunge AND parent_id IS NULL GROUP BY 1, 2",
-        expunge=EXPUNGE_COMMAND_CLASS,
+        expunge=EXPUNGE.command_class,
     )
-    made = {(str(row.instance_uuid), row.kind): row.jobs for row in rows if row.kind != JobKind.DEPLOY.value}
+    made = {(str(row.instance_uuid), row.kind): row.jobs for row in rows if row.kind != DEPLOY.name}
     for (subject, command), asked in journal.asked.items():
         if command in KINDS:
             jobs = made.get((subject, KINDS[command]), 0)

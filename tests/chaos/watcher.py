@@ -1,5 +1,6 @@
 """Who watches from outside: how many jobs there are, and how long nothing ended."""
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,8 +12,11 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.queue.job_queue import ALL_QUEUES
+from tests.chaos.system import Program
+from tests.deploy.zone import Zone
 
 EVERY_S = 0.25
+MOST_SILENT = 100
 
 _LOOK = text(
     "SELECT count(*) FILTER (WHERE status <> 0) AS finished, count(*) FILTER (WHERE status = 0) AS unfinished,"
@@ -49,6 +53,52 @@ class Stall:
     length_s: float = 0.0
     look: Look = field(default_factory=Look)
     """Towards its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What changes whenever anything comes of any job; ``due``: jobs that wait for nothing but a worker."""
+
+    unfinished: int
+    due: int
+    tries: int
+    waiting: int
+
+
+def look_for_progress(zone: Zone) -> Progress:
+    """Jobs now."""
+    (row,) = zone.rows(
+        "SELECT count(*) FILTER (WHERE status = 0) AS unfinished, coalesce(sum(attempts), 0)::bigint AS tries,"
+        " count(*) FILTER (WHERE status = 0 AND phase = 'waiting') AS waiting,"
+        " count(*) FILTER (WHERE status = 0 AND (phase <> 'waiting' OR retry_at <= now())) AS due FROM async_jobs"
+    )
+    return Progress(**row._asdict())
+
+
+class Rounds:
+    """Rounds of the sweeper that ended; a sweeper that is started again counts anew."""
+
+    _METRIC = re.compile(r"^bulkdeploy_sweeper_rounds_total (\S+)$", re.MULTILINE)
+
+    def __init__(self, sweeper: Program) -> None:
+        self._sweeper = sweeper
+        self._before = self._ended = self._silent = 0
+
+    def ended(self) -> int:
+        """How many.
+
+        Raises:
+            AssertionError: it did not answer many times in a row.
+        """
+        with suppress(OSError):
+            found = self._METRIC.search(self._sweeper.get("/metrics")[1])
+            now = int(float(found[1])) if found is not None else 0
+            self._ended += now - self._before if now >= self._before else now
+            self._before, self._silent = now, 0
+            return self._ended
+        self._silent += 1
+        assert self._silent < MOST_SILENT, "the sweeper does not answer"
+        return self._ended
 
 
 class Watcher(Thread):

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from bulkdeploy.cli.connection.transport import Clock
 from bulkdeploy.cli.program import run_program
-from bulkdeploy.cli.transport import Clock
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
 from tests.support.api_client import ApiClient

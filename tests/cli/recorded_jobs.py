@@ -92,14 +92,15 @@ def spread(count: int) -> list[dict[str, Any]]:
     for n in range(3):
         added = len(range(n, count, 3))
         place = {"clusterid": CLUSTERS[n], "clustername": f"cluster-{n + 1}", "podid": POD, "podname": "pod-a"}
-        clusters.append({**place, "before": n, "added": added, "after": n + added, "room": 10_000})
+        clusters.append({**place, "before": n, "added": added, "after": n + added, "capacity": 10_000})
     full = {"clusterid": POD, "clustername": "cluster-full", "podid": POD, "podname": "pod-b"}
-    return [*clusters, {**full, "before": 40, "added": 0, "after": 40, "room": 0}]
+    return [*clusters, {**full, "before": 40, "added": 0, "after": 40, "capacity": 0}]
 
 
 def plan(count: int) -> dict[str, Any]:
     """What a dry run answers."""
-    excluded = [{"reason": "memory", "hosts": 4}, {"reason": "moon_phase", "hosts": 1}]
+    memory = {"reason": "memory", "text": "too little memory is free", "remedy": "free or add hosts"}
+    excluded = [{**memory, "hosts": 4}, {"reason": "moon_phase", "hosts": 1}]
     return {"count": count, "fits": min(count, 30_000), "clusters": spread(count), "excluded": excluded}
 
 

@@ -34,6 +34,48 @@ def test_a_batch_from_plan_to_end(admin_monkey: Monkey, fleet: Fleet) -> None:
 
 
 @pytest.mark.usefixtures("worker")
+def test_explain_says_why_not_a_host(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """``explain DEPLOYMENT host=NAME`` has the rule, its meaning and its remedy from the API, host by host."""
+    admin_monkey(*BULK, "virtualmachinecount=2", "pod=pod-a")
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name = 'a-1-1'")
+    (deployment,) = fleet.zone.rows("SELECT uuid FROM deployments")
+    table = admin_monkey("explain", str(deployment.uuid), "host=a-1-1,a-2-1,b-1-1", "-o", "csv")
+    assert table.status == 0
+    for text in ("the host is disabled or in maintenance", "enable it, or end its maintenance", "outside the zone"):
+        assert text in table.out
+    (job,) = [row.uuid for row in fleet.zone.rows("SELECT uuid FROM async_jobs ORDER BY id LIMIT 1")]
+    rows = json.loads(admin_monkey("explain", str(job), "hosts=a-1-1,a-2-1").out)["host"]
+    assert [(row["hostname"], row.get("reason"), row["capacity"] > 0) for row in rows] == [
+        ("a-1-1", "host_not_enabled", False),
+        ("a-2-1", None, True),
+    ]
+    assert admin_monkey("explain", str(deployment.uuid), "host=nowhere").status == 2
+    plan = admin_monkey(*BULK, "virtualmachinecount=2", "dryrun=true", "hosts=a-1-1", "-o", "table").out
+    assert "Placed by UserDispersingPlanner" in plan
+    assert "a-1-1" in plan
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """Of a VM that was deployed alone too: why not on a host, and why on no host at all."""
+    admin_monkey("deploy", "virtualmachine", *BULK[2:], "name=web-1")
+    (vm,) = fleet.zone.rows("SELECT h.name, h.cluster_id FROM virtual_machines v JOIN hosts h ON h.id = v.host_id")
+    fleet.zone.change("UPDATE hosts SET state = 'Down' WHERE name <> :name", name=vm.name)
+    query = "SELECT name FROM hosts WHERE cluster_id = :cluster AND name <> :name ORDER BY id LIMIT 1"
+    other = fleet.zone.scalar(query, cluster=vm.cluster_id, name=vm.name)
+    (job,) = [row.uuid for row in fleet.zone.rows("SELECT uuid FROM async_jobs ORDER BY id LIMIT 1")]
+    rows = json.loads(admin_monkey("explain", str(job), f"host={other}").out)["host"]
+    assert [(row["hostname"], row["reason"], row["text"]) for row in rows] == [
+        (other, "host_not_up", "the host is not Up")
+    ]
+    admin_monkey("stop", "virtualmachine", "id=web-1")
+    fleet.zone.change("UPDATE hosts SET state = 'Down'")
+    failed = admin_monkey("start", "virtualmachine", "id=web-1")
+    assert failed.status == 3
+    assert "host(s): the host is not Up (look at the host's state and its agent)" in failed.err
+
+
+@pytest.mark.usefixtures("worker")
 def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Where a pinned cluster's hypervisors fail, the status is 3, and ``explain`` has the driver's reason."""
     fleet.fault(Step.BOOT, FaultKind.PERMANENT)
@@ -45,7 +87,7 @@ def test_failed_jobs_are_reported_and_explained(admin_monkey: Monkey, fleet: Fle
     assert "4 of 4 jobs failed" in done.err
     explained = admin_monkey("explain", jobs[0]["jobid"], "-o", "table")
     assert explained.status == 0
-    assert f"Why: {jobs[0]['jobresult']['errortext']}" in " ".join(explained.out.split())
+    assert f"Why: {jobs[0]['errortext']}" in " ".join(explained.out.split())
 
 
 @pytest.mark.usefixtures("worker")

@@ -5,9 +5,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bulkdeploy.cli.command_line import OPTIONS
+from bulkdeploy.cli.connection.profiles import FORMATS, SETTINGS
 from bulkdeploy.cli.failures import ExitStatus
 from bulkdeploy.cli.own_commands import OWN_COMMANDS
-from bulkdeploy.cli.profiles import FORMATS, SETTINGS
 from bulkdeploy.cli.workspace import FROM_ENVIRONMENT
 
 DOCS = Path(__file__).parents[2] / "docs"

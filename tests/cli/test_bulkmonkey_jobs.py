@@ -83,6 +83,29 @@ def test_a_batch_is_followed_to_its_end(monkey: Monkey, recorded: RecordedServer
         assert text in done.err
 
 
+def test_jobs_of_a_batch_are_told_in_short(monkey: Monkey, recorded: RecordedServer) -> None:
+    """One flat object per job: its VM, or the reason; ``--full`` is what the API says, a filter picks from both."""
+    recorded.jobs.failing = {1}
+    words = (*BULK, "virtualmachinecount=3", "-q")
+    done = monkey(*words)
+    assert len(done.out.splitlines()) < 30
+    good, bad, _ = json.loads(done.out)["asyncjobs"]
+    batch = recorded.jobs.batches[0]
+    assert good == {
+        "jobid": batch.job_id(0),
+        "jobstatus": 1,
+        "jobinstanceid": batch.vm_id(0),
+        "name": f"vm-{batch.seed}-0",
+        "state": "Running",
+        "hostname": "kvm-1",
+    }
+    assert (bad["errorcode"], bad["errortext"]) == (533, "Unable to create a deployment for VM instance")
+    (full, *_) = json.loads(monkey(*words, "--full").out)["asyncjobs"]
+    assert full["jobresult"]["virtualmachine"]["zonename"] == "Demo"
+    (picked, *_) = json.loads(monkey(*words, "filter=name,accountid").out)["asyncjobs"]
+    assert set(picked) == {"name", "accountid"}
+
+
 def test_the_server_is_never_asked_in_quick_succession(monkey: Monkey, recorded: RecordedServer) -> None:
     """From the call to the summary, less than two requests a second: those for the summary's hosts count, too."""
     recorded.jobs.rate = 10

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from bulkdeploy.cli.following import Follower
-from bulkdeploy.cli.jobs import JOB_PAGE
-from bulkdeploy.cli.profiles import Connection
-from bulkdeploy.cli.screen import Screen
-from bulkdeploy.cli.transport import Transport
-from bulkdeploy.cli.watching import Budget, DeploymentWatch, JobListWatch, Watch
+from bulkdeploy.cli.connection.profiles import Connection
+from bulkdeploy.cli.connection.transport import Transport
+from bulkdeploy.cli.deployments.following import Follower
+from bulkdeploy.cli.deployments.jobs import JOB_PAGE
+from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch, JobListWatch, Watch
+from bulkdeploy.cli.output.screen import Screen
 from tests.cli.recorded_jobs import Batch
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from bulkdeploy.cli.answers import as_rows, filtered
-from bulkdeploy.cli.batch_report import grouped
-from bulkdeploy.cli.catalogue import read_catalogue
 from bulkdeploy.cli.concealment import HIDDEN, secret_spans, without_secrets
-from bulkdeploy.cli.explain import why_cluster
-from bulkdeploy.cli.formats import rendered
-from bulkdeploy.cli.jobs import Failure, failure_of, result_of
-from bulkdeploy.cli.lines import commands_in, piped, words_before
-from bulkdeploy.cli.profiles import complete_url
-from bulkdeploy.cli.tables import table_of
+from bulkdeploy.cli.connection.catalogue import read_catalogue
+from bulkdeploy.cli.connection.profiles import complete_url
+from bulkdeploy.cli.deployments.batch_report import grouped
+from bulkdeploy.cli.deployments.explain import why_cluster
+from bulkdeploy.cli.deployments.jobs import Failure, failure_of, result_of
+from bulkdeploy.cli.output.answers import as_rows, filtered
+from bulkdeploy.cli.output.formats import rendered
+from bulkdeploy.cli.output.lines import commands_in, piped, words_before
+from bulkdeploy.cli.output.tables import table_of
 from tests.cli.recorded_answers import apis
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1, max_size=12)
@@ -167,22 +167,25 @@ def test_urls_are_completed(text: str, url: str) -> None:
     assert complete_url(text) == url
 
 
-def cluster(name: str, before: int, added: int, room: int) -> dict[str, object]:
+def cluster(name: str, before: int, added: int, capacity: int) -> dict[str, object]:
     """A cluster of a spread."""
-    return {"clusterid": name, "before": before, "added": added, "room": room}
+    return {"clusterid": name, "before": before, "added": added, "capacity": capacity}
 
 
 def test_clusters_get_a_true_reason() -> None:
     """Full, over the level, filled up, alone: each cluster's counts lead to its reason."""
     clusters = [cluster("a", 0, 9, 100), cluster("b", 5, 4, 100), cluster("c", 2, 3, 3), cluster("d", 0, 0, 0)]
     clusters.append(cluster("e", 12, 0, 50))
-    reasons = {str(one["clusterid"]): why_cluster(one, clusters) for one in clusters}
+    reasons = {str(one["clusterid"]): why_cluster(one, {"clusters": clusters}) for one in clusters}
     assert "no VMs here; clusters with fewest are filled first, evenly, up to 9" in reasons["a"]
     assert "5 VMs here" in reasons["b"]
     assert "room for 3 more" in reasons["c"]
     assert reasons["d"] == "no room for another such VM"
     assert "already had 12 VMs here" in reasons["e"]
-    assert why_cluster(clusters[0], clusters[:1]) == "the only cluster that qualified"
+    assert why_cluster(clusters[0], {"clusters": clusters[:1]}) == "the only cluster that qualified"
+    by_another = {"clusters": clusters, "planner": "FirstFitPlanner"}
+    assert "FirstFitPlanner" in why_cluster(clusters[0], by_another)
+    assert why_cluster(clusters[4], by_another) == "not needed"
 
 
 def test_one_reason_on_many_hosts_is_one_reason() -> None:

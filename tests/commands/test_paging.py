@@ -15,7 +15,7 @@ from bulkdeploy.domain.accounts import AccountType, Caller, Owner, RoleType
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configuration import GLOBAL_ID, write_value
 from bulkdeploy.store.listing import Paging
 
 CALLER = Caller(

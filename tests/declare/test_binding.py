@@ -69,8 +69,18 @@ def test_lists_of_ids() -> None:
     """Ids keep their order, and one thing named twice, even in two ways, counts once."""
     texts = {"zoneids": f"{ZONE.uuid},7,{ZONE.uuid}"}
     assert bind([uuids("zoneids", Entity.ZONE, "zones")], texts) == {"zoneids": (ZONE,)}
-    with pytest.raises(UnknownEntity, match="value= 7 "):
-        bind([uuids("zoneids", Entity.ZONE, "zones")], {"zoneids": "7, 7"})
+    assert bind([uuids("zoneids", Entity.ZONE, "zones")], {"zoneids": " 7, 8"}) == {"zoneids": (ZONE, POD)}
+
+
+def test_an_empty_list() -> None:
+    """It is a list without elements for a command that changes things, and filters nothing for one that reads."""
+    parameters = (uuids("zoneids", Entity.ZONE, "zones"), strings("names", "names"))
+    rules = (Exclusive(("zoneids", "names")),)
+    given_texts = {"zoneids": ",", "names": ""}
+    assert bind(parameters, given_texts, rules) == {}
+    command = Command("", "", lambda _: None, Shape.SUCCESS, parameters=parameters, rules=rules, changes_state=True)
+    bound = Binder(command).bind(given_texts, RoleType.USER, Catalogue())
+    assert bound == {"zoneids": (), "names": ()}
 
 
 def test_every_project() -> None:

@@ -16,13 +16,16 @@ from bulkdeploy.declare.parameters import (
     mapping,
     string,
     strings,
+    uuids,
 )
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InvalidParameter,
     MalformedMap,
     MalformedValue,
+    UnknownEntity,
 )
-from tests.support.binding import bind
+from tests.support.binding import ZONE, bind
 
 
 @pytest.mark.parametrize(
@@ -125,9 +128,13 @@ def test_words_match_in_any_case() -> None:
 
 
 def test_lists() -> None:
-    """Elements are not trimmed, empty ones are dropped, repeated ones count once."""
+    """Elements are not trimmed, but for ids; empty ones are dropped, repeated ones count once."""
     assert bind([strings("names", "names")], {"names": ",a, b,,a,"}) == {"names": ("a", " b")}
     assert bind([strings("names", "names")], {"names": ",,"}) == {}
+    ids = uuids("ids", Entity.ZONE, "zones")
+    assert bind([ids], {"ids": f" {ZONE.uuid}, {ZONE.id},{ZONE.uuid} , "}) == {"ids": (ZONE,)}
+    with pytest.raises(UnknownEntity):
+        bind([ids], {"ids": f"{ZONE.uuid}\t"})
     numbers = Parameter("numbers", WireType.LIST, "numbers", element=WireType.LONG)
     assert bind([numbers], {"numbers": "3,1,2"}) == {"numbers": (3, 1, 2)}
     with pytest.raises(MalformedValue, match="invalid value  1 for parameter numbers"):

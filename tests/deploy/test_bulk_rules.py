@@ -176,10 +176,11 @@ def test_security_groups_need_a_zone_that_has_them(bulk: Bulk, zone: Zone, nothi
 
 
 def test_groups_and_key_pairs_by_name_must_be_the_owners(bulk: Bulk, nothing_written: Untouched) -> None:
-    """Names that the owner has not are named in the refusal."""
+    """Names that the owner has not are named in the refusal; an empty one names none."""
     refused(bulk, 431, "Unable to find affinity group by name nothing", affinitygroupnames="nothing")
     refused(bulk, 431, "keypair", "desk", keypair="desk")
     assert nothing_written()
+    assert bulk(keypair="", count=1)["count"] == 1
 
 
 def test_affinity_groups_of_another_account_are_refused(bulk: Bulk, zone: Zone) -> None:

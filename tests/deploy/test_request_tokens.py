@@ -14,6 +14,16 @@ from tests.deploy.test_bulk_rules import refused
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 
+RENAMED = (
+    ("updateZone", "zones", "small"),
+    ("updateDomain", "domains", "acme"),
+    ("updateTemplate", "templates", "Debian 12"),
+    ("updateServiceOffering", "service_offerings", "Small"),
+    ("updateDiskOffering", "disk_offerings", "20 GiB"),
+    ("updateNetwork", "networks", "guests"),
+)
+"""By the command that renames it: what a call names by id."""
+
 
 def test_a_request_token_answers_the_same_jobs(bulk: Bulk, zone: Zone) -> None:
     """The same call again under its token makes nothing new; another call under it is refused."""
@@ -22,6 +32,22 @@ def test_a_request_token_answers_the_same_jobs(bulk: Bulk, zone: Zone) -> None:
     assert [job["jobid"] for job in again["asyncjobs"]] == [job["jobid"] for job in first["asyncjobs"]]
     assert zone.scalar("SELECT count(*) FROM virtual_machines") == 3
     refused(bulk, 431, "requesttoken", count=4, requesttoken="order-17")
+
+
+def test_a_token_outlives_new_names(client: ApiClient, zone: Zone) -> None:
+    """What the call names may be renamed before it is repeated: it is the same call, and answers the same jobs."""
+    place = {name: zone.id_of(table, row) for name, table, row in RENAMED}
+    call = zone.bulk_parameters(3, requesttoken="renamed", networkids=place["updateNetwork"])
+    call["diskofferingid"] = place["updateDiskOffering"]
+    first = client.call("bulkDeployVirtualMachine", **call)["asyncjobs"]
+    for command, uuid in place.items():
+        client.call(command, id=uuid, name=f"renamed-by-{command}")
+    assert client.call("bulkDeployVirtualMachine", **call)["asyncjobs"] == first
+    client.call("deleteServiceOffering", id=place["updateServiceOffering"])
+    assert client.call("bulkDeployVirtualMachine", **call)["asyncjobs"] == first
+    other = client.get("bulkDeployVirtualMachine", **{**call, "diskofferingid": ""})
+    assert (other.status, "requesttoken" in other.body["errortext"]) == (431, True)
+    assert zone.scalar("SELECT count(*) FROM virtual_machines") == 3
 
 
 def test_one_token_used_by_many_at_once_deploys_once(bulk: Bulk, zone: Zone, engine: Engine) -> None:
@@ -40,7 +66,7 @@ def test_a_token_of_a_call_still_under_way_is_waited_for(
     at_commit, go_on = threading.Event(), threading.Event()
 
     def fault(place: str) -> None:
-        if place == f"{CrashPoint.DEPLOY_COMMIT}.before" and not at_commit.is_set():
+        if place == f"{CrashPoint.CALL_COMMIT}.before" and not at_commit.is_set():
             at_commit.set()
             assert go_on.wait(60)
 

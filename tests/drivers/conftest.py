@@ -9,8 +9,6 @@ from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
 from tests.support.services import unique_name, with_database
 
-pytest.register_assert_rewrite("tests.drivers.contract", "tests.drivers.migration_contract")
-
 
 @pytest.fixture(scope="session")
 def made_simulator_url(postgres_url: str) -> Iterator[str]:

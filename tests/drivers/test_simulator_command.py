@@ -15,7 +15,7 @@ class Shell:
     """Runs ``bulkdeploy simulator ...`` on the test's database."""
 
     def __init__(self, url: str) -> None:
-        self.environment = {"BULKDEPLOY_SIMULATOR_DATABASE_URL": url}
+        self.environment = {"BULKDEPLOY_DRIVER__SIMULATOR__URL": url}
 
     def run(self, line: str) -> Result:
         """The outcome of a command line."""

@@ -1,34 +1,91 @@
 """The simulator keeps what every driver must keep."""
 
+from collections.abc import Mapping
+from decimal import Decimal
+from uuid import uuid4
+
 import pytest
 from psycopg import Connection
 
+from bulkdeploy.drivers.contract import (
+    BatchContract,
+    DeviceContract,
+    DriverContract,
+    FencingContract,
+    HostContract,
+    Machines,
+    MigrationContract,
+    Rig,
+    RoomContract,
+    ScalingContract,
+    VolumeContract,
+)
+from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault
-from tests.drivers.contract import DriverContract, FencingContract, Rig
-from tests.drivers.device_contract import DeviceContract
-from tests.drivers.migration_contract import MigrationContract
-from tests.drivers.subjects import address, new_host
-from tests.drivers.volume_contract import VolumeContract
+from tests.drivers.subjects import Caller, address, new_host
 
 ROOM = 5
+FULL_BY: Mapping[str, Mapping[str, int]] = {
+    "cpu": {"cpu_mhz": 500 * ROOM + 499},
+    "memory": {"memory_mib": 256 * ROOM + 255},
+    "guests": {"guests": ROOM},
+}
 
 
-class TestSimulatorContract(DriverContract, MigrationContract, VolumeContract, DeviceContract, FencingContract):
+def make_rig(simulator: SimulatorDriver, control: Connection, limits: Mapping[str, int]) -> Rig:
+    """Two simulated hosts, and fault rules that strike once."""
+    hosts = [new_host(f"host-{number}", **limits) for number in (1, 2)]
+    simulator.sync_hosts(hosts)
+
+    def fail_next(step: str) -> None:
+        add_fault(control, FaultRule(Step(step), FaultKind.TRANSIENT, remaining=1))
+
+    return Rig(simulator, tuple(address(host) for host in hosts), fail_next)
+
+
+class TestSimulatorContract(
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    BatchContract,
+    MigrationContract,
+    ScalingContract,
+    DeviceContract,
+    FencingContract,
+):
+    """Hosts with room."""
+
+    @pytest.fixture
+    def rig(self, simulator: SimulatorDriver, control: Connection) -> Rig:
+        """Hosts with room for 100 guests."""
+        return make_rig(simulator, control, {})
+
+    @pytest.fixture
+    def machines(self) -> Machines:
+        """Machines are what their urls say; one whose url says nonsense is none."""
+        promise = HostPromise(Decimal(2), Decimal(1), 50)
+        first, second, silent = (
+            NewHost(uuid4(), "Simulator", HostAccess(f"http://rack/{path}"), promise)
+            for path in ("h1", "h2?cpu_cores=2", "h3?cpu_cores=none")
+        )
+        return Machines((first, second), silent)
+
+
+class TestSimulatorRoom(RoomContract):
     """Hosts that are full by CPU, memory or number of guests, one after the other."""
 
-    @pytest.fixture(params=["cpu", "memory", "guests"])
+    @pytest.fixture(params=FULL_BY)
     def rig(self, request: pytest.FixtureRequest, simulator: SimulatorDriver, control: Connection) -> Rig:
-        """Two simulated hosts, and fault rules that strike once."""
-        limits = {
-            "cpu": {"cpu_mhz": 500 * ROOM + 499},
-            "memory": {"memory_mib": 256 * ROOM + 255},
-            "guests": {"guests": ROOM},
-        }
-        hosts = [new_host(f"host-{number}", **limits[request.param]) for number in (1, 2)]
-        simulator.sync_hosts(hosts)
+        """Hosts with room for ROOM guests."""
+        return make_rig(simulator, control, FULL_BY[request.param])
 
-        def fail_next(step: str) -> None:
-            add_fault(control, FaultRule(Step(step), FaultKind.TRANSIENT, remaining=1))
+    @pytest.fixture
+    def caller(self, rig: Rig) -> Caller:
+        """Calls the simulator."""
+        return Caller(rig.driver)
 
-        return Rig(simulator, tuple(address(host) for host in hosts), ROOM, fail_next)
+    @pytest.fixture
+    def room(self) -> int:
+        """How many guests each host holds."""
+        return ROOM

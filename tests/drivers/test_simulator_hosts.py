@@ -1,29 +1,33 @@
 """Simulated machines are what their urls say."""
 
 from decimal import Decimal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError, HostAccess, HostPromise
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_inventory import list_hosts
 from tests.drivers.subjects import PATIENCE_S, Caller, address, new_guest
 
-PROMISE = HostPromise(Decimal("2.5"), Decimal(1), 7)
+
+def machine(uuid: UUID, url: str) -> NewHost:
+    """A machine that is to be a host with this uuid."""
+    return NewHost(uuid, "KVM", HostAccess(url), HostPromise(Decimal("2.5"), Decimal(1), 7))
 
 
 def test_a_host_is_known_once_it_was_admitted(simulator: SimulatorDriver, control: Connection) -> None:
     """It has what its url says, promises that times over-commit, and takes guests; asked anew, it may have more."""
     uuid, url = uuid4(), "http://rack1/row2/h7?cpu_cores=3&cpu_mhz=1001&memory_mib=4096"
-    model = simulator.admit_host(uuid, "KVM", HostAccess(url), PROMISE, timeout_s=PATIENCE_S)
+    model = simulator.admit_host(machine(uuid, url), timeout_s=PATIENCE_S)
     assert (model.name, model.cpu_cores, model.cpu_mhz, model.memory_mib) == ("rack1-row2-h7", 3, 1001, 4096)
     assert model.ip_address.startswith("127.")
     (known,) = [use.host for use in list_hosts(control)]
     assert (known.cpu_mhz_limit, known.memory_mib_limit, known.guests_limit) == (7507, 4096, 7)
     Caller(simulator).run(address(known), new_guest())
-    simulator.admit_host(uuid, "KVM", HostAccess(f"{url}0"), PROMISE, timeout_s=PATIENCE_S)
+    simulator.admit_host(machine(uuid, f"{url}0"), timeout_s=PATIENCE_S)
     (use,) = list_hosts(control)
     assert (use.host.memory_mib, use.guests_used) == (40960, 1)
 
@@ -32,7 +36,7 @@ def test_a_host_is_known_once_it_was_admitted(simulator: SimulatorDriver, contro
 def test_no_host_is_made_of_nonsense(simulator: SimulatorDriver, control: Connection, query: str) -> None:
     """A size that no host can have is refused for good, and nothing is known afterwards."""
     with pytest.raises(DriverError) as caught:
-        simulator.admit_host(uuid4(), "KVM", HostAccess(f"http://a/b?{query}"), PROMISE, timeout_s=PATIENCE_S)
+        simulator.admit_host(machine(uuid4(), f"http://a/b?{query}"), timeout_s=PATIENCE_S)
     assert not caught.value.transient
     assert list_hosts(control) == []
 

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import UNSAFE_FOR_TESTS, PostgresServer
-from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.commit_outcome import mark_transaction, was_committed
+from bulkdeploy.store.database.engine import create_engine
 
 
 def server_on(folder: Path) -> PostgresServer:

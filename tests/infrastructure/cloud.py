@@ -13,7 +13,16 @@ from tests.lists.world import World
 from tests.support.api_client import ApiFailure
 
 TABLES = (
-    *("zones", "pods", "clusters", "hosts", "storage_pools", "dedicated_resources", "affinity_groups"),
+    *(
+        "zones",
+        "pods",
+        "clusters",
+        "hosts",
+        "storage_pools",
+        "image_stores",
+        "dedicated_resources",
+        "affinity_groups",
+    ),
     *("service_offerings", "disk_offerings", "network_offerings", "physical_networks", "networks", "ip_ranges"),
     *("traffic_types", "network_service_providers"),
     *("host_capacity", "configuration_values", "async_jobs", "events"),

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from bulkdeploy.api.app import create_app
-from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.services.system import System
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.infrastructure.cloud import Cloud
 from tests.support.api_server import serving
+from tests.support.drivers import always
 from tests.support.fleet import fleet_simulator_url
 from tests.support.services import database_clone
 
@@ -36,8 +36,7 @@ def cloud(
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=folder)
         driver = SimulatorDriver(fleet_simulator_url, pool_size=2)
-        drivers = Drivers({"default": driver})
-        system = System(engine, build_job_queue(settings), cipher, settings.data_dir, drivers)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
         try:
             with serving(create_app(system, refuse_undeclared_fields=True)) as address:
                 yield Cloud(engine, address, cipher, driver)

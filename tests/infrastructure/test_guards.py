@@ -13,7 +13,7 @@ from tests.lists.world import DOMAIN_ADMIN, USER
 
 NOUNS = ("Zone", "Pod", "Cluster", "Host", "Storage", "PhysicalNetwork", "TrafficType", "NetworkServiceProvider")
 MORE = ("NetworkOffering", "VlanIpRange", "Element", "SupportedNetworkServices")
-OPEN = {"listZones", "listNetworkOfferings"}
+OPEN = {"listZones", "listNetworkOfferings", "listKubernetesClusters"}
 
 
 def commands_on_infrastructure() -> list[str]:

@@ -111,6 +111,7 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
         traffictype="GUEST",
         supportedservices="dhcp,UserData",
         networkrate=200,
+        serviceofferingid=cloud.rows("listServiceOfferings", name="Small")[0]["id"],
         **{"serviceproviderlist[0].service": "dhcp", "serviceproviderlist[0].provider": "virtualrouter"},
         **{
             "servicecapabilitylist[0].service": "Dhcp",
@@ -119,6 +120,7 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
         },
     )
     assert (made["state"], made["guestiptype"], made["specifyipranges"]) == ("Disabled", "Shared", True)
+    assert made["serviceofferingid"] == cloud.rows("listServiceOfferings", name="Small")[0]["id"]
     dhcp, user_data = made["service"]
     assert dhcp["provider"] == [{"name": "VirtualRouter"}]
     assert dhcp["capability"] == [{"name": "DhcpAccrossMultipleSubnets", "value": "true"}]

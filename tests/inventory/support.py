@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.errors import InvalidInventory
-from bulkdeploy.services.inventory_file import parse_inventory
+from bulkdeploy.services.inventory.inventory_file import parse_inventory
 from bulkdeploy.store.tables.catalog import metadata
 
 ROOT = Path(__file__).parents[2]

@@ -124,23 +124,6 @@ def test_export_writes_a_file_that_loads(settings: Settings, simulator_url: str,
     assert again.stdout == "Zone tiny: everything was there already.\n"
 
 
-def test_generate_writes_zones_and_tells_hypervisors(
-    settings: Settings, engine: Engine, simulator_url: str
-) -> None:
-    """Zones of the given size are there, and so are their hosts and VMs at the hypervisors."""
-    numbers = ("--zones", "2", "--pods", "2", "--clusters", "4", "--hosts", "12", "--vms", "50")
-    result = bulkdeploy(settings, "inventory", "generate", *numbers, "--prefix", "big")
-    assert result.returncode == 0, result.stderr
-    assert "Zone big-1" in result.stdout
-    assert "Zone big-2" in result.stdout
-    with connect(simulator_url) as connection:
-        uses = list_hosts(connection)
-    assert (len(uses), sum(use.guests_used for use in uses)) == (12, 50)
-    assert value(engine, "SELECT count(*) FROM virtual_machines") == 50
-    refused = bulkdeploy(settings, "inventory", "generate", "--hosts", "1")
-    assert (refused.returncode, "must be at least 100" in refused.stderr) == (1, True)
-
-
 def test_the_demo_zone_comes_along() -> None:
     """The sample zone is found."""
     assert demo_zone_file() == DEMO

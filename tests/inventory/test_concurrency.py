@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import Cipher
 from bulkdeploy.store.audit import check_invariants
 from tests.inventory.support import SMALL, TINY, changed, rows, value, write

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkdeploy.services.inventory_file import parse_inventory
+from bulkdeploy.services.inventory.inventory_file import parse_inventory
 from tests.inventory.support import TINY, changed, refusals
 
 

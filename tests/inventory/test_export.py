@@ -6,11 +6,11 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.errors import InvalidInventory, InvalidParameter
-from bulkdeploy.services.inventory import load_inventory
-from bulkdeploy.services.inventory_export import ExportUnreadable, export_inventory
-from bulkdeploy.services.inventory_file import parse_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory_export import ExportUnreadable, export_inventory
+from bulkdeploy.services.inventory.inventory_file import parse_inventory
 from bulkdeploy.services.system import Cipher
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from tests.inventory.support import BASIC, DEMO, SMALL, TINY, all_rows, changed, value, write
 from tests.support.services import database_clone
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.errors import InvalidInventory
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import Cipher
 from tests.inventory.support import BASIC, DEMO, SMALL, TINY, all_rows, changed, rows, value, write
 
@@ -89,9 +89,7 @@ def test_overcommit_comes_from_the_settings_where_a_cluster_gives_none(
     """``cpu.overprovisioning.factor`` of the file is what clusters without ``cpu_overcommit`` get."""
     file = changed("version: 1\n", "version: 1\nconfiguration: {cpu.overprovisioning.factor: 2.5}\n")
     load_inventory(engine, cipher, write(tmp_path, file))
-    assert rows(engine, "SELECT cpu_overcommit::text, memory_overcommit::text FROM clusters") == [
-        ("2.500", "1.000")
-    ]
+    assert rows(engine, "SELECT cpu_overcommit::text, memory_overcommit::text FROM clusters") == [("2.5", "1.0")]
     assert (
         value(engine, "SELECT value FROM configuration_values WHERE name = 'cpu.overprovisioning.factor'") == "2.5"
     )

@@ -7,7 +7,7 @@ from argon2 import PasswordHasher
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.errors import InvalidInventory
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import Cipher
 from tests.inventory.support import SMALL, TINY, all_rows, changed, rows, value, write
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.services.inventory_patterns import compress, expand
+from bulkdeploy.services.inventory.inventory_patterns import compress, expand
 
 NAMES = st.lists(st.from_regex(r"[a-c]{0,2}-?[0-9]{1,3}(?:-[xy])?|[a-z]{1,3}", fullmatch=True), max_size=30)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkdeploy.services.inventory_file import parse_inventory
+from bulkdeploy.services.inventory.inventory_file import parse_inventory
 from tests.inventory.support import BASIC, DEMO, SMALL, TINY, assert_refused, changed, refusals
 
 HOSTS = '{names: "host-{1..2}", first_ip: 10.0.0.11, cpu_cores: 4, cpu_mhz: 2000, memory: 8 GiB}'

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.errors import InvalidInventory
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import Cipher
 from bulkdeploy.store.audit import check_invariants
 from tests.inventory.support import BASIC, DEMO, TINY, all_rows, changed, rows, value, write

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from bulkdeploy.domain.inventory import Inventory
-from bulkdeploy.services.inventory_file import parse_inventory
-from bulkdeploy.services.inventory_text import inventory_text
+from bulkdeploy.services.inventory.inventory_file import parse_inventory
+from bulkdeploy.services.inventory.inventory_text import inventory_text
 from tests.inventory.inventories import inventories
 from tests.inventory.support import BASIC, DEMO, SMALL, changed
 

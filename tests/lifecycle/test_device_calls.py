@@ -10,6 +10,7 @@ from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit
 from tests.lifecycle.clients import ACME, refused
 from tests.support.api_client import ApiClient
@@ -18,7 +19,7 @@ from tests.support.gates import PATIENCE_S, GatedDevices, UnheardDevices
 
 PLACES = [
     f"{point}.{when}"
-    for point in (CrashPoint.PLUG_COMMIT, CrashPoint.DRIVER_DEVICES, CrashPoint.UNPLUG_COMMIT)
+    for point in (PLUG_COMMIT, CrashPoint.DRIVER_DEVICES, UNPLUG_COMMIT)
     for when in ("before", "after")
 ]
 

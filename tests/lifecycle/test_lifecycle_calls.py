@@ -14,6 +14,7 @@ from bulkdeploy.services.system import System
 from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
+from tests.support.drivers import SIMULATED
 from tests.support.fleet import Fleet
 
 
@@ -74,7 +75,7 @@ def test_calls_are_queued_behind_each_other(owned: Fleet, acme: ApiClient) -> No
 
 def test_jobs_are_made_even_while_redis_is_away(owned: Fleet, system: System) -> None:
     """A call made while the courier is away is answered; its job waits in the outbox."""
-    away = System(system.engine, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir)
+    away = System(system.engine, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir, SIMULATED)
     with serving(create_app(away)) as url:
         answer = ApiClient(url, *ACME).call("stopVirtualMachine", id=_vm(owned))
     assert set(answer) == {"jobid"}
@@ -91,25 +92,33 @@ def test_a_call_is_an_event(owned: Fleet, acme: ApiClient) -> None:
 
 
 def test_a_failed_job_says_why(owned: Fleet, acme: ApiClient, client: ApiClient) -> None:
-    """A job that fails has status 2, code 530, and an object with the true code and the reason."""
+    """A job that fails has status 2, code 530, and an object with the true code and the reason.
+
+    Which hosts no rule lets it start on, root admins see, each rule with its text and remedy.
+    """
     acme.call("stopVirtualMachine", id=_vm(owned))
     owned.run()
     owned.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
     job = _finish(owned, acme, acme.call("startVirtualMachine", id=_vm(owned)))
     assert (job["jobstatus"], job["jobresultcode"], job["jobresult"]["errorcode"]) == (2, 530, 533)
     assert "no host has room" in job["jobresult"]["errortext"]
-    assert client.call("queryAsyncJobResult", jobid=job["jobid"])["jobresult"] == job["jobresult"]
+    told = client.call("queryAsyncJobResult", jobid=job["jobid"])["jobresult"]
+    excluded = {row["reason"]: row for row in told.pop("excluded")}
+    assert told == job["jobresult"]
+    disabled = excluded["host_not_enabled"]
+    assert (disabled["text"], disabled["hosts"]) == ("the host is disabled or in maintenance", 3)
+    assert "maintenance" in disabled["remedy"]
 
 
 def test_others_may_not_touch_it(owned: Fleet, api_url: str, acme: ApiClient) -> None:
-    """A VM of another account is refused with 531; an admin of a domain above may."""
+    """A VM of another account is not there; to an admin of a domain above it is."""
     owned.deploy(1)
     other = str(owned.vms()[1].uuid)
     for command in ("startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"):
-        assert refused(acme, command, id=other).status == 531
+        assert refused(acme, command, id=other).status == 431
     admin = ApiClient(api_url, *CUSTOMERS_ADMIN)
     assert set(admin.call("stopVirtualMachine", id=_vm(owned))) == {"jobid"}
-    assert refused(admin, "stopVirtualMachine", id=other).status == 531
+    assert refused(admin, "stopVirtualMachine", id=other).status == 431
 
 
 def test_states_that_do_not_fit_are_refused(owned: Fleet, acme: ApiClient) -> None:

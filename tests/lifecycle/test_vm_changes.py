@@ -215,7 +215,7 @@ def test_a_running_vm_grows_where_it_is(owned: Fleet, acme: ApiClient) -> None:
     host = owned.vms()[0].host_id
     for _ in range(2):
         job = _scale(owned, acme)
-        assert (job["jobstatus"], job["jobresult"]) == (1, {"success": True})
+        assert (job["jobstatus"], job["jobresult"]["virtualmachine"]["cpunumber"]) == (1, 4)
     (guest,) = owned.guests().values()
     vm = owned.vms()[0]
     assert (guest.cpu_number, guest.memory_mib) == (vm.cpu_number, vm.memory_mib) == (4, 1024)
@@ -224,6 +224,46 @@ def test_a_running_vm_grows_where_it_is(owned: Fleet, acme: ApiClient) -> None:
     failure = refused(acme, "scaleVirtualMachine", id=_vm(owned), serviceofferingid=small)
     assert (failure.status, "scaled up" in failure.errortext) == (431, True)
     owned.assert_intact()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("UPDATE hosts SET cpu_cores = 3", "cpu_cores"),
+        ("UPDATE hosts SET cpu_mhz = 499", "cpu_speed"),
+        ("UPDATE service_offerings SET host_tags = '{gpu}' WHERE name = 'Custom'", "host_tags"),
+        ("UPDATE host_capacity SET cpu_mhz_limit = cpu_mhz_used + 1", "cpu"),
+        ("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 511", "memory"),
+    ],
+)
+def test_a_vm_grows_only_to_what_could_be_deployed_there(
+    owned: Fleet, acme: ApiClient, change: str, reason: str
+) -> None:
+    """Cores, speed, tags and room of its host bound it as they bind a new VM, and the job says which did."""
+    owned.zone.change(change)
+    job = _scale(owned, acme)
+    assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (2, 533)
+    assert f"can not take it; {reason}: " in job["jobresult"]["errortext"]
+    assert (owned.vms()[0].cpu_number, _count(owned, 8)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE hosts SET resource_state = 'Disabled'",
+        "UPDATE clusters SET allocation_state = 'Disabled'",
+        (
+            "INSERT INTO configuration_values VALUES"
+            " ('Global', 0, 'cluster.cpu.allocated.capacity.disablethreshold', '0')"
+        ),
+        "UPDATE host_capacity SET vms_limit = 0",
+    ],
+)
+def test_what_keeps_new_vms_out_keeps_none_from_growing(owned: Fleet, acme: ApiClient, change: str) -> None:
+    """States, thresholds and guest limits say where VMs begin, not how large those are that run there."""
+    owned.zone.change(change)
+    assert _scale(owned, acme)["jobstatus"] == 1
+    assert owned.vms()[0].cpu_number == 4
 
 
 @pytest.mark.parametrize("why", ["no room", "limit", "hypervisor"])
@@ -279,7 +319,8 @@ def test_a_guest_that_is_gone_keeps_no_growth_waiting(owned: Fleet, acme: ApiCli
 
 def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None:
     """Its job is done with the call; flags may forbid scaling while it runs."""
-    assert _scale(stopped, acme)["jobresult"] == {"success": True}
+    vm = _scale(stopped, acme)["jobresult"]["virtualmachine"]
+    assert (vm["id"], vm["cpunumber"], vm["memory"]) == (_vm(stopped), 4, 1024)
     assert (stopped.vms()[0].cpu_number, _count(stopped, 8)) == (4, 4)
     acme.call("updateVirtualMachine", id=_vm(stopped), isdynamicallyscalable=False)
     _done(stopped, acme, "startVirtualMachine")
@@ -287,6 +328,21 @@ def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None
     failure = refused(acme, "scaleVirtualMachine", id=_vm(stopped), serviceofferingid=custom, **LARGER)
     assert (failure.status, "dynamically scalable" in failure.errortext) == (431, True)
     stopped.assert_intact()
+
+
+def test_the_guest_os_type_of_one_vm(stopped: Fleet, acme: ApiClient) -> None:
+    """It is the template's until another is given, and again once the VM is made anew from another template."""
+
+    def os_type() -> str | None:
+        (vm,) = acme.call("listVirtualMachines")["virtualmachine"]
+        return vm.get("osdisplayname")
+
+    before = os_type()
+    (windows, *_) = acme.call("listOsTypes", keyword="Windows 11")["ostype"]
+    vm = acme.call("updateVirtualMachine", id=_vm(stopped), ostypeid=windows["id"])["virtualmachine"]
+    assert (vm["ostypeid"], vm["guestosid"], os_type()) == (windows["id"], windows["id"], windows["description"])
+    _restore(stopped, acme, templateid=stopped.zone.id_of("templates", "Any hypervisor"))
+    assert (before, os_type()) == ("Debian GNU/Linux 12 (64-bit)", None)
 
 
 def _restore(fleet: Fleet, client: ApiClient, **more: object) -> dict[str, Any]:
@@ -361,7 +417,9 @@ class Watched:
 def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
     """Key pairs and user data of the owner, while it is stopped; others are refused."""
     assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped), keypair="nobody").status == 431
-    assert refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped)).status == 431
+    for given in ({}, {"keypair": ""}, {"keypairs": ","}):
+        failure = refused(acme, "resetSSHKeyForVirtualMachine", id=_vm(stopped), **given)
+        assert (failure.status, "keypair" in failure.errortext) == (431, True)
     job = _done(stopped, acme, "resetSSHKeyForVirtualMachine", keypair="laptop")
     assert job["jobresult"]["virtualmachine"]["keypairs"] == "laptop"
     assert acme.call("listVirtualMachines", keypair="laptop")["count"] == 1
@@ -384,6 +442,18 @@ def test_affinity_groups_change_while_it_is_stopped(stopped: Fleet, acme: ApiCli
     assert _done(stopped, acme, "startVirtualMachine")["jobstatus"] == 1
     assert refused(acme, "updateVMAffinityGroup", id=_vm(stopped), affinitygroupnames="together").status == 431
     stopped.assert_intact()
+
+
+@pytest.mark.parametrize("sent", ["affinitygroupids", "affinitygroupnames"])
+def test_an_empty_list_takes_it_out_of_all_affinity_groups(stopped: Fleet, acme: ApiClient, sent: str) -> None:
+    """As Terraform says it: the parameter without a value; beside a list that has elements it says nothing."""
+    other = {"affinitygroupids": "affinitygroupnames", "affinitygroupnames": "affinitygroupids"}[sent]
+    (group,) = acme.call("listAffinityGroups", name="apart")["affinitygroup"]
+    one = {"affinitygroupids": group["id"], "affinitygroupnames": group["name"]}
+    job = _done(stopped, acme, "updateVMAffinityGroup", **{other: one[other], sent: ""})
+    assert [each["name"] for each in job["jobresult"]["virtualmachine"]["affinitygroup"]] == ["apart"]
+    job = _done(stopped, acme, "updateVMAffinityGroup", **{sent: ""})
+    assert job["jobresult"]["virtualmachine"]["affinitygroup"] == []
 
 
 def test_a_start_can_go_back_to_the_last_host(stopped: Fleet, client: ApiClient) -> None:
@@ -456,7 +526,7 @@ CHANGES: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("command", CHANGES)
 def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) -> None:
-    """A VM of another account is 531 for each of them, and stays what it is."""
+    """A VM of another account is not there for any of them, and stays what it is."""
     owned.zone.change(
         "INSERT INTO configuration_values VALUES ('Global', 0, 'allow.user.expunge.recover.vm', 'true')"
     )
@@ -467,7 +537,7 @@ def test_others_may_not_touch_it(owned: Fleet, acme: ApiClient, command: str) ->
         more["serviceofferingid"] = owned.zone.id_of("service_offerings", "Small")
     by_long_name = ("getVirtualMachineUserData", "restoreVirtualMachine")
     named = "virtualmachineid" if command in by_long_name else "id"
-    assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 531
+    assert refused(acme, command, **{named: str(other.uuid)}, **more).status == 431
     assert owned.vms()[1] == other
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import SMALL_ZONE
 from tests.lists.population import add_owners_and_things, finish_vms

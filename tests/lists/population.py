@@ -52,6 +52,11 @@ INSERT INTO hosts (zone_id, pod_id, cluster_id, name, ip_address, hypervisor, st
     WHERE clusters.name = 'far-1';
 INSERT INTO host_capacity (host_id, cpu_mhz_limit, memory_mib_limit, vms_limit)
     SELECT id, 10000, 2048, 10 FROM hosts WHERE name LIKE 'far-host%';
+INSERT INTO image_stores (name, zone_id, provider, protocol, url, read_only, capacity_bytes)
+    SELECT s.name, z.id, 'NFS', 'nfs', 'nfs:' || '//10.0.0.9/' || z.id, s.closed, 1000
+    FROM (VALUES ('near secondary', 'small', false), ('far secondary', 'for-rivals', true)) s(name, zone, closed)
+    JOIN zones z ON z.name = s.zone;
+UPDATE storage_pools SET tags = '{fast}' WHERE name = 'b-1-primary';
 UPDATE hosts SET annotation = 'loud', annotated = now() WHERE name = 'a-1-1';
 UPDATE hosts SET hypervisor_version = '9.2', tags = '{gpu,ssd}', details = '{"rack": "7"}' WHERE name = 'a-1-1';
 INSERT INTO pods (zone_id, name) SELECT id, 'far-2' FROM zones WHERE name = 'for-rivals';
@@ -148,7 +153,9 @@ INSERT INTO network_service_providers (physical_network_id, name, state, element
 INSERT INTO ip_ranges (zone_id, physical_network_id, start_ip, end_ip, next_ip, gateway, netmask, vlan)
     SELECT zone_id, id, '192.0.2.10', '192.0.2.19', '192.0.2.10', '192.0.2.1', '255.255.255.0', '50'
     FROM physical_networks WHERE name = 'far-wires';
-UPDATE network_offerings SET network_rate = 200, specify_ip_ranges = true,
+UPDATE networks SET public_mtu = 1500, private_mtu = 9000 WHERE name = 'rivals-wide';
+UPDATE network_offerings SET service_offering_id = (SELECT min(id) FROM service_offerings), network_rate = 200,
+    specify_ip_ranges = true,
     providers = '{"Dhcp": ["VirtualRouter"]}',
     capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}' WHERE name = 'Odd';
 INSERT INTO released_addresses SELECT id, '10.7.0.12' FROM ip_ranges WHERE start_ip = '10.7.0.10'

@@ -135,7 +135,7 @@ def test_overcommit_belongs_to_its_cluster(fresh_world: World) -> None:
     set_value(world, MEMORY, "1.5", clusterid=cluster)
     (row,) = world.rows("listClusters", id=cluster)
     assert (row["cpuovercommitratio"], row["memoryovercommitratio"]) == ("2.5", "1.5")
-    assert (value(world, CPU, clusterid=cluster), value(world, CPU)) == ("2.5", "1")
+    assert (value(world, CPU, clusterid=cluster), value(world, CPU)) == ("2.5", "1.0")
     found = world.scalar(
         "SELECT array_agg(DISTINCT (cpu_mhz_limit, memory_mib_limit)::text) FROM host_capacity"
         " JOIN hosts ON hosts.id = host_id WHERE name LIKE 'a-1-%'"
@@ -143,6 +143,15 @@ def test_overcommit_belongs_to_its_cluster(fresh_world: World) -> None:
     assert found == [f"({16 * 2000 * 5 // 2},{64 * 1024 * 3 // 2})"]
     assert world.scalar(f"{other} WHERE h.name NOT LIKE 'a-1-%'") == before
     assert refusal(world, CPU, "0.5", clusterid=cluster).status == 431
+
+
+@pytest.mark.parametrize("written", ["3", "3.0", "1.25"])
+def test_overcommit_is_shown_as_it_was_written(fresh_world: World, written: str) -> None:
+    """Terraform compares texts: what it set as 3 is 3 when it reads it, and not 3.0."""
+    world, cluster = fresh_world, fresh_world.id_of("clusters", "a-1")
+    set_value(world, CPU, written, clusterid=cluster)
+    (row,) = world.rows("listClusters", id=cluster)
+    assert row["cpuovercommitratio"] == written == value(world, CPU, clusterid=cluster)
 
 
 def test_overcommit_makes_room(fresh_world: World) -> None:
@@ -164,13 +173,14 @@ def test_overcommit_makes_room(fresh_world: World) -> None:
 
 def test_settings_are_for_root_admins(world: World) -> None:
     """A domain admin sees what can be set per account, and sets nothing that holds for all."""
-    assert world.names("listConfigurations", DOMAIN_ADMIN) == ["api.allowed.source.cidr.list"]
+    of_accounts = ["allow.public.user.templates", "api.allowed.source.cidr.list"]
+    assert world.names("listConfigurations", DOMAIN_ADMIN) == of_accounts
     domain = world.id_of("domains", "acme")
     assert world.client(DOMAIN_ADMIN).call("listConfigurations", domainid=domain) == {}
     assert refusal(world, "start.retry", "5", DOMAIN_ADMIN).status == 531
     rival = world.id_of("accounts", "rival")
     for place in ({"accountid": rival}, {"domainid": world.id_of("domains", "rivals")}):
-        assert world.client(DOMAIN_ADMIN).get("listConfigurations", **place).status == 531
+        assert world.client(DOMAIN_ADMIN).get("listConfigurations", **place).status == 431
 
 
 def test_a_deleted_cluster_takes_no_values(fresh_world: World) -> None:

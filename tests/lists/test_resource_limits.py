@@ -3,8 +3,8 @@
 import pytest
 
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
-from bulkdeploy.store.owners import owners_by_id
-from bulkdeploy.store.resource_limits import domain_ids, effective_limit_rows
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.accounts.resource_limits import domain_ids, effective_limit_rows
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
 from tests.support.api_client import ApiFailure
 
@@ -171,8 +171,9 @@ def test_domain_admins_set_limits_below_themselves(fresh_world: World) -> None:
     """Not their own, not their domain's, not of others; but of accounts and domains below."""
     world = fresh_world
     own = named(world, "customers-admin", "customers")
-    for holder in (own, {"domainid": own["domainid"]}, {"domainid": world.id_of("domains", "ROOT")}):
+    for holder in (own, {"domainid": own["domainid"]}):
         assert refusal(world, VM, 5, DOMAIN_ADMIN, **holder).status == 531
+    assert refusal(world, VM, 5, DOMAIN_ADMIN, domainid=world.id_of("domains", "ROOT")).status == 431
     for holder in (named(world, "acme", "acme"), {"domainid": world.id_of("domains", "acme")}):
         assert set_limit(world, VM, 5, DOMAIN_ADMIN, **holder)["max"] == 5
 

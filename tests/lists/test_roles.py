@@ -35,7 +35,16 @@ RESTRICTED = {
     **dict.fromkeys(("listVirtualRouterElements", "listInternalLoadBalancerElements"), frozenset({A})),
     **dict.fromkeys(("listHypervisorCapabilities", "listManagementServers"), frozenset({A})),
     "listStoragePools": {A, R},
-    "listImageStores": {A},
+    **dict.fromkeys(("listImageStores", "addImageStore", "updateImageStore", "deleteImageStore"), frozenset({A})),
+    **dict.fromkeys(
+        (f"list{places}Metrics" for places in ("Hosts", "Clusters", "Zones", "StoragePools")), frozenset({A, R})
+    ),
+    **dict.fromkeys(("listInfrastructure", "listHostTags", "listStorageTags"), frozenset({A, R})),
+    **dict.fromkeys(("listRouters", "listSystemVms", "listInternalLoadBalancerVMs"), frozenset({A, R})),
+    **dict.fromkeys(("listDedicatedGuestVlanRanges", "listStorageNetworkIpRange"), frozenset({A, R})),
+    "listGuestOsMapping": {A, R},
+    "listManagementServersMetrics": {A},
+    "listConfigurationGroups": {A, D},
     "listStorageProviders": {A},
     "updateConfiguration": {A, D},
     "updateResourceLimit": {A, R, D},

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bulkdeploy.store.virtual_machine_details import Detail
-from bulkdeploy.store.virtual_machines import virtual_machine_rows
+from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail
+from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, USER, World
 
 FIELDS_OF = {

@@ -10,11 +10,12 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.api.app import create_app
 from bulkdeploy.services.system import Cipher, System
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
+from tests.support.drivers import SIMULATED
 from tests.support.services import database_clone
 
 ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR, RIVAL = "admin", "customers-admin", "acme", "neighbour", "rival"
@@ -110,7 +111,7 @@ def open_world(request: pytest.FixtureRequest) -> Iterator[World]:
     with database_clone(postgres_url, template) as url:
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=request.getfixturevalue("redis_url"), data_dir=folder)
-        system = System(engine, build_job_queue(settings), cipher, settings.data_dir)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED)
         with serving(create_app(system, refuse_undeclared_fields=True)) as address:
             yield World(engine, address, cipher)
         engine.dispose()

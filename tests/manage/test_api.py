@@ -1,7 +1,9 @@
 """Promises of the HTTP server that the API runs under."""
 
 import http.client
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,11 +11,13 @@ import psutil
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.embedded.valkey import free_port
+from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api_client import ApiClient
-from tests.support.programs import BULKDEPLOY, api_process, bulkdeploy, program
+from tests.support.programs import BULKDEPLOY, api_process, bulkdeploy, program, wait_for
+from tests.support.raw_connections import connected
 
 
 @pytest.fixture
@@ -35,7 +39,8 @@ def test_urls_of_64_kib_and_more_are_read(server: ApiClient) -> None:
 
 def test_urls_without_end_are_refused(server: ApiClient) -> None:
     """A URL beyond all use is refused before it fills the memory."""
-    assert server.get("listCapabilities", ignored="x" * 300 * 1024).status in (400, 414)
+    answer = server.get("listCapabilities", ignored="x" * 300 * 1024)
+    assert (answer.status, answer.body["errorcode"]) == (414, 414)
 
 
 def test_connections_are_kept(server: ApiClient) -> None:
@@ -78,3 +83,26 @@ def test_figures_are_those_of_all_processes(server: ApiClient) -> None:
         assert server.get("listCapabilities").status == 200
     line = 'bulkdeploy_calls_total{command="listCapabilities",status="200"} 12.0'
     assert all(line in server.request("GET", "/metrics").text for _ in range(6))
+
+
+def test_stopping_answers_the_calls_in_hand(settings: Settings, engine: Engine, tmp_path: Path) -> None:
+    """After SIGTERM a call is still answered, while half requests and kept connections end at once."""
+    log = tmp_path / "api.log"
+    settings = settings.model_copy(update={"listen": f"127.0.0.1:{free_port()}", "api_processes": 1})
+    whole = b"GET /client/api?response=json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with program(settings, log, *BULKDEPLOY, "api") as process, ThreadPoolExecutor(1) as pool:
+        wait_for(f"{settings.url}/health/ready", process, log)
+        with connected(settings.url, 2) as (half, kept):
+            half.send(whole[:20])
+            kept.send(whole)
+            assert kept.answer().startswith(b"HTTP/1.1 401 ")
+            with engine.begin() as connection:
+                connection.exec_driver_sql("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+                calling = pool.submit(ApiClient(settings.url, "x", "x").get, "listZones")
+                while not connection.exec_driver_sql("SELECT 1 FROM pg_locks WHERE NOT granted").first():
+                    time.sleep(0.05)
+                process.terminate()
+                assert half.rest() == kept.rest() == b""
+            answer = calling.result()
+    assert (answer.status, process.returncode) == (401, 0)
+    assert "Traceback" not in log.read_text()

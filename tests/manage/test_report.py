@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SMALL_ZONE

@@ -9,9 +9,9 @@ from bulkdeploy.manage.picture import draw_spread
 from bulkdeploy.manage.spread import ClusterSpread, by_pod, read_spread, uneven
 
 
-def cluster(name: str, before: int, added: int, room: int | None) -> ClusterSpread:
+def cluster(name: str, before: int, added: int, capacity: int | None) -> ClusterSpread:
     """A cluster of pod ``p``."""
-    return ClusterSpread("p", name, before, added, room)
+    return ClusterSpread("p", name, before, added, capacity)
 
 
 def test_level_spread_is_accepted() -> None:
@@ -43,7 +43,7 @@ SPREADS = st.lists(
         cluster=st.text("abc<&\"'", min_size=1, max_size=8),
         before=st.integers(0, 500),
         added=st.integers(0, 500),
-        room=st.none() | st.integers(500, 900),
+        capacity=st.none() | st.integers(500, 900),
     ),
     max_size=12,
 )
@@ -71,6 +71,6 @@ def test_pods_hold_every_cluster_once(spread: list[ClusterSpread]) -> None:
 
 def test_spread_is_read_from_the_api() -> None:
     """The objects of listBulkDeployments become spreads; what is not eligible has no room."""
-    rows = [{"podname": "p", "clustername": "a", "before": 1, "added": 2, "after": 3, "room": 7}]
+    rows = [{"podname": "p", "clustername": "a", "before": 1, "added": 2, "after": 3, "capacity": 7}]
     assert read_spread({"clusters": rows}) == [cluster("a", 1, 2, 7)]
     assert read_spread({}) == []

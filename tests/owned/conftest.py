@@ -3,11 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
-from bulkdeploy.services.inventory import load_inventory
+from bulkdeploy.services.inventory.inventory import load_inventory
 from tests.conftest import SMALL_ZONE
 from tests.lists.population import OWNERS, run
 from tests.lists.world import World, open_world
+
+NETWORKS_UNLIMITED = (
+    "INSERT INTO resource_limits (owner_kind, owner_id, resource_type, max)"
+    " SELECT 'account', id, 6, -1 FROM accounts"
+    " WHERE name = 'acme' ON CONFLICT (owner_kind, owner_id, resource_type) DO UPDATE SET max = -1"
+)
+"""The tests together make more networks than an account may have."""
 
 
 @pytest.fixture(scope="session")
@@ -17,4 +25,5 @@ def owned_world(request: pytest.FixtureRequest) -> Iterator[World]:
         load_inventory(made.engine, made.cipher, SMALL_ZONE)
         with made.engine.begin() as connection:
             run(connection, OWNERS)
+            connection.execute(text(NETWORKS_UNLIMITED))
         yield made

@@ -29,7 +29,7 @@ def test_registered_user_data_reaches_the_vm(owned_world: World) -> None:
     both = asked(world, "both", userdataid=data, userdata="aGVsbG8=")
     assert refusal(world, "deployVirtualMachine", USER, **both).status == 431
     assert (
-        refusal(world, "deployVirtualMachine", NEIGHBOUR, **asked(world, "theirs", userdataid=data)).status == 531
+        refusal(world, "deployVirtualMachine", NEIGHBOUR, **asked(world, "theirs", userdataid=data)).status == 431
     )
     whose = {"account": "acme", "domainid": world.id_of("domains", "acme")}
     moon = world.id_of("projects", "moon")

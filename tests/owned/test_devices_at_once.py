@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from bulkdeploy.store.ledger import claim_pools, release_pools_of
+from bulkdeploy.store.ledger.ledger import claim_pools, release_pools_of
 from tests.lists.world import ADMIN, USER, World
 from tests.owned.calls import change, refusal
 from tests.owned.test_volumes import asked, assert_books_are_right

@@ -46,14 +46,14 @@ def test_isos_are_for_those_who_may_use_them(owned_world: World) -> None:
     """Neither another's VM nor another's ISO, nor a VM in between, changes."""
     vm = settled_vm(owned_world, "kept-drive")
     iso = owned_world.id_of("templates", INSTALLER)
-    assert refusal(owned_world, "attachIso", RIVAL, id=iso, virtualmachineid=vm).status == 531
-    assert refusal(owned_world, "detachIso", RIVAL, virtualmachineid=vm).status == 531
+    assert refusal(owned_world, "attachIso", RIVAL, id=iso, virtualmachineid=vm).status == 431
+    assert refusal(owned_world, "detachIso", RIVAL, virtualmachineid=vm).status == 431
     settled_vm(owned_world, "kept-drive-2", state="Starting")
     starting = owned_world.id_of("virtual_machines", "kept-drive-2")
     assert "Starting" in refusal(owned_world, "attachIso", USER, id=iso, virtualmachineid=starting).errortext
     owned_world.change("UPDATE templates SET is_public = false WHERE name = :name", name=INSTALLER)
     try:
-        assert refusal(owned_world, "attachIso", USER, id=iso, virtualmachineid=vm).status == 531
+        assert refusal(owned_world, "attachIso", USER, id=iso, virtualmachineid=vm).status == 431
     finally:
         owned_world.change("UPDATE templates SET is_public = true WHERE name = :name", name=INSTALLER)
     assert shown(owned_world, vm) == (None, None)
@@ -82,7 +82,7 @@ def test_passwords_that_can_not_be_reset(owned_world: World) -> None:
     """Not of another's VM, not while it runs, not where the image takes none, and not to anything."""
     vm = settled_vm(owned_world, "plain", state="Stopped")
     call = "resetPasswordForVirtualMachine"
-    assert refusal(owned_world, call, RIVAL, id=vm).status == 531
+    assert refusal(owned_world, call, RIVAL, id=vm).status == 431
     for bad in ("short", "has a space", "ümlaut-long"):
         failure = refusal(owned_world, call, USER, id=vm, password=bad)
         assert (failure.status, bad in failure.errortext) == (431, False)

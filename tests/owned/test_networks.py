@@ -83,10 +83,9 @@ def test_users_make_isolated_and_l2_networks(owned_world: World) -> None:
     assert vm["ipaddress"] == "10.9.8.2"
     moon = make(world, L2, "of the moon", projectid=world.id_of("projects", "moon"))
     assert moon["project"] == "moon"
-    for by in (NEIGHBOUR, DOMAIN_ADMIN):
-        expected = [] if by == NEIGHBOUR else ["plain"]
-        assert world.names("listNetworks", by, id=plain["id"]) == expected
-    assert refusal(world, "deleteNetwork", NEIGHBOUR, id=plain["id"]).status == 531
+    assert world.names("listNetworks", DOMAIN_ADMIN, id=plain["id"]) == ["plain"]
+    for command in ("listNetworks", "deleteNetwork"):
+        assert refusal(world, command, NEIGHBOUR, id=plain["id"]).status == 431
     assert change(world, "deleteNetwork", DOMAIN_ADMIN, id=plain["id"]) == {"success": True}
     assert refusal(world, "deleteNetwork", USER, id=plain["id"]).status == 431
     events = [row for row in world.rows("listEvents", USER) if "plain" in row["description"]]
@@ -94,9 +93,32 @@ def test_users_make_isolated_and_l2_networks(owned_world: World) -> None:
     assert kinds == {"NETWORK.CREATE", "NETWORK.DELETE"}
 
 
+def test_a_network_has_dns_servers_and_packet_sizes_of_its_own(owned_world: World) -> None:
+    """Given, changed and taken away again; without its own servers a network shows its zone's."""
+    world, servers = owned_world, ("dns1", "dns2")
+    zone = world.rows("listZones", name="small")[0]
+    made = make(world, ISOLATED, "served", dns1="192.0.2.53", dns2="192.0.2.54", publicmtu=1500, privatemtu=9000)
+    assert [made.get(name) for name in servers] == ["192.0.2.53", "192.0.2.54"]
+    assert (made["publicmtu"], made["privatemtu"]) == (1500, 9000)
+    changed = change(world, "updateNetwork", USER, id=made["id"], dns2="192.0.2.55", privatemtu=1400)
+    assert [changed.get(name) for name in servers] == ["192.0.2.53", "192.0.2.55"]
+    assert (changed["publicmtu"], changed["privatemtu"]) == (1500, 1400)
+    changed = change(world, "updateNetwork", USER, id=made["id"], dns2="")
+    assert [changed.get(name) for name in servers] == ["192.0.2.53", None]
+    failure = refusal(world, "updateNetwork", USER, id=made["id"], dns1="", dns2="192.0.2.54")
+    assert (failure.status, "dns1" in failure.errortext) == (431, True)
+    changed = change(world, "updateNetwork", USER, id=made["id"], dns1="")
+    assert [changed.get(name) for name in servers] == [zone.get(name) for name in servers]
+
+
 @pytest.mark.parametrize(
     ("by", "offering", "parameters", "status", "text"),
     [
+        (USER, L2, {"dns1": "192.0.2.53"}, 431, "has no service Dns"),
+        (USER, ISOLATED, {"dns1": "here"}, 431, "dns1"),
+        (USER, ISOLATED, {"dns2": "192.0.2.53"}, 431, "dns1"),
+        (USER, ISOLATED, {"publicmtu": "67"}, 431, "68"),
+        (USER, ISOLATED, {"privatemtu": "9217"}, 431, "9216"),
         (ADMIN, SHARED, RANGE, 431, "wants vlan"),
         (ADMIN, SHARED, {**RANGE, "vlan": "5000"}, 431, "4094"),
         (ADMIN, SHARED, {"vlan": "701"}, 431, "gateway is missing"),
@@ -137,7 +159,7 @@ def test_a_network_is_renamed_and_restarted(owned_world: World) -> None:
     assert change(world, "restartNetwork", USER, id=made["id"], cleanup="true") == {"success": True}
     assert refusal(world, "restartNetwork", USER, id=made["id"], makeredundant="true").status == 431
     for command in ("updateNetwork", "restartNetwork"):
-        assert refusal(world, command, NEIGHBOUR, id=made["id"]).status == 531
+        assert refusal(world, command, NEIGHBOUR, id=made["id"]).status == 431
 
 
 def test_a_network_gets_another_offering(owned_world: World) -> None:
@@ -157,7 +179,7 @@ def test_a_network_gets_another_offering(owned_world: World) -> None:
     for refused, text in ((worse, "lacks UserData"), (world.id_of("network_offerings", ISOLATED), "L2")):
         failure = refusal(world, "updateNetwork", USER, id=made["id"], networkofferingid=refused)
         assert (failure.status, text in failure.errortext) == (431, True)
-    assert refusal(world, "updateNetwork", NEIGHBOUR, id=made["id"], networkofferingid=better).status == 531
+    assert refusal(world, "updateNetwork", NEIGHBOUR, id=made["id"], networkofferingid=better).status == 431
     changed = change(world, "updateNetwork", USER, id=made["id"], networkofferingid=better, displaynetwork="true")
     assert changed["networkofferingname"] == "better"
     world.change("DELETE FROM networks WHERE uuid = :id", id=made["id"])
@@ -238,13 +260,13 @@ def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
         (USER, mine["id"], {"macaddress": "01:00:00:00:00:01"}, 431, "MAC"),
         (USER, mine["id"], {"macaddress": before[0]["macaddress"]}, 431, "another nic"),
         (USER, theirs, {}, 431, "already"),
-        (USER, rivals["id"], {}, 531, "permission"),
-        (NEIGHBOUR, mine["id"], {}, 531, "permission"),
+        (USER, rivals["id"], {}, 431, "does not exist"),
+        (NEIGHBOUR, mine["id"], {}, 431, "does not exist"),
     )
     for by, network, more, status, text in cases:
         failure = refusal(world, "addNicToVirtualMachine", by, virtualmachineid=vm, networkid=network, **more)
         assert (failure.status, text in failure.errortext) == (status, True), failure.errortext
-    assert refusal(world, "listNics", NEIGHBOUR, virtualmachineid=vm).status == 531
+    assert refusal(world, "listNics", NEIGHBOUR, virtualmachineid=vm).status == 431
     world.change("UPDATE virtual_machines SET state = 'Destroyed' WHERE name = 'stays'")
     failure = refusal(world, "addNicToVirtualMachine", USER, virtualmachineid=vm, networkid=mine["id"])
     assert (failure.status, "Destroyed" in failure.errortext) == (431, True)

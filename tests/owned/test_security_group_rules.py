@@ -38,7 +38,7 @@ def test_rules_come_and_go(owned_world: World, word: str, parameters: dict[str, 
     assert (again.status, "already" in again.errortext) == (431, True)
     other = {"Ingress": "Egress", "Egress": "Ingress"}[word]
     rule = answer[kind][0]["ruleid"]
-    assert refusal(world, f"revokeSecurityGroup{word}", NEIGHBOUR, id=rule).status == 531
+    assert refusal(world, f"revokeSecurityGroup{word}", NEIGHBOUR, id=rule).status == 431
     assert refusal(world, f"revokeSecurityGroup{other}", USER, id=rule).status == 431
     assert change(world, f"revokeSecurityGroup{word}", USER, id=rule) == {"success": True}
     assert refusal(world, f"revokeSecurityGroup{word}", USER, id=rule).status == 431
@@ -93,4 +93,4 @@ def test_strangers_add_nothing(owned_world: World) -> None:
     failure = refusal(
         owned_world, "authorizeSecurityGroupEgress", NEIGHBOUR, securitygroupid=group_id, cidrlist="0.0.0.0/0"
     )
-    assert failure.status == 531
+    assert failure.status == 431

@@ -34,18 +34,23 @@ def test_one_is_registered_changed_shared_and_deleted(
     assert (made["ispublic"], made["format"]) == (False, "ISO" if word == "Iso" else "QCOW2")
     assert world.rows(listing, USER, id=made["id"], **mine) == [made]
     executable = dict.fromkeys(mine, "executable")
-    assert world.rows(listing, NEIGHBOUR, id=made["id"], **executable) == []
+    assert refusal(world, listing, NEIGHBOUR, id=made["id"], **executable).status == 431
     sharing = {"id": made["id"], "op": "add", "accounts": "neighbour"}
-    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **sharing).status == 531
+    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **sharing).status == 431
     assert change(world, f"update{word}Permissions", USER, **sharing) == {"success": True}
     assert len(world.rows(listing, NEIGHBOUR, id=made["id"], **executable)) == 1
+    shown = world.client(USER).call(f"list{word}Permissions", id=made["id"])["templatepermission"]
+    assert (shown["id"], shown["account"], shown["ispublic"]) == (made["id"], ["neighbour"], False)
+    assert shown["domainid"] == world.id_of("domains", "acme")
+    assert refusal(world, f"list{word}Permissions", NEIGHBOUR, id=made["id"]).status == 531
     change(world, f"update{word}Permissions", USER, id=made["id"], op="reset")
-    assert world.rows(listing, NEIGHBOUR, id=made["id"], **executable) == []
+    assert refusal(world, listing, NEIGHBOUR, id=made["id"], **executable).status == 431
     changed = change(world, f"update{word}", USER, id=made["id"], name="renamed", bootable="false")
     assert (changed["name"], changed["bootable"], changed["displaytext"]) == ("renamed", False, f"my {word}")
-    assert refusal(world, f"delete{word}", NEIGHBOUR, id=made["id"]).status == 531
+    assert refusal(world, f"delete{word}", NEIGHBOUR, id=made["id"]).status == 431
     assert change(world, f"delete{word}", USER, id=made["id"]) == {"success": True}
     assert refusal(world, f"delete{word}", USER, id=made["id"]).status == 431
+    assert refusal(world, f"list{word}Permissions", USER, id=made["id"]).status == 431
     assert world.rows(listing, USER, id=made["id"], **mine) == []
 
 
@@ -159,6 +164,31 @@ def test_one_is_shared_with_a_project(
     shared = dict.fromkeys(mine, "shared")
     assert [row["id"] for row in world.rows(f"list{word}s", USER, projectid=moon, **shared)] == [made["id"]]
     theirs = register(world, word, f"of a neighbour {word}", NEIGHBOUR, **parameters)
-    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **{**asked, "id": theirs["id"]}).status == 531
+    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **{**asked, "id": theirs["id"]}).status == 431
     change(world, f"update{word}Permissions", USER, **{**asked, "op": "remove"})
     assert world.rows(f"list{word}s", USER, projectid=moon, **shared) == []
+
+
+def test_users_make_templates_public_where_they_may(owned_world: World) -> None:
+    """``allow.public.user.templates``, for all or for one account; admins always may; listCapabilities says it."""
+    world, name = owned_world, "allow.public.user.templates"
+    acme = {"accountid": world.id_of("accounts", "acme")}
+
+    def says(by: str) -> bool:
+        return bool(world.client(by).call("listCapabilities")["capability"]["userpublictemplateenabled"])
+
+    assert says(USER)
+    made = register(world, "Template", "of its own", **QCOW2)
+    world.client().call("updateConfiguration", name=name, value="false", **acme)
+    try:
+        assert (says(USER), says(NEIGHBOUR), says(ADMIN)) == (False, True, True)
+        public = {"name": "public", "displaytext": "p", "ispublic": "true", **QCOW2}
+        failure = refusal(world, "registerTemplate", USER, **public)
+        assert (failure.status, name in failure.errortext) == (531, True)
+        sharing = {"id": made["id"], "ispublic": "true"}
+        assert refusal(world, "updateTemplatePermissions", USER, **sharing).status == 531
+        assert world.scalar("SELECT count(*) FROM templates WHERE name = 'public'") == 0
+        assert change(world, "updateTemplatePermissions", ADMIN, **sharing) == {"success": True}
+    finally:
+        world.client().call("resetConfiguration", name=name, **acme)
+    assert change(world, "updateTemplatePermissions", USER, id=made["id"], ispublic="true") == {"success": True}

@@ -58,7 +58,7 @@ def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> N
     again = change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm, deviceid=7)
     assert again["deviceid"] == 7
     change(world, "detachVolume", USER, id=made["id"])
-    assert refusal(world, "deleteVolume", NEIGHBOUR, id=made["id"]).status == 531
+    assert refusal(world, "deleteVolume", NEIGHBOUR, id=made["id"]).status == 431
     assert change(world, "deleteVolume", USER, id=made["id"]) == {"success": True}
     assert refusal(world, "deleteVolume", USER, id=made["id"]).status == 431
     assert world.rows("listVolumes", USER, id=made["id"]) == []
@@ -98,13 +98,13 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
         ("createVolume", asked(world, "bad", snapshotid=mine["id"]), 431, "snapshots"),
         ("attachVolume", {"id": mine["id"], "virtualmachineid": vm, "deviceid": 0}, 431, "from 1"),
         ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "no VM has"),
-        ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 531, "permission"),
+        ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 431, "does not exist"),
         ("detachVolume", {"id": root["id"]}, 431, "data volume"),
         ("detachVolume", {"virtualmachineid": vm, "deviceid": 5}, 431, "no volume"),
         ("detachVolume", {"virtualmachineid": vm}, 431, "deviceid"),
         ("detachVolume", {}, 431, "virtualmachineid"),
         ("deleteVolume", {"id": root["id"]}, 431, "attached"),
-        ("destroyVolume", {"id": theirs["id"]}, 531, "permission"),
+        ("destroyVolume", {"id": theirs["id"]}, 431, "does not exist"),
     )
     for command, parameters, status, text in cases:
         failure = refusal(world, command, USER, **parameters)

@@ -3,9 +3,9 @@
 from tests.lists.world import World
 
 
-def settled_vm(world: World, name: str, *, state: str = "Running") -> str:
+def settled_vm(world: World, name: str, *, state: str = "Running", **more: object) -> str:
     """A VM of acme, whose job is done as far as rows say; its uuid."""
-    world.deploy(name, "acme", "acme")
+    world.deploy(name, "acme", "acme", **more)
     world.change(
         "UPDATE async_jobs j SET status = 1, phase = 'done', result = '{}', completed = now()"
         " FROM virtual_machines v WHERE v.id = j.instance_id AND v.name = :name AND j.status = 0",

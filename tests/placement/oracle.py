@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isinf
 
 from bulkdeploy.domain.topology import AffinityType, StorageType
-from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest, Reason, Strategy
+from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest, Purpose
 from tests.placement.zone_builder import Cluster, Host, Pool, Zone
 
 MANY = 10_000
@@ -17,7 +17,7 @@ class Answer:
     """VMs per cluster id, and which rule removed each host that is no candidate."""
 
     per_cluster: dict[int, int] = field(default_factory=dict)
-    reasons: dict[int, Reason] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
 
 
 def place_one_by_one(zone: Zone, request: PlacementRequest) -> Answer:
@@ -25,13 +25,15 @@ def place_one_by_one(zone: Zone, request: PlacementRequest) -> Answer:
     return _Oracle(deepcopy(zone), request).answer()
 
 
-def first_reason(zone: Zone, request: PlacementRequest, host: Host) -> Reason | None:
-    """The first rule, in the order of ``Reason``, that removes the host by itself; None: it may take a VM."""
-    return next((reason for reason, removes in RULES if removes(zone, request, host)), None)
+def first_reason(zone: Zone, request: PlacementRequest, host: Host) -> str | None:
+    """The first rule, in their order, that excludes the host by itself; None: it may take a VM."""
+    rules = (rule for rule in RULES if request.purpose not in LIFTED or rule[0] not in LIFTED[request.purpose])
+    return next((reason for reason, excludes in rules if excludes(zone, request, host)), None)
 
 
 def _occupied(zone: Zone, request: PlacementRequest, host: Host) -> bool:  # noqa: ARG001 - one shape for all rules
-    return request.strategy is Strategy.IMPLICIT_DEDICATION and host.vms_used > host.owner_vms
+    planners = (request.planner, request.offering_planner)
+    return "ImplicitDedicationPlanner" in planners and host.vms_used > host.owner_vms
 
 
 def _affinity_forbids(zone: Zone, request: PlacementRequest, host: Host) -> bool:  # noqa: ARG001 - as above
@@ -53,36 +55,44 @@ def _pinned_elsewhere(zone: Zone, request: PlacementRequest, host: Host) -> bool
     return any(pin is not None and pin != actual for pin, actual in pins)
 
 
-RULES: tuple[tuple[Reason, Rule], ...] = (
-    (Reason.OUT_OF_SCOPE, _pinned_elsewhere),
-    (Reason.HYPERVISOR, lambda zone, ask, host: zone.cluster(host.cluster_id).hypervisor != ask.hypervisor),
-    (Reason.CLUSTER_DISABLED, lambda zone, _, host: not zone.cluster(host.cluster_id).enabled),
-    (Reason.POD_DISABLED, lambda zone, _, host: not zone.cluster(host.cluster_id).pod_enabled),
-    (Reason.HOST_NOT_UP, lambda _, __, host: not host.up),
-    (Reason.HOST_NOT_ENABLED, lambda _, __, host: not host.enabled),
-    (Reason.AVOIDED, lambda _, ask, host: host.id in ask.avoid_host_ids),
-    (Reason.DEDICATED_TO_OTHERS, lambda _, __, host: host.foreign),
-    (Reason.NOT_DEDICATED, lambda _, ask, host: ask.dedicated and not host.own),
-    (Reason.DEDICATION_NOT_ASKED, lambda _, ask, host: host.own and not ask.dedicated),
-    (Reason.OCCUPIED_BY_OTHERS, _occupied),
-    (Reason.HOST_TAGS, lambda _, ask, host: not ask.host_tags <= host.tags),
-    (Reason.CPU_CORES, lambda _, ask, host: host.cores < ask.cpu_number),
-    (Reason.CPU_SPEED, lambda _, ask, host: host.mhz < ask.cpu_mhz),
-    (Reason.CPU, lambda _, ask, host: host.cpu_used + ask.cpu_number * ask.cpu_mhz > host.cpu_limit),
-    (Reason.MEMORY, lambda _, ask, host: host.memory_used + ask.memory_mib > host.memory_limit),
-    (Reason.GUEST_LIMIT, lambda _, __, host: host.vms_used >= host.vms_limit),
-    (Reason.AFFINITY, _affinity_forbids),
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("out_of_scope", _pinned_elsewhere),
+    ("hypervisor", lambda zone, ask, host: zone.cluster(host.cluster_id).hypervisor != ask.hypervisor),
+    ("cluster_disabled", lambda zone, _, host: not zone.cluster(host.cluster_id).enabled),
+    ("pod_disabled", lambda zone, _, host: not zone.cluster(host.cluster_id).pod_enabled),
+    ("host_not_up", lambda _, __, host: not host.up),
+    ("host_not_enabled", lambda _, __, host: not host.enabled),
+    ("avoided", lambda _, ask, host: host.id in ask.avoid_host_ids),
+    ("dedicated_to_others", lambda _, __, host: host.foreign),
+    ("not_dedicated", lambda _, ask, host: ask.dedicated and not host.own),
+    ("dedication_not_asked", lambda _, ask, host: host.own and not ask.dedicated),
+    ("occupied_by_others", _occupied),
+    ("host_tags", lambda _, ask, host: not ask.host_tags <= host.tags),
+    ("cpu_cores", lambda _, ask, host: host.cores < ask.cpu_number),
+    ("cpu_speed", lambda _, ask, host: host.mhz < ask.cpu_mhz),
+    ("cpu", lambda _, ask, host: host.cpu_used + ask.cpu_number * ask.cpu_mhz > host.cpu_limit),
+    ("memory", lambda _, ask, host: host.memory_used + ask.memory_mib > host.memory_limit),
+    ("guest_limit", lambda _, __, host: host.vms_used >= host.vms_limit),
+    ("affinity", _affinity_forbids),
     (
-        Reason.STORAGE,
+        "storage",
         lambda zone, ask, host: (
             store(zone, ask, host, StorageType.LOCAL) is None or store(zone, ask, host, StorageType.SHARED) is None
         ),
     ),
     (
-        Reason.CLUSTER_THRESHOLD,
+        "cluster_threshold",
         lambda zone, ask, host: crosses_threshold(zone, ask, zone.cluster(host.cluster_id), 1),
     ),
 )
+
+
+ABOUT_SIZES = {"host_tags", "cpu_cores", "cpu_speed", "cpu", "memory"}
+LIFTED: dict[Purpose, set[str]] = {
+    Purpose.MOVE: {"cluster_threshold"},
+    Purpose.GROW: {reason for reason, _ in RULES} - {"out_of_scope"} - ABOUT_SIZES,
+}
+"""Rules that do not hold for a purpose: what moves may fill clusters up, what stays where it is may stay there."""
 
 
 def crosses_threshold(zone: Zone, request: PlacementRequest, cluster: Cluster, vms: int) -> bool:
@@ -148,9 +158,7 @@ class _Oracle:
         reasons = {host.id: self._reason(host) for host in self.zone.hosts}
         self.only = self._only_host(reasons)
         if self.only is not None:
-            reasons |= {
-                id_: Reason.AFFINITY for id_, reason in reasons.items() if reason is None and id_ != self.only
-            }
+            reasons |= {id_: "affinity" for id_, reason in reasons.items() if reason is None and id_ != self.only}
         self.free = {cluster.id: self._free_slots(cluster) for cluster in self.zone.clusters}
         while sum(self.taken.values()) < self.request.count and self._place_one():
             pass
@@ -170,7 +178,7 @@ class _Oracle:
             affinities=groups,
         )
 
-    def _reason(self, host: Host) -> Reason | None:
+    def _reason(self, host: Host) -> str | None:
         return first_reason(self.zone, self._request_now(), host)
 
     def _place_one(self) -> bool:
@@ -233,9 +241,11 @@ class _Oracle:
             room += 1
         return room
 
-    def _only_host(self, reasons: dict[int, Reason | None]) -> int | None:
+    def _only_host(self, reasons: dict[int, str | None]) -> int | None:
         """The host with most room, where a host affinity group without VMs binds the batch to one."""
         groups = self.request.affinities
+        if "affinity" in LIFTED.get(self.request.purpose, ()):
+            return None
         if all(group.kind is not AffinityType.HOST_AFFINITY or any(group.vms_by_host.values()) for group in groups):
             return None
         candidates = [host for host in self.zone.hosts if reasons[host.id] is None]
@@ -252,10 +262,10 @@ class _Oracle:
         by_cluster = self._count_key([cluster], cluster.id)
         pod = [other for other in self.zone.clusters if other.pod_id == cluster.pod_id]
         by_pod = self._count_key(pod, cluster.pod_id)
-        match self.request.strategy:
-            case Strategy.COUNT_DISPERSING:
+        match self.request.planner:
+            case "UserDispersingPlanner":
                 return (*by_pod, *by_cluster) if self.request.pods_first else by_cluster
-            case Strategy.USER_CONCENTRATED_POD:
+            case "UserConcentratedPodPlanner":
                 return (-by_pod[0], cluster.pod_id, -by_cluster[0], self._cpu([cluster]), cluster.id)
         pods = (self._cpu(pod), cluster.pod_id) if self.request.pods_first else ()
         return (*pods, self._cpu([cluster]), cluster.id)

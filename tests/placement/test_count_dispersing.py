@@ -2,8 +2,7 @@
 
 import pytest
 
-from bulkdeploy.placement.planner import plan
-from tests.placement.zone_builder import Zone, even_zone, per_cluster, per_host, request
+from tests.placement.zone_builder import Zone, even_zone, per_cluster, per_host, plan, request
 
 
 def with_owner_vms(zone: Zone, **owner_vms: int) -> Zone:
@@ -101,7 +100,7 @@ def test_the_spread_names_every_eligible_cluster() -> None:
     zone = with_owner_vms(even_zone(clusters=3, hosts=1, slots=4), c1=5)
     zone.cluster(3).enabled = False
     spread = plan(zone.snapshot(), request(2)).spread
-    assert [(each.cluster_id, each.pod_id, each.before, each.room, each.added) for each in spread] == [
+    assert [(each.cluster_id, each.pod_id, each.before, each.capacity, each.added) for each in spread] == [
         (1, 1, 5, 4, 0),
         (2, 1, 0, 4, 2),
     ]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from bulkdeploy.domain.configuration import HOST_ALGORITHMS
-from bulkdeploy.placement.planner import plan
-from tests.placement.zone_builder import even_zone, per_cluster, per_host, request
+from bulkdeploy.placement.hosts import HOST_ALGORITHMS
+from tests.placement.zone_builder import even_zone, per_cluster, per_host, plan, request
 
 
 @pytest.mark.parametrize("algorithm", HOST_ALGORITHMS)
@@ -71,5 +70,5 @@ def test_leastconsumed_levels_the_share_of_cpu_in_use() -> None:
 def test_an_unknown_algorithm_is_refused() -> None:
     """A host algorithm that does not exist is an error, whatever else the request says."""
     snapshot = even_zone(1, 1).snapshot()
-    with pytest.raises(ValueError, match="'fastest'"):
+    with pytest.raises(KeyError, match="'fastest'"):
         plan(snapshot, request(1, host_algorithm="fastest"))

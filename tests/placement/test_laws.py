@@ -8,11 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.domain.topology import AffinityType
-from bulkdeploy.placement.model import PlacementRequest, Plan, Strategy
-from bulkdeploy.placement.planner import plan
+from bulkdeploy.placement.affinity_members import needs_one_host
+from bulkdeploy.placement.capacity import HostAnswers
+from bulkdeploy.placement.model import PlacementRequest, Plan, Purpose
+from bulkdeploy.placement.pool_choice import emptiest_pool
+from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.oracle import place_one_by_one, serves
-from tests.placement.zone_builder import Zone, affinities_after, per_cluster, per_host
-from tests.placement.zone_strategies import examples, problems
+from tests.placement.zone_builder import Zone, affinities_after, per_cluster, per_host, plan
+from tests.placement.zone_strategies import problems
+from tests.support.properties import examples
 
 Problem = tuple[Zone, PlacementRequest]
 
@@ -36,6 +40,47 @@ def test_every_reason_is_true_and_every_host_is_a_candidate_or_has_one(problem: 
     zone, request = problem
     answer = place_one_by_one(zone, request)
     assert plan(zone.snapshot(), request).excluded == dict(Counter(answer.reasons.values()))
+
+
+@examples(100)
+@given(problem=problems(without=frozenset({"affinity"})))
+def test_what_grows_where_it_is_is_judged_by_its_sizes(problem: Problem) -> None:
+    """A VM that grows needs what its sizes and tags need of its host, and nothing else is asked."""
+    zone, request = problem
+    request = replace(request, purpose=Purpose.GROW, disks=())
+    answer = place_one_by_one(zone, replace(request, count=0))
+    assert plan(zone.snapshot(), request).excluded == dict(Counter(answer.reasons.values()))
+
+
+@examples(150)
+@given(problem=problems())
+def test_every_host_is_answered_as_it_is_planned(problem: Problem) -> None:
+    """Asked for one by one, hosts have the plan's reasons, and those without hold what a batch there would get."""
+    zone, request = problem
+    snapshot = zone.snapshot()
+    made = plan(snapshot, request)
+    answers = HostAnswers(snapshot, request, placement_catalog()).of([host.id for host in zone.hosts])
+    assert Counter(answer.reason for answer in answers if answer.reason) == made.excluded
+    assert all((answer.capacity > 0) == (answer.reason is None) for answer in answers)
+    for answer in answers:
+        if request.host_id not in (None, answer.host_id):
+            continue  # another pin would be another request
+        pinned = replace(request, count=99, host_id=answer.host_id)
+        assert plan(snapshot, pinned).placed == min(answer.capacity, 99) or needs_one_host(request)
+
+
+@examples(150)
+@given(problem=problems(without=frozenset({"affinity"})), data=st.data())
+def test_a_volume_by_itself_goes_to_the_emptiest_pool(problem: Problem, data: st.DataObject) -> None:
+    """Of the pools that serve it from its VM's host the one with most room; of equals the lowest id."""
+    zone, request = problem
+    for disk in request.disks:
+        host = data.draw(st.sampled_from(zone.hosts))
+        serving = [pool for pool in zone.pools if serves(pool, disk, request, host)]
+        rooms = [(pool.allocated - pool.limit, pool.id) for pool in serving]
+        fitting = [room for room in rooms if -room[0] >= disk.size_bytes]
+        expected = min(fitting)[1] if fitting else None
+        assert emptiest_pool(zone.snapshot(), disk, host.id, request.hypervisor) == expected
 
 
 @examples(150)
@@ -103,8 +148,8 @@ def test_a_batch_in_two_parts_ends_as_in_one(problem: Problem, first: int) -> No
     """Planning a, then b on what that leaves, gives each cluster what planning a + b gives it."""
     zone, request = problem
     first = min(first, request.count)
-    if request.strategy not in (Strategy.COUNT_DISPERSING, Strategy.USER_CONCENTRATED_POD):
-        request = replace(request, strategy=Strategy.USER_CONCENTRATED_POD)
+    if request.planner not in ("UserDispersingPlanner", "UserConcentratedPodPlanner"):
+        request = replace(request, planner="UserConcentratedPodPlanner")
     at_once = plan(zone.snapshot(), request)
     part = replace(request, count=first)
     made = plan(zone.snapshot(), part)
@@ -128,7 +173,7 @@ def test_capacity_is_what_an_endless_batch_gets(problem: Problem) -> None:
 def test_no_cluster_ends_two_above_one_that_still_had_room(problem: Problem) -> None:
     """A cluster that got a VM ends at most one above each eligible one with room left, by the owner's VMs."""
     zone, request = problem
-    request = replace(request, strategy=Strategy.COUNT_DISPERSING, pods_first=False)
+    request = replace(request, planner="UserDispersingPlanner", pods_first=False)
     made = plan(zone.snapshot(), request)
     final = {spread.cluster_id: spread.before + spread.added for spread in made.spread}
     after = zone.after(request, made)
@@ -143,7 +188,7 @@ def test_no_cluster_ends_two_above_one_that_still_had_room(problem: Problem) -> 
 def test_no_pod_ends_two_above_one_that_still_had_room(problem: Problem) -> None:
     """With pods first the same holds between pods, and between the clusters of each pod."""
     zone, request = problem
-    request = replace(request, strategy=Strategy.COUNT_DISPERSING, pods_first=True)
+    request = replace(request, planner="UserDispersingPlanner", pods_first=True)
     made = plan(zone.snapshot(), request)
     after = zone.after(request, made)
     rest = replace(request, count=1, affinities=affinities_after(request, made))
@@ -197,7 +242,7 @@ def test_ids_agree_and_the_spread_tells_the_plan(problem: Problem) -> None:
         host = zone.host(place[0])
         assert place == (host.id, host.cluster_id, zone.cluster(host.cluster_id).pod_id)
     assert {spread.cluster_id: spread.added for spread in made.spread if spread.added} == per_cluster(made)
-    assert all(0 <= spread.added <= spread.room for spread in made.spread)
+    assert all(0 <= spread.added <= spread.capacity for spread in made.spread)
     assert all(spread.before == zone.cluster(spread.cluster_id).owner_vms for spread in made.spread)
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from bulkdeploy.placement.model import Plan, Strategy
-from bulkdeploy.placement.planner import plan
-from tests.placement.zone_builder import Cluster, Zone, even_zone, per_cluster, per_host, request
+from bulkdeploy.placement.model import Plan
+from bulkdeploy.scheduling.catalog import planners
+from tests.placement.zone_builder import Cluster, Zone, even_zone, per_cluster, per_host, plan, request
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("planner", planners())
 @pytest.mark.parametrize("pods_first", [False, True])
 @pytest.mark.parametrize("zone", [Zone([], []), Zone([Cluster(1)], [])], ids=["nothing", "no hosts"])
-def test_an_empty_zone_refuses_everything(zone: Zone, strategy: Strategy, pods_first: bool) -> None:
+def test_an_empty_zone_refuses_everything(zone: Zone, planner: str, pods_first: bool) -> None:
     """Without hosts nothing is placed, and that is an answer, not an error."""
-    made = plan(zone.snapshot(), request(5, strategy=strategy, pods_first=pods_first))
+    made = plan(zone.snapshot(), request(5, planner=planner, pods_first=pods_first))
     assert (made.asked, made.placed, made.refused, made.capacity) == (5, 0, 5, 0)
     assert made.excluded == {}
     assert tuple(made.spread) == ()
@@ -45,16 +45,16 @@ def test_huge_rooms_and_counts_do_not_overflow() -> None:
     assert per_cluster(made) == {1: 33_334, 2: 33_333, 3: 33_333}
 
 
-@pytest.mark.parametrize("strategy", [Strategy.COUNT_DISPERSING, Strategy.USER_CONCENTRATED_POD])
+@pytest.mark.parametrize("planner", ["UserDispersingPlanner", "UserConcentratedPodPlanner"])
 @pytest.mark.parametrize("pods_first", [False, True])
-def test_a_large_batch_keeps_the_laws(strategy: Strategy, pods_first: bool) -> None:
+def test_a_large_batch_keeps_the_laws(planner: str, pods_first: bool) -> None:
     """Ten thousand VMs over a thousand hosts: all placed, none above its slots, in two halves as in one."""
     zone = wide_zone(clusters=40, hosts=25)
-    asked = request(10_000, strategy=strategy, pods_first=pods_first)
+    asked = request(10_000, planner=planner, pods_first=pods_first)
     made = plan(zone.snapshot(), asked)
     assert made.placed == 10_000
     assert max(per_host(made).values()) <= 20
-    half = request(5_000, strategy=strategy, pods_first=pods_first)
+    half = request(5_000, planner=planner, pods_first=pods_first)
     first = plan(zone.snapshot(), half)
     second = plan(zone.after(half, first).snapshot(), half)
     assert totals(first, second) == totals(made)

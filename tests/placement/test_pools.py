@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bulkdeploy.domain.topology import StorageType
-from bulkdeploy.placement.model import Disk, Plan, Reason
-from bulkdeploy.placement.planner import plan
-from tests.placement.zone_builder import GIB, Pool, Zone, even_zone, per_cluster, per_host, request
+from bulkdeploy.placement.model import Disk, Plan
+from tests.placement.zone_builder import GIB, Pool, Zone, even_zone, per_cluster, per_host, plan, request
 
 SSD = frozenset({"ssd"})
 
@@ -69,7 +68,7 @@ def test_what_is_allocated_is_gone() -> None:
 def test_a_pool_that_does_not_serve_is_no_room(pool: Pool) -> None:
     """A disk with tag ssd on shared storage finds no pool, and storage is the reason."""
     made = plan(zone_with(pool).snapshot(), request(1, disks=(shared(10, SSD),)))
-    assert (made.placed, made.excluded) == (0, {Reason.STORAGE: 4})
+    assert (made.placed, made.excluded) == (0, {"storage": 4})
 
 
 def test_disks_are_shared_evenly_among_a_clusters_pools() -> None:
@@ -130,7 +129,7 @@ def test_the_capacity_counts_shared_pools_once() -> None:
     zone = zone_with(Pool(1, limit=60), clusters=3)
     made = plan(zone.snapshot(), request(2, disks=(shared(10),)))
     assert made.capacity == 6
-    assert [spread.room for spread in made.spread] == [6, 6, 6]
+    assert [spread.capacity for spread in made.spread] == [6, 6, 6]
 
 
 def test_zone_wide_pools_take_turns() -> None:
@@ -161,7 +160,7 @@ def test_local_disks_bind_each_host_to_its_own_pools() -> None:
     zone = zone_with(Pool(1, limit=25, host_id=11), Pool(2, limit=1000, cluster_id=1), clusters=1, hosts=2)
     made = plan(zone.snapshot(), request(9, disks=(local(10),)))
     assert per_host(made) == {11: 2}
-    assert made.excluded == {Reason.STORAGE: 1}
+    assert made.excluded == {"storage": 1}
 
 
 def test_local_and_shared_disks_go_to_their_own_kinds_of_pools() -> None:

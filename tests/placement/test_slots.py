@@ -4,8 +4,7 @@ from math import nextafter
 
 import pytest
 
-from bulkdeploy.placement.planner import plan
-from tests.placement.zone_builder import Cluster, Host, Zone, even_zone, per_host, request
+from tests.placement.zone_builder import Cluster, Host, Zone, even_zone, per_host, plan, request
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from math import inf
 
 import numpy as np
 
+from bulkdeploy.placement import planner
 from bulkdeploy.placement.model import (
     Affinity,
     ClusterColumns,
@@ -20,6 +21,7 @@ from bulkdeploy.placement.model import (
     PoolColumns,
     ZoneSnapshot,
 )
+from bulkdeploy.scheduling.catalog import placement_catalog
 
 GIB = 1 << 30
 
@@ -172,6 +174,11 @@ def affinities_after(request: PlacementRequest, plan: Plan) -> tuple[Affinity, .
             vms[host_id] = vms.get(host_id, 0) + 1
         result.append(Affinity(affinity.kind, vms))
     return tuple(result)
+
+
+def plan(snapshot: ZoneSnapshot, asked: PlacementRequest) -> Plan:
+    """The plan by the rules and strategies there are."""
+    return planner.plan(snapshot, asked, placement_catalog())
 
 
 def even_zone(clusters: int, hosts: int, *, pods: int = 1, slots: int = 4) -> Zone:

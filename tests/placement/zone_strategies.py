@@ -1,14 +1,13 @@
 """Hypothesis strategies: small zones in which every rule sometimes matters, and requests for them."""
 
-import os
 from math import inf
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from bulkdeploy.domain.configuration import HOST_ALGORITHMS
 from bulkdeploy.domain.topology import AffinityType, StorageType
-from bulkdeploy.placement.model import Affinity, Disk, PlacementRequest, Strategy
+from bulkdeploy.placement.hosts import HOST_ALGORITHMS
+from bulkdeploy.placement.model import COUNT_DISPERSING, Affinity, Disk, PlacementRequest, Purpose
+from bulkdeploy.scheduling.catalog import planners
 from tests.placement.zone_builder import Cluster, Host, Pool, Zone
 
 TAGS = st.sampled_from([frozenset(), frozenset({"ssd"}), frozenset({"ssd", "gpu"})])
@@ -16,20 +15,8 @@ NO_TAGS = st.just(frozenset[str]())
 SELDOM = st.integers(0, 5).map(lambda number: number == 5)
 MOODS = (
     *("states", "dedication", "tags", "shapes", "thresholds", "hypervisors", "loads", "guests"),
-    *("pins", "avoids", "affinity", "planners", "pools", "zone pools", "local pools"),
+    *("pins", "avoids", "affinity", "planners", "purposes", "pools", "zone pools", "local pools"),
 )
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-
-
-def examples(number: int) -> settings:
-    """That many examples, or 20 times as many with ``HYPOTHESIS_PROFILE=long``."""
-    return settings(
-        max_examples=number * 20 if LONG else number,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
-
-
 Moods = frozenset[str]
 """Which rules come up at all in one example; with all of them at once hardly any VM would be placed."""
 
@@ -156,9 +143,11 @@ def requests(draw: st.DrawFn, zone: Zone, moods: Moods, most_disks: int) -> Plac
         avoid_host_ids=frozenset(draw(st.lists(host_ids, max_size=3))) if "avoids" in moods else frozenset(),
         affinities=tuple(groups),
         dedicated="dedication" in moods and draw(st.booleans()),
-        strategy=draw(st.sampled_from(Strategy)) if "planners" in moods else Strategy.COUNT_DISPERSING,
+        purpose=draw(st.sampled_from([Purpose.START, Purpose.MOVE])) if "purposes" in moods else Purpose.START,
+        planner=draw(st.sampled_from(planners())) if "planners" in moods else COUNT_DISPERSING,
+        offering_planner=draw(st.sampled_from(planners())) if "planners" in moods and draw(st.booleans()) else None,
         pods_first=draw(st.booleans()),
-        host_algorithm=draw(st.sampled_from(HOST_ALGORITHMS)),
+        host_algorithm=draw(st.sampled_from(tuple(HOST_ALGORITHMS))),
         seed=draw(st.integers(0, 9)),
     )
 

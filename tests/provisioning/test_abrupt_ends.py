@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.crash_points import CrashPoint, arm
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.crash_points import arm
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE, SCALE_COMMIT
 from tests.support.fleet import Fleet, OneDriver
 from tests.support.gates import GatedDriver
 
@@ -82,7 +84,7 @@ def test_a_migration_that_is_given_up_keeps_its_source(fleet: Fleet) -> None:
     """Nobody knows where the guest is: the VM is Unknown on the host it came from, and holds no other."""
     fleet.deploy(1)
     fleet.run()
-    fleet.make_job(JobKind.MIGRATE, fleet.vms()[0].id)
+    fleet.make_job(MIGRATE, fleet.vms()[0].id)
     _lost(fleet, 7)
     fleet.run(drivers=Untouchable())
     vm = fleet.vms()[0]
@@ -98,15 +100,13 @@ def test_an_error_takes_nothing_from_what_a_job_noted(fleet: Fleet) -> None:
     before = fleet.vms()[0]
 
     def fail_once(place: str) -> None:
-        if place == f"{CrashPoint.SCALE_COMMIT}.after":
+        if place == f"{SCALE_COMMIT}.after":
             arm(None)
             raise ConnectionError("the database went away")
 
     fleet.fault(Step.SCALE, remaining=1)
     sizes = {"service_offering_id": fleet.id_of("service_offerings", "Custom"), "cpu_mhz": before.cpu_mhz}
-    job = fleet.make_job(
-        JobKind.SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"}
-    )
+    job = fleet.make_job(SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"})
     arm(fail_once)
     fleet.run(job)
     assert (fleet.job(job).phase, fleet.vms()[0].cpu_number) == ("waiting", 2)
@@ -125,7 +125,7 @@ def test_growth_that_is_given_up_is_given_back(fleet: Fleet, times: int, drivers
     fleet.fault(Step.SCALE)
     fleet.fault(Step.ANY)
     sizes = {"service_offering_id": fleet.id_of("service_offerings", "Custom"), "cpu_mhz": before.cpu_mhz}
-    fleet.make_job(JobKind.SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"})
+    fleet.make_job(SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"})
     fleet.run(fleet.jobs()[-1].id)
     assert (fleet.jobs()[-1].status, fleet.vms()[0].cpu_number) == (JobStatus.IN_PROGRESS, 2)
     fleet.clear_faults()

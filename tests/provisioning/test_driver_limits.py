@@ -47,7 +47,7 @@ def _on_one_host(fleet: Fleet, count: int) -> list[int]:
 def _sweep(fleet: Fleet) -> None:
     sweeper = fleet.sweeper()
     sweeper.requeue_dropped()
-    sweeper.requeue_held_back()
+    sweeper.requeue_throttled()
     sweeper.requeue_lost()
     sweeper.send_unsent()
 
@@ -124,6 +124,7 @@ def test_a_hypervisor_type_has_its_limit(fleet: Fleet) -> None:
         for job in fleet.jobs():
             runner.accept(job.id)
         wait_for(lambda: [job.phase for job in fleet.jobs()].count("waiting") == 7)
+        gated.wait_for(3)
         assert gated.calls == 3
         gated.gate.set()
     while any(job.status == JobStatus.IN_PROGRESS for job in fleet.jobs()):

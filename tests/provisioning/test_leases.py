@@ -1,12 +1,26 @@
 """One job, one runner: whoever else knows of it leaves, and whoever was too late is refused."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
+
+from bulkdeploy.crash_points import CrashPoint, arm
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
+from tests.workers.processes import all_done, under_way, wait_for
 
 
 def test_a_message_that_arrives_often_is_one_run(fleet: Fleet) -> None:
@@ -58,6 +72,23 @@ def test_a_late_write_is_refused(fleet: Fleet) -> None:
     fleet.assert_intact()
 
 
+def test_jobs_that_one_runner_lost_and_got_again_end_once(fleet: Fleet) -> None:
+    """A runner whose leases ran out is sent the same jobs again: both tries of each end at the same moment."""
+    fleet.deploy(20)
+    jobs = [job.id for job in fleet.jobs()]
+    gated = GatedDriver(fleet.driver, before=False)
+    with fleet.runner(drivers=OneDriver(gated), options=replace(OPTIONS, threads=40)) as paused:
+        for _ in range(2):
+            for job in jobs:
+                paused.accept(job)
+            gated.wait_for(calls=len(jobs))
+            fleet.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s'")
+        gated.gate.set()
+    assert [(job.status, job.attempts) for job in fleet.jobs()] == [(JobStatus.SUCCEEDED, 2)] * 20
+    assert len(fleet.guests()) == 20
+    fleet.assert_intact()
+
+
 def test_a_late_call_is_refused_by_the_hypervisor(fleet: Fleet) -> None:
     """A paused runner that wakes up before its driver call is told by the hypervisor that it lost its lease."""
     fleet.deploy(1)
@@ -68,11 +99,51 @@ def test_a_late_call_is_refused_by_the_hypervisor(fleet: Fleet) -> None:
         assert gated.entered.wait(PATIENCE_S)
         fleet.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s'")
         fleet.run(job.id)
-        fleet.run(fleet.make_job(JobKind.DESTROY, job.instance_id, expunge=True))
+        fleet.run(fleet.make_job(DESTROY, job.instance_id, expunge=True))
         assert fleet.guests() == {}
         gated.gate.set()
     assert fleet.guests() == {}
     fleet.assert_nothing_held()
+
+
+@contextmanager
+def asleep_after_its_lease() -> Iterator[Callable[[], None]]:
+    """The first who takes a lease from now on waits until he is told to go on, as if his process slept."""
+    began, go_on = Event(), Event()
+
+    def wait(place: str) -> None:
+        if place == f"{CrashPoint.LEASE_COMMIT}.after" and not began.is_set():
+            began.set()
+            assert go_on.wait(PATIENCE_S)
+
+    arm(wait)
+    try:
+        yield go_on.set
+    finally:
+        arm(None)
+        go_on.set()
+
+
+@pytest.mark.parametrize("kind", [START, MIGRATE])
+def test_a_late_claim_is_a_lost_lease(fleet: Fleet, kind: JobKind) -> None:
+    """A runner that claims what its job's new holder claimed before gets a line in its log, and no traceback."""
+    fleet.deploy(1)
+    fleet.run()
+    vm = fleet.vms()[0].id
+    if kind is START:
+        fleet.run(fleet.make_job(STOP, vm))
+    job = fleet.make_job(kind, vm)
+    with capture_logs() as lines, asleep_after_its_lease() as wake, fleet.runner() as paused:
+        paused.accept(job)
+        wait_for(lambda: under_way(fleet) == 1)
+        fleet.zone.change("UPDATE async_jobs SET lease_until = now() - interval '1 s' WHERE status = 0")
+        fleet.run(job)
+        finished = fleet.job(job)
+        wake()
+    assert finished.status == JobStatus.SUCCEEDED
+    assert fleet.job(job) == finished
+    assert [line["event"] for line in lines if line["log_level"] != "info"] == ["lease_lost"]
+    fleet.assert_intact()
 
 
 def test_a_late_failure_removes_nothing(fleet: Fleet) -> None:
@@ -122,6 +193,21 @@ def test_leases_are_kept_while_drivers_take_their_time(fleet: Fleet) -> None:
     assert (fleet.job(job.id).status, fleet.job(job.id).attempts) == (JobStatus.SUCCEEDED, 1)
 
 
+def test_a_runner_that_writes_nothing_any_more_says_so(fleet: Fleet) -> None:
+    """A batch that does not come further for some lease times is trouble, for as long as it lasts."""
+    fleet.deploy(1)
+    (job,) = fleet.jobs()
+    with fleet.runner(options=replace(OPTIONS, lease_seconds=0.5)) as runner:
+        with fleet.engine.begin() as rival:
+            rival.execute(text("SELECT FROM async_jobs FOR UPDATE"))
+            runner.accept(job.id)
+            wait_for(lambda: runner.trouble() is not None)
+            assert "were not written for" in str(runner.trouble())
+        wait_for(lambda: all_done(fleet))
+        assert runner.trouble() is None
+    assert fleet.job(job.id).status == JobStatus.SUCCEEDED
+
+
 def test_a_takeover_finishes_what_a_dead_worker_began(fleet: Fleet) -> None:
     """Whether the guest was made or not before its worker died, the next one ends with one guest each."""
     fleet.deploy(2)
@@ -148,7 +234,7 @@ def test_jobs_of_one_vm_run_one_after_the_other(fleet: Fleet) -> None:
     with fleet.runner(drivers=OneDriver(gated)) as runner:
         runner.accept(job.id)
         assert gated.entered.wait(PATIENCE_S)
-        stop = fleet.make_job(JobKind.STOP, job.instance_id)
+        stop = fleet.make_job(STOP, job.instance_id)
         fleet.zone.change("DELETE FROM outbox")
         fleet.run(stop)
         assert (fleet.job(stop).phase, fleet.job(stop).attempts) == ("waiting", 0)

@@ -5,9 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from tests.support.fleet import OPTIONS, Fleet
 
 
@@ -40,7 +46,7 @@ def _count(fleet: Fleet, kind: ResourceType) -> int:
 def test_a_stopped_vm_holds_no_host(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """Stopping gives back the host, remembers it as the last one, and keeps volumes and addresses."""
     before = running.vms()[0]
-    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
+    assert do(STOP) is JobStatus.SUCCEEDED
     vm = running.vms()[0]
     assert (vm.state, vm.host_id, vm.last_host_id) == ("Stopped", None, before.host_id)
     assert set(running.guests()) == {running.vms()[1].uuid}
@@ -52,8 +58,8 @@ def test_a_stopped_vm_holds_no_host(running: Fleet, do: Callable[..., JobStatus]
 def test_a_stopped_vm_starts_again(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """Starting claims a host in the job and runs the VM with the volumes it had."""
     volumes = running.volumes()
-    do(JobKind.STOP)
-    assert do(JobKind.START) is JobStatus.SUCCEEDED
+    do(STOP)
+    assert do(START) is JobStatus.SUCCEEDED
     vm = running.vms()[0]
     assert (vm.state, vm.host_id is None) == ("Running", False)
     assert running.volumes() == volumes
@@ -64,7 +70,7 @@ def test_a_vm_that_was_never_started_starts(fleet: Fleet) -> None:
     """A VM deployed with startvm=false gets host and pools when it is started."""
     fleet.deploy(1, start_vm=False)
     fleet.run()
-    fleet.run(fleet.make_job(JobKind.START, fleet.vms()[0].id))
+    fleet.run(fleet.make_job(START, fleet.vms()[0].id))
     assert fleet.vms()[0].state == "Running"
     assert {row.state for row in fleet.zone.rows("SELECT state FROM volumes")} == {"Ready"}
     fleet.assert_intact()
@@ -73,9 +79,9 @@ def test_a_vm_that_was_never_started_starts(fleet: Fleet) -> None:
 def test_a_start_moves_on_from_a_bad_host(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A host that fails is given back and another one claimed; the volumes stay."""
     volumes = running.volumes()
-    do(JobKind.STOP)
+    do(STOP)
     running.fault(Step.BOOT, remaining=1)
-    assert do(JobKind.START) is JobStatus.SUCCEEDED
+    assert do(START) is JobStatus.SUCCEEDED
     assert running.volumes() == volumes
     running.assert_intact()
 
@@ -86,9 +92,9 @@ def test_a_failed_start_leaves_the_vm_stopped(
 ) -> None:
     """A start that finds no host that works leaves the VM Stopped, its volumes there, and no host claimed."""
     volumes = running.volumes()
-    do(JobKind.STOP)
+    do(STOP)
     running.fault(Step.BOOT, kind)
-    assert do(JobKind.START) is JobStatus.FAILED
+    assert do(START) is JobStatus.FAILED
     vm = running.vms()[0]
     assert (vm.state, vm.host_id) == ("Stopped", None)
     assert running.volumes() == volumes
@@ -99,12 +105,12 @@ def test_a_pinned_start_goes_there_or_nowhere(running: Fleet, do: Callable[..., 
     """With a host given the VM starts on it; when it fails there no other one is tried."""
     host = running.id_of("hosts", "a-2-1")
     running.zone.change("UPDATE storage_pools SET scope = 'ZONE', cluster_id = NULL, pod_id = NULL")
-    do(JobKind.STOP)
-    assert do(JobKind.START, host_id=host) is JobStatus.SUCCEEDED
+    do(STOP)
+    assert do(START, host_id=host) is JobStatus.SUCCEEDED
     assert running.vms()[0].host_id == host
-    do(JobKind.STOP)
+    do(STOP)
     running.fault(Step.BOOT, host="a-2-1")
-    assert do(JobKind.START, host_id=host) is JobStatus.FAILED
+    assert do(START, host_id=host) is JobStatus.FAILED
     assert "pinned" in running.results()[-1]["errortext"]
     assert running.vms()[0].state == "Stopped"
     running.assert_intact()
@@ -112,9 +118,9 @@ def test_a_pinned_start_goes_there_or_nowhere(running: Fleet, do: Callable[..., 
 
 def test_a_start_without_room_fails(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """Where no host can take the VM the job fails with 533 and the VM stays Stopped."""
-    do(JobKind.STOP)
+    do(STOP)
     running.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
-    assert do(JobKind.START) is JobStatus.FAILED
+    assert do(START) is JobStatus.FAILED
     assert running.results()[-1]["errorcode"] == 533
     assert running.vms()[0].state == "Stopped"
     running.assert_intact()
@@ -122,11 +128,11 @@ def test_a_start_without_room_fails(running: Fleet, do: Callable[..., JobStatus]
 
 def test_asking_twice_succeeds_twice(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A job that finds its aim reached succeeds and changes nothing."""
-    assert do(JobKind.START) is JobStatus.SUCCEEDED
-    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
-    assert do(JobKind.STOP) is JobStatus.SUCCEEDED
-    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
-    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
+    assert do(START) is JobStatus.SUCCEEDED
+    assert do(STOP) is JobStatus.SUCCEEDED
+    assert do(STOP) is JobStatus.SUCCEEDED
+    assert do(DESTROY) is JobStatus.SUCCEEDED
+    assert do(DESTROY) is JobStatus.SUCCEEDED
     running.assert_intact()
 
 
@@ -134,12 +140,12 @@ def test_a_failed_stop_leaves_the_vm_running(running: Fleet, do: Callable[..., J
     """A guest that may still run keeps its host: nothing is given back, forced or not."""
     running.fault(Step.STOP, FaultKind.PERMANENT)
     for forced in (False, True):
-        assert do(JobKind.STOP, forced=forced) is JobStatus.FAILED
+        assert do(STOP, forced=forced) is JobStatus.FAILED
         assert running.vms()[0].state == "Running"
     running.assert_intact()
 
 
-@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY, JobKind.REBOOT])
+@pytest.mark.parametrize("kind", [STOP, DESTROY, REBOOT], ids=str)
 @pytest.mark.parametrize("effect", HangEffect)
 def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: JobKind, effect: HangEffect) -> None:
     """Whether the hypervisor did it or not: the job ends when that is known, and the row says what is so."""
@@ -154,7 +160,7 @@ def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: J
     running.assert_intact()
 
 
-@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY, JobKind.REBOOT])
+@pytest.mark.parametrize("kind", [STOP, DESTROY, REBOOT], ids=str)
 def test_a_stop_that_is_refused_after_one_that_nobody_heard_of(running: Fleet, kind: JobKind) -> None:
     """The first was done: that the second is refused does not make the guest run."""
     running.fault(Step.ANY, FaultKind.HANG, effect=HangEffect.DONE, remaining=1)
@@ -168,7 +174,7 @@ def test_a_stop_that_is_refused_after_one_that_nobody_heard_of(running: Fleet, k
     running.assert_intact()
 
 
-@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY])
+@pytest.mark.parametrize("kind", [STOP, DESTROY], ids=str)
 def test_a_guest_that_can_not_be_seen_may_run(running: Fleet, kind: JobKind) -> None:
     """A hypervisor that refuses a stop and a look is asked again; when time is up the VM is Unknown and held."""
     running.fault(Step.ANY, FaultKind.PERMANENT)
@@ -189,7 +195,7 @@ def test_a_guest_that_can_not_be_seen_may_run(running: Fleet, kind: JobKind) -> 
 
 def test_destroying_gives_back_compute_and_keeps_the_rest(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A destroyed VM counts as no VM, cpu or memory; its volumes and addresses stay until it is expunged."""
-    assert do(JobKind.DESTROY) is JobStatus.SUCCEEDED
+    assert do(DESTROY) is JobStatus.SUCCEEDED
     vm = running.vms()[0]
     assert (vm.state, vm.host_id, vm.removed) == ("Destroyed", None, None)
     assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 2)
@@ -198,21 +204,36 @@ def test_destroying_gives_back_compute_and_keeps_the_rest(running: Fleet, do: Ca
     running.assert_intact()
 
 
+def test_a_destroyed_vm_leaves_its_name(fleet: Fleet) -> None:
+    """From its end on another VM may have the name in the network; before, none."""
+    network = fleet.id_of("networks", "guests")
+    named = {"bulk": False, "name": "web", "network_ids": (network,)}
+    fleet.deploy(1, **named)
+    fleet.run()
+    with pytest.raises(InvalidParameter, match="already exists in the network domain"):
+        fleet.deploy(1, **named)
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id))
+    fleet.deploy(1, **named)
+    fleet.run()
+    assert [(vm.name, vm.state) for vm in fleet.vms()] == [("web", "Destroyed"), ("web", "Running")]
+    fleet.assert_intact()
+
+
 def test_expunging_leaves_nothing(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """With expunge=true VM, volumes, address and all counts go at once; the row still resolves."""
-    assert do(JobKind.DESTROY, expunge=True) is JobStatus.SUCCEEDED
+    assert do(DESTROY, expunge=True) is JobStatus.SUCCEEDED
     vm = running.vms()[0]
     assert (vm.state, vm.removed is None) == ("Expunging", False)
     assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 1)
     assert len(running.volumes()) == 1
-    running.run(running.make_job(JobKind.DESTROY, running.vms()[1].id, expunge=True))
+    running.run(running.make_job(DESTROY, running.vms()[1].id, expunge=True))
     running.assert_nothing_held()
 
 
 def test_expunging_a_destroyed_vm_gives_back_the_rest_once(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """What destroying gave back is not given back again."""
-    do(JobKind.DESTROY)
-    assert do(JobKind.DESTROY, expunge=True) is JobStatus.SUCCEEDED
+    do(DESTROY)
+    assert do(DESTROY, expunge=True) is JobStatus.SUCCEEDED
     assert (_count(running, ResourceType.USER_VM), _count(running, ResourceType.VOLUME)) == (1, 1)
     running.assert_intact()
 
@@ -220,7 +241,7 @@ def test_expunging_a_destroyed_vm_gives_back_the_rest_once(running: Fleet, do: C
 def test_a_failed_destroy_leaves_the_vm_running(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """A guest that cannot be stopped is not called destroyed."""
     running.fault(Step.STOP)
-    assert do(JobKind.DESTROY) is JobStatus.FAILED
+    assert do(DESTROY) is JobStatus.FAILED
     assert running.vms()[0].state == "Running"
     running.assert_intact()
 
@@ -228,7 +249,7 @@ def test_a_failed_destroy_leaves_the_vm_running(running: Fleet, do: Callable[...
 def test_expunging_insists(running: Fleet, do: Callable[..., JobStatus]) -> None:
     """While the hypervisor does not answer the job waits and everything stays claimed; then it goes."""
     running.fault(Step.DELETE)
-    assert do(JobKind.DESTROY, expunge=True) is JobStatus.IN_PROGRESS
+    assert do(DESTROY, expunge=True) is JobStatus.IN_PROGRESS
     assert running.zone.scalar("SELECT count(*) FROM host_claims") == 2
     running.clear_faults()
     running.zone.change("UPDATE async_jobs SET retry_at = now()")
@@ -244,7 +265,7 @@ def test_expunging_what_never_ran(fleet: Fleet) -> None:
     fleet.fault(Step.BOOT, FaultKind.PERMANENT)
     fleet.run()
     fleet.clear_faults()
-    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id, expunge=True))
     assert fleet.vms()[0].removed is not None
     fleet.assert_nothing_held()
 
@@ -253,5 +274,5 @@ def test_many_are_expunged_at_once(fleet: Fleet) -> None:
     """A batch of expunges gives back everything of every VM, whatever batches the writer makes of it."""
     fleet.deploy(30)
     fleet.run()
-    fleet.run(*[fleet.make_job(JobKind.DESTROY, vm.id, expunge=True) for vm in fleet.vms()])
+    fleet.run(*[fleet.make_job(DESTROY, vm.id, expunge=True) for vm in fleet.vms()])
     fleet.assert_nothing_held()

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedMigration
 
@@ -30,7 +34,7 @@ def migrate(running: Fleet) -> Callable[..., JobStatus]:
     """Runs one migration of the first VM; answers the job's status."""
 
     def run(**params: object) -> JobStatus:
-        job_id = running.make_job(JobKind.MIGRATE, running.vms()[0].id, **params)
+        job_id = running.make_job(MIGRATE, running.vms()[0].id, **params)
         running.run(job_id)
         return JobStatus(running.job(job_id).status)
 
@@ -84,7 +88,7 @@ def test_both_hosts_are_held_while_it_moves(running: Fleet) -> None:
     """While the driver works, the VM holds its destination and the migration its source; the audit knows."""
     before = running.vms()[0]
     gated = GatedMigration(running.driver)
-    job_id = running.make_job(JobKind.MIGRATE, before.id)
+    job_id = running.make_job(MIGRATE, before.id)
     with running.runner(drivers=OneDriver(gated)) as runner:
         runner.accept(job_id)
         assert gated.entered.wait(PATIENCE_S)
@@ -127,7 +131,7 @@ def test_a_move_of_unknown_end_is_undone(running: Fleet, effect: HangEffect) -> 
     before = running.vms()[0]
     running.fault(Step.MIGRATE, FaultKind.HANG, hang_ms=None, effect=effect, remaining=1)
     with_little_patience = replace(OPTIONS, driver_timeout_s=0.01)
-    job_id = running.make_job(JobKind.MIGRATE, before.id, host_id=_other_host(running))
+    job_id = running.make_job(MIGRATE, before.id, host_id=_other_host(running))
     with running.runner(options=with_little_patience) as runner:
         runner.accept(job_id)
     assert running.job(job_id).status == JobStatus.FAILED
@@ -201,7 +205,7 @@ def test_a_guest_that_went_off_keeps_nobody_waiting(
 ) -> None:
     """Where it is seen to run nowhere the move ends, with one host held; where that is not seen, both stay held."""
     before, there = running.vms()[0], _other_host(running)
-    job = running.make_job(JobKind.MIGRATE, before.id, host_id=there)
+    job = running.make_job(MIGRATE, before.id, host_id=there)
     running.run(job, drivers=OneDriver(OffGuest(running.driver, seen, moved=ends_at == "destination")))
     if ends_at is None:
         assert running.job(job).status == JobStatus.IN_PROGRESS
@@ -217,7 +221,7 @@ def test_a_guest_that_went_off_keeps_nobody_waiting(
 def test_whoever_takes_over_finishes_the_move(running: Fleet, before: bool) -> None:
     """A worker that is gone after the claim, before or after the driver did it: the next one ends it, once."""
     gated = GatedMigration(running.driver, before=before)
-    job_id = running.make_job(JobKind.MIGRATE, running.vms()[0].id)
+    job_id = running.make_job(MIGRATE, running.vms()[0].id)
     with running.runner(drivers=OneDriver(gated)) as paused:
         paused.accept(job_id)
         assert gated.entered.wait(PATIENCE_S)
@@ -230,7 +234,7 @@ def test_whoever_takes_over_finishes_the_move(running: Fleet, before: bool) -> N
     _guest_is_where_its_row_says(running)
 
 
-@pytest.mark.parametrize("kind", [JobKind.STOP, JobKind.DESTROY])
+@pytest.mark.parametrize("kind", [STOP, DESTROY], ids=str)
 def test_what_does_not_run_is_not_migrated(
     running: Fleet, migrate: Callable[..., JobStatus], kind: JobKind
 ) -> None:
@@ -248,7 +252,8 @@ def test_without_room_it_stays(running: Fleet, migrate: Callable[..., JobStatus]
     running.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE id <> :id", id=before.host_id)
     assert migrate() is JobStatus.FAILED
     result = running.results()[-1]
-    assert (result["errorcode"], f"{CLUSTER - 1} by host_not_enabled" in result["errortext"]) == (533, True)
+    excluded = {row["reason"]: row["hosts"] for row in result["excluded"]}
+    assert (result["errorcode"], excluded["host_not_enabled"]) == (533, CLUSTER - 1)
     _guest_is_where_its_row_says(running)
 
 
@@ -283,7 +288,7 @@ def test_strict_groups_hold_while_vms_move(fleet: Fleet, group: str, moves: bool
         2, account="acme", domain_id=fleet.id_of("domains", "acme"), affinity_group_ids=groups, cluster="a-1"
     )
     fleet.run()
-    fleet.run(*[fleet.make_job(JobKind.MIGRATE, vm.id) for vm in fleet.vms()])
+    fleet.run(*[fleet.make_job(MIGRATE, vm.id) for vm in fleet.vms()])
     statuses = sorted(job.status for job in fleet.jobs()[2:])
     assert (JobStatus.SUCCEEDED in statuses) == moves
     fleet.assert_intact()
@@ -294,7 +299,7 @@ def test_a_lone_member_of_a_group_moves(fleet: Fleet) -> None:
     groups = (fleet.id_of("affinity_groups", "together"),)
     fleet.deploy(1, account="acme", domain_id=fleet.id_of("domains", "acme"), affinity_group_ids=groups)
     fleet.run()
-    fleet.run(fleet.make_job(JobKind.MIGRATE, fleet.vms()[0].id))
+    fleet.run(fleet.make_job(MIGRATE, fleet.vms()[0].id))
     assert fleet.jobs()[-1].status == JobStatus.SUCCEEDED
     _guest_is_where_its_row_says(fleet)
 
@@ -304,7 +309,7 @@ def test_many_move_at_once(fleet: Fleet) -> None:
     fleet.deploy(24)
     fleet.run()
     fleet.fault(Step.MIGRATE, rate=0.2)
-    fleet.run(*[fleet.make_job(JobKind.MIGRATE, vm.id) for vm in fleet.vms()])
+    fleet.run(*[fleet.make_job(MIGRATE, vm.id) for vm in fleet.vms()])
     fleet.clear_faults()
     _wake(fleet)
     assert {job.status for job in fleet.jobs()} <= {JobStatus.SUCCEEDED, JobStatus.FAILED}

@@ -3,19 +3,22 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import orjson
 import pytest
 from redis import Redis
 
-from bulkdeploy.domain.jobs import JobKind, JobStatus
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.provisioning.progress import TOO_LATE
 from bulkdeploy.provisioning.relay import MESSAGES_AT_ONCE, Relay
-from bulkdeploy.provisioning.steps import TOO_LATE
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, INTERACTIVE, QueueUnavailable, bulk_queue
-from bulkdeploy.store.job_sweeping import LOST_AFTER_S
+from bulkdeploy.store.jobs.job_sweeping import LOST_AFTER_S
 from tests.support.fleet import Fleet
 
 Waiting = Callable[[], Counter[int]]
@@ -57,9 +60,8 @@ def _twice_at_once(sweep: Callable[[], None]) -> None:
 @pytest.fixture
 def unsent(fleet: Fleet) -> Fleet:
     """A deployment that was written while Redis was away."""
-    queue = CeleryJobQueue("redis://127.0.0.1:1/0")
     system = fleet.system
-    fleet.system = type(system)(system.engine, queue, system.cipher, system.data_dir)
+    fleet.system = replace(system, job_queue=CeleryJobQueue("redis://127.0.0.1:1/0"))
     fleet.deploy(5)
     fleet.system = system
     return fleet
@@ -88,7 +90,7 @@ def test_the_outbox_is_left_to_its_writer_for_a_moment(unsent: Fleet, waiting: W
 def test_a_relay_without_redis_keeps_the_outbox(unsent: Fleet) -> None:
     """While Redis is away the pass fails and no row is lost."""
     _age(unsent, 2)
-    sweeper = Sweeper(unsent.engine, CeleryJobQueue("redis://127.0.0.1:1/0"), unsent.sweeper()._settler)
+    sweeper = Sweeper(unsent.engine, CeleryJobQueue("redis://127.0.0.1:1/0"))
     with pytest.raises(QueueUnavailable):
         sweeper.send_unsent()
     assert unsent.zone.scalar("SELECT count(*) FROM outbox") == 5
@@ -147,7 +149,7 @@ def test_waiting_jobs_are_sent_when_they_are_due(fleet: Fleet, waiting: Waiting)
     fleet.deploy(1)
     waiting()
     (deploy,) = _ids(fleet)
-    stop = fleet.make_job(JobKind.STOP, fleet.vms()[0].id)
+    stop = fleet.make_job(STOP, fleet.vms()[0].id)
     fleet.zone.change("DELETE FROM outbox")
     fleet.zone.change("UPDATE async_jobs SET phase = 'waiting', retry_at = now() - interval '1 s'")
     fleet.zone.change("UPDATE async_jobs SET retry_at = now() + interval '1 h' WHERE id = :id", id=deploy)
@@ -201,7 +203,7 @@ def test_destroyed_vms_are_expunged_after_the_delay(fleet: Fleet) -> None:
     """``expunge.delay`` after it was destroyed a VM gets one job that expunges it, however many sweepers look."""
     fleet.deploy(2)
     fleet.run()
-    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id))
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id))
     fleet.sweeper().expunge_destroyed()
     assert len(fleet.jobs()) == 3
     fleet.zone.change("UPDATE virtual_machines SET updated = updated - interval '2 days'")
@@ -221,7 +223,7 @@ def test_a_removal_that_failed_is_tried_again(fleet: Fleet) -> None:
     fleet.deploy(1)
     fleet.run()
     fleet.fault(Step.DELETE)
-    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id, expunge=True))
     fleet.zone.change("UPDATE async_jobs SET retry_at = now(), progress = progress || '{\"overdue\": true}'")
     fleet.run()
     assert (fleet.jobs()[-1].status, fleet.vms()[0].state) == (JobStatus.FAILED, "Expunging")

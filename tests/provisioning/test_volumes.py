@@ -7,15 +7,15 @@ import pytest
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
-from bulkdeploy.services.account_removal import RemovalCall, remove
+from bulkdeploy.services.accounts.account_removal import RemovalCall, remove
 from bulkdeploy.services.ownership import NamedOwner
-from bulkdeploy.services.virtual_machines import destroy_virtual_machine
-from bulkdeploy.services.volume_attachment import attach_volume, detach_volume
-from bulkdeploy.services.volumes import create_volume, delete_volume
-from bulkdeploy.store.done_jobs import Instance
+from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine
+from bulkdeploy.services.volumes.volume_attachment import attach_volume, detach_volume
+from bulkdeploy.services.volumes.volumes import create_volume, delete_volume
+from bulkdeploy.store.jobs.done_jobs import Instance
 from tests.support.fleet import Fleet, OneDriver
 
 
@@ -29,7 +29,7 @@ def make(fleet: Fleet, name: str) -> EntityRef:
     """A new volume without a place."""
     zone = ref(fleet, Entity.ZONE, "zones", "small")
     offering = ref(fleet, Entity.DISK_OFFERING, "disk_offerings", "20 GiB")
-    create_volume(fleet.system, fleet.caller, NamedOwner(), name, zone, offering, None)
+    fleet.change(create_volume, fleet.caller, NamedOwner(), name, zone, offering, None)
     return ref(fleet, Entity.VOLUME, "volumes", name)
 
 
@@ -37,8 +37,13 @@ def attach(fleet: Fleet, name: str) -> UUID:
     """A new volume that the only VM has, and its guest."""
     volume = make(fleet, name)
     vm = fleet.vms()[0]
-    attach_volume(
-        fleet.system, fleet.caller, volume, EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name), None
+    fleet.change(
+        attach_volume,
+        fleet.system,
+        fleet.caller,
+        volume,
+        EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name),
+        None,
     )
     fleet.run()
     return volume.uuid
@@ -56,7 +61,7 @@ def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUI
     """Expunging a VM removes its root disk and detaches what createVolume made: data, room and counts stay."""
     fleet, one, other = attached
     fleet.assert_intact()
-    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id, expunge=True))
     assert fleet.vms()[0].removed is not None
     assert fleet.volumes() == {one, other}
     rows = fleet.zone.rows("SELECT uuid, vm_id, device_id, attached, state FROM volumes WHERE removed IS NULL")
@@ -72,10 +77,15 @@ def test_volumes_that_are_named_go_with_their_vm(attached: tuple[Fleet, UUID, UU
     vm = ref(fleet, Entity.VIRTUAL_MACHINE, "virtual_machines", fleet.vms()[0].name)
     named = [ref(fleet, Entity.VOLUME, "volumes", "one")]
     with pytest.raises(InvalidParameter, match="volumeids"):
-        destroy_virtual_machine(
-            fleet.system, fleet.caller, vm, expunge=expunge, volumes=[*named, make(fleet, "of nobody")]
+        fleet.change(
+            destroy_virtual_machine,
+            fleet.system,
+            fleet.caller,
+            vm,
+            expunge=expunge,
+            volumes=[*named, make(fleet, "of nobody")],
         )
-    destroy_virtual_machine(fleet.system, fleet.caller, vm, expunge=expunge, volumes=named)
+    fleet.change(destroy_virtual_machine, fleet.system, fleet.caller, vm, expunge=expunge, volumes=named)
     assert states(fleet)["one"] == "Ready"
     fleet.run()
     assert states(fleet)["one"] == "Destroy"
@@ -94,7 +104,7 @@ def detach(fleet: Fleet, uuid: UUID) -> EntityRef:
     """Take a volume from its VM, and from the guest."""
     name = fleet.zone.scalar("SELECT name FROM volumes WHERE uuid = :uuid", uuid=uuid)
     volume = ref(fleet, Entity.VOLUME, "volumes", name)
-    detach_volume(fleet.system, fleet.caller, volume, None, None)
+    fleet.change(detach_volume, fleet.system, fleet.caller, volume, None, None)
     fleet.run()
     return volume
 
@@ -124,8 +134,8 @@ def test_deleted_volumes_are_removed_from_their_pools(attached: tuple[Fleet, UUI
     """Counts come back at once, room when the pool has it no more: not while a guest uses it or a driver fails."""
     fleet, one, other = attached
     for uuid in (one, other):
-        delete_volume(fleet.system, fleet.caller, detach(fleet, uuid))
-    delete_volume(fleet.system, fleet.caller, make(fleet, "nowhere"))
+        fleet.change(delete_volume, fleet.caller, detach(fleet, uuid))
+    fleet.change(delete_volume, fleet.caller, make(fleet, "nowhere"))
     assert states(fleet) == {"one": "Destroy", "other": "Destroy", "nowhere": "Expunged"}
     assert counted(fleet) == (1, 2)
     fleet.assert_intact()
@@ -142,14 +152,14 @@ def test_deleted_volumes_are_removed_from_their_pools(attached: tuple[Fleet, UUI
         assert states(fleet)["one"] == expected
         fleet.assert_intact()
     assert (one in fleet.volumes(), counted(fleet)) == (False, (1, 0))
-    fleet.run(fleet.make_job(JobKind.DESTROY, fleet.vms()[0].id, expunge=True))
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id, expunge=True))
     fleet.assert_nothing_held()
 
 
 def test_what_could_not_be_removed_is_due_later(attached: tuple[Fleet, UUID, UUID]) -> None:
     """A failure puts it off, and is not asked for again in the same breath."""
     fleet, one, _ = attached
-    delete_volume(fleet.system, fleet.caller, detach(fleet, one))
+    fleet.change(delete_volume, fleet.caller, detach(fleet, one))
     fleet.fault(Step.DELETE)
     VolumeRemoval(fleet.engine, OneDriver(fleet.driver), 30).remove_volumes()
     assert fleet.zone.scalar("SELECT removal_due > now() + interval '30 s' FROM volumes WHERE state = 'Destroy'")
@@ -160,8 +170,8 @@ def test_volumes_go_with_their_owner(attached: tuple[Fleet, UUID, UUID]) -> None
     fleet, one, other = attached
     detach(fleet, other)
     owner = fleet.caller.owner.account_id
-    with fleet.engine.begin() as connection:
-        remove(connection, fleet.caller, RemovalCall("x", Instance("Account", owner, one)), [owner])
+    call = RemovalCall("x", Instance("Account", owner, one))
+    fleet.change(remove, fleet.system.job_queue, fleet.caller, call, [owner])
     assert states(fleet) == {"one": "Ready", "other": "Destroy"}
     fleet.run()
     assert states(fleet) == {"one": "Destroy", "other": "Destroy"}

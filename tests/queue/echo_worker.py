@@ -8,7 +8,7 @@ import sys
 from celery import Celery
 from redis import Redis
 
-from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.queue.celery_queue import task_name
 
 
@@ -20,7 +20,7 @@ def main(redis_url: str, *queues: str) -> None:
     def note(task, *args, **kwargs):  # type: ignore[no-untyped-def]
         notes.rpush("notes", f"{task.name} {task.request.id} {args!r} {kwargs!r} {task.request.delivery_info}")
 
-    for kind in JobKind:
+    for kind in job_kinds():
         app.task(name=task_name(kind), bind=True)(note)
     app.worker_main(["worker", "--pool=solo", "--loglevel=WARNING", "-Q", ",".join(queues)])
 

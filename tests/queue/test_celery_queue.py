@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from bulkdeploy.domain.jobs import JobKind
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
+from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable
@@ -39,7 +41,7 @@ def _notes_of(redis: "Redis[bytes]", count: int) -> list[str]:
 
 def _published_by_celery(redis_url: str, redis: "Redis[bytes]") -> dict[str, Any]:
     app = make_celery(redis_url)
-    app.send_task(task_name(JobKind.DEPLOY), args=(7,), queue=INTERACTIVE)
+    app.send_task(task_name(DEPLOY.name), args=(7,), queue=INTERACTIVE)
     app.close()
     return dict(json.loads(redis.rpop(INTERACTIVE)))
 
@@ -48,7 +50,7 @@ def test_an_unmodified_celery_worker_runs_what_is_sent(redis_database_url: str) 
     """A worker with Celery's default settings runs each message's task, once, with the job's id."""
     queue = CeleryJobQueue(redis_database_url)
     redis = Redis.from_url(redis_database_url)
-    sent = [JobMessage(number, kind, INTERACTIVE) for number, kind in enumerate(JobKind, start=40)]
+    sent = [JobMessage(number, kind, INTERACTIVE) for number, kind in enumerate(job_kinds(), start=40)]
     with _echo_worker(redis_database_url, [INTERACTIVE]):
         queue.send(sent)
         notes = _notes_of(redis, len(sent))
@@ -61,7 +63,7 @@ def test_messages_have_the_fields_of_celerys_own(redis_database_url: str) -> Non
     """Every field we write is one that Celery writes, in the same place and with the same type of value."""
     redis = Redis.from_url(redis_database_url)
     theirs = _published_by_celery(redis_database_url, redis)
-    CeleryJobQueue(redis_database_url).send([JobMessage(7, JobKind.DEPLOY, INTERACTIVE)])
+    CeleryJobQueue(redis_database_url).send([JobMessage(7, DEPLOY.name, INTERACTIVE)])
     ours = json.loads(redis.rpop(INTERACTIVE))
     assert set(ours) == set(theirs)
     assert ours["headers"].items() <= {**theirs["headers"], "id": "job-7", "root_id": "job-7"}.items()
@@ -74,7 +76,7 @@ def test_order_is_kept_within_a_queue_and_queues_are_apart(redis_database_url: s
     """What was given first is taken first, over several commands; each queue gets its own messages."""
     redis = Redis.from_url(redis_database_url)
     jobs = range(2 * MESSAGES_PER_COMMAND + 5)
-    messages = [JobMessage(job, JobKind.DEPLOY, BULK[job % 2]) for job in jobs]
+    messages = [JobMessage(job, DEPLOY.name, BULK[job % 2]) for job in jobs]
     queue = CeleryJobQueue(redis_database_url)
     queue.send(messages)
     for lane in (0, 1):
@@ -87,7 +89,7 @@ def test_every_message_has_its_own_delivery_tag(redis_database_url: str) -> None
     """A message sent twice has two delivery tags, so that a consumer can tell the deliveries apart."""
     queue = CeleryJobQueue(redis_database_url)
     for _ in range(2):
-        queue.send([JobMessage(1, JobKind.STOP, INTERACTIVE), JobMessage(2, JobKind.STOP, INTERACTIVE)])
+        queue.send([JobMessage(1, STOP.name, INTERACTIVE), JobMessage(2, STOP.name, INTERACTIVE)])
     raw = Redis.from_url(redis_database_url).lrange(INTERACTIVE, 0, -1)
     assert len({json.loads(message)["properties"]["delivery_tag"] for message in raw}) == 4
 
@@ -95,7 +97,7 @@ def test_every_message_has_its_own_delivery_tag(redis_database_url: str) -> None
 def test_waiting_counts_each_queue(redis_database_url: str) -> None:
     """``waiting`` names every queue with the number of messages nobody has taken."""
     queue = CeleryJobQueue(redis_database_url)
-    queue.send([JobMessage(job, JobKind.DEPLOY, BULK[3]) for job in range(5)])
+    queue.send([JobMessage(job, DEPLOY.name, BULK[3]) for job in range(5)])
     assert queue.waiting() == {**dict.fromkeys(ALL_QUEUES, 0), BULK[3]: 5}
 
 
@@ -110,6 +112,6 @@ def test_an_unreachable_courier_is_reported() -> None:
     """A closed port is QueueUnavailable, whatever was asked."""
     queue = CeleryJobQueue("redis://127.0.0.1:1/0")
     with pytest.raises(QueueUnavailable):
-        queue.send([JobMessage(1, JobKind.DEPLOY, INTERACTIVE)])
+        queue.send([JobMessage(1, DEPLOY.name, INTERACTIVE)])
     with pytest.raises(QueueUnavailable):
         queue.waiting()

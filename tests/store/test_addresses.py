@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import Connection, Engine, insert, text
 
 from bulkdeploy.domain.errors import InsufficientAddresses
-from bulkdeploy.store.addresses import (
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.ledger.addresses import (
     Address,
     format_mac,
     release_addresses_of,
@@ -15,7 +16,6 @@ from bulkdeploy.store.addresses import (
     take_mac_addresses,
     take_named_address,
 )
-from bulkdeploy.store.engine import run_transaction
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nics
 from bulkdeploy.store.tables.topology import pods
 from tests.store.hosts import make_hosts

@@ -6,8 +6,8 @@ import psycopg
 from argon2 import PasswordHasher
 from sqlalchemy import Engine, func, insert, select
 
-from bulkdeploy.store.bootstrap import admin_row, bootstrap
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.store.tables.accounts import accounts, domains, roles, users
 from bulkdeploy.store.tables.catalog import metadata

@@ -17,13 +17,13 @@ from bulkdeploy import crash_points
 from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
-from bulkdeploy.store.availability import is_unreachable
-from bulkdeploy.store.callers import BY_API_KEY
-from bulkdeploy.store.commit_outcome import mark_transaction, was_committed
-from bulkdeploy.store.engine import create_engine, create_reading_engine, read_only, run_transaction
+from bulkdeploy.store.accounts.callers import BY_API_KEY
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.commit_outcome import mark_transaction, was_committed
+from bulkdeploy.store.database.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
 
-BEFORE = f"{CrashPoint.DEPLOY_COMMIT}.before"
+BEFORE = f"{CrashPoint.CALL_COMMIT}.before"
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_commit_whose_answer_was_lost_is_found_out(proxy: Proxy, proxied: Engi
             breaker.start()
 
     crash_points.arm(fault)
-    assert run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT) == "done"
+    assert run_transaction(proxied, write, CrashPoint.CALL_COMMIT) == "done"
     breaker.join()
     assert rows(database_url) == 1
 
@@ -108,7 +108,7 @@ def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, 
     """The connection broke before the server heard of the commit: the caller is told, and nothing was changed."""
     crash_points.arm(lambda place: proxy.cut() if place == BEFORE else None)
     with pytest.raises(OperationalError):
-        run_transaction(proxied, write, CrashPoint.DEPLOY_COMMIT)
+        run_transaction(proxied, write, CrashPoint.CALL_COMMIT)
     assert rows(database_url) == 0
 
 
@@ -152,7 +152,7 @@ def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> N
         connection.execute(text("INSERT INTO written VALUES (2)"))
 
     with pytest.raises(DBAPIError) as told:
-        run_transaction(engine, sleep, CrashPoint.DEPLOY_COMMIT)
+        run_transaction(engine, sleep, CrashPoint.CALL_COMMIT)
     assert is_unreachable(told.value)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM written")).scalar_one() == 1
@@ -166,7 +166,7 @@ def test_who_is_gone_without_a_word_is_noticed(database_url: str, make: Callable
         seen = connection.execute(
             text("SELECT name, source FROM pg_settings WHERE name ~ '^tcp_(keepalives|user_timeout)'")
         )
-        assert {row.source for row in seen} == {"session"}
+        assert {row.source for row in seen} == {"client"}
         asked = connection.connection.driver_connection.info.get_parameters()
     engine.dispose()
     assert asked["tcp_user_timeout"] == "30000"

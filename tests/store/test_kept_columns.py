@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, text
 
-from bulkdeploy.store.engine import TransactionConflict, run_transaction
-from bulkdeploy.store.kept_columns import KeptColumns, KeptTable, kept_columns
+from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.database.kept_columns import KeptColumns, KeptTable, kept_columns
+from tests.support.properties import examples
 
 THINGS = KeptTable("things", {"id": "id", "used": "used"}, gone="removed IS NOT NULL", scope="zone_id = %(scope)s")
 ZONE = 7
@@ -198,7 +199,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, suppress=(HealthCheck.function_scoped_fixture,))
 @given(steps=STEPS)
 def test_is_what_a_fresh_reading_is_after_any_history(
     things: Engine, steps: list[tuple[str, int, int, bool]]

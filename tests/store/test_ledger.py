@@ -6,17 +6,18 @@ from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, text
 
-from bulkdeploy.store.deployment_rows import random_uuids
-from bulkdeploy.store.engine import TransactionConflict, run_transaction
-from bulkdeploy.store.ledger import claim_hosts, claim_pools, release_hosts_of, release_pools_of
+from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.deployments.deployment_rows import random_uuids
+from bulkdeploy.store.ledger.ledger import claim_hosts, claim_pools, release_hosts_of, release_pools_of
 from tests.store.hosts import make_hosts, make_pool
+from tests.support.properties import examples
 
 ACCOUNT = 7
-FUNCTION_SCOPED = [HealthCheck.function_scoped_fixture]
+FUNCTION_SCOPED = (HealthCheck.function_scoped_fixture,)
 
 
 def claim(connection: Connection, hosts: list[int], consumers: list[UUID] | None = None) -> None:
@@ -45,7 +46,7 @@ def usage(connection: Connection) -> dict[int, tuple[int, int, int, int]]:
         max_size=15,
     )
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=FUNCTION_SCOPED)
+@examples(25, suppress=FUNCTION_SCOPED)
 def test_any_sequence_of_claims_and_releases_keeps_the_books(
     engine: Engine, calls: list[tuple[str, object]]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.store import migrations
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import Half, SchemaTooNew, current_revision, newest_revision, upgrade
 from bulkdeploy.store.tables.catalog import metadata
 from tests.support.services import unique_name, with_database

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 
 from bulkdeploy.services.system import System
-from bulkdeploy.store.callers import caller_by_api_key
-from bulkdeploy.store.shared_reading import SharedReading
+from bulkdeploy.store.accounts.callers import caller_by_api_key
+from bulkdeploy.store.database.shared_reading import SharedReading
 
 LATER = (2, 3, 4, 5)
 

@@ -8,7 +8,7 @@ from argon2.profiles import CHEAPEST
 from sqlalchemy import Engine, insert
 
 from bulkdeploy.services.system import Cipher
-from bulkdeploy.store.default_rows import ROLES, ROOT_DOMAIN_ID
+from bulkdeploy.store.database.default_rows import ROLES, ROOT_DOMAIN_ID
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
 
 USER_ROLE, DOMAIN_ADMIN_ROLE, ROOT_ADMIN_ROLE, READ_ONLY_ADMIN_ROLE = 4, 3, 1, 5

@@ -1,9 +1,9 @@
 """The small zone on simulated hypervisors, VMs to work on, and questions about both sides."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
@@ -13,28 +13,30 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk
-from bulkdeploy.domain.jobs import COMMAND_CLASS, JobKind
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
 from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
 from bulkdeploy.drivers.simulator_inventory import SimulatedHost
-from bulkdeploy.provisioning.job_kinds import steps_of_all_kinds
+from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
-from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.services.audit import audit
-from bulkdeploy.services.deploy import deploy
+from bulkdeploy.services.deployments.deploy import deploy
 from bulkdeploy.services.system import System
-from bulkdeploy.store.bootstrap import admin_row
-from bulkdeploy.store.callers import caller_by_api_key
-from bulkdeploy.store.deployments import DeployedVms
-from bulkdeploy.store.guests import lock_vm
-from bulkdeploy.store.jobs import NewJob, insert_jobs
+from bulkdeploy.store.accounts.callers import caller_by_api_key
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.deployments.deployments import DeployedVms
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.wiring.settings import Settings
 from tests.deploy.zone import Zone
 from tests.support.services import unique_name, with_database
+
+T = TypeVar("T")
 
 HOSTS = 12
 OPTIONS = RunnerOptions(threads=8, lease_seconds=60, driver_timeout_s=30)
@@ -78,16 +80,20 @@ class Fleet:
             **pins,
             **ask,
         )
-        deployed = deploy(self.system, self.caller, wanted)
+        deployed = self.change(deploy, self.system, self.caller, wanted)
         assert isinstance(deployed, DeployedVms)
         return deployed
+
+    def change(self, service: Callable[..., T], *arguments: Any, **more: Any) -> T:
+        """What a service does in a transaction, as the API's dispatcher runs it."""
+        return run_transaction(self.engine, lambda connection: service(connection, *arguments, **more))
 
     def make_job(self, kind: JobKind, vm_id: int, **params: Any) -> int:
         """A job for an existing VM, by its internal id."""
         with self.engine.begin() as connection:
-            lock_vm(connection, vm_id)
-            owner = self.caller.owner.account_id
-            job = NewJob(kind, COMMAND_CLASS[kind], owner, self.caller.user_id, vm_id, params)
+            instance = Instance(kind.instance_type, vm_id, lock_vm(connection, vm_id).uuid)
+            account, user = self.caller.owner.account_id, self.caller.user_id
+            job = kind.new_job(instance, "asked for by a test", account_id=account, user_id=user, params=params)
             ((job_id, _),) = insert_jobs(connection, [job], INTERACTIVE)
             return job_id
 
@@ -111,14 +117,7 @@ class Fleet:
 
     def sweeper(self) -> Sweeper:
         """A sweeper."""
-        steps = steps_of_all_kinds(
-            self.engine,
-            OneDriver(self.driver),
-            lease_seconds=60,
-            driver_timeout_s=30,
-            decrypt=self.system.cipher.decrypt,
-        )
-        return Sweeper(self.engine, self.system.job_queue, Settler(steps))
+        return Sweeper(self.engine, self.system.job_queue)
 
     def fault(self, step: Step, kind: FaultKind = FaultKind.TRANSIENT, **rule: Any) -> int:
         """Let calls fail from now on."""
@@ -232,7 +231,12 @@ def open_fleet(engine: Engine, settings: Settings, system: System, simulator_url
         try:
             yield Fleet(
                 engine,
-                settings.model_copy(update={"simulator_database_url": simulator_url}),
+                settings.model_copy(
+                    update={
+                        "drivers": {"default": "simulator"},
+                        "driver": {"simulator": {"url": simulator_url}},
+                    }
+                ),
                 system,
                 Zone(engine),
                 driver,

@@ -1,6 +1,6 @@
 """Drivers that wait where a test wants them to."""
 
-from threading import Event
+from threading import Event, Semaphore
 from typing import Any
 
 from bulkdeploy.drivers.driver import DriverError
@@ -20,6 +20,13 @@ class GatedDriver:
         self._driver, self._before = driver, before
         self.entered, self.gate = Event(), Event()
         self.calls = 0
+        self._waiting = Semaphore(0)
+
+    def wait_for(self, calls: int) -> None:
+        """Wait until so many more calls wait for the gate."""
+        for _ in range(calls):
+            if not self._waiting.acquire(timeout=PATIENCE_S):
+                raise AssertionError("the calls did not come")
 
     def ensure_running(self, *arguments: Any, **named: Any) -> None:
         """See above."""
@@ -27,6 +34,7 @@ class GatedDriver:
         if not self._before:
             self._driver.ensure_running(*arguments, **named)
         self.entered.set()
+        self._waiting.release()
         if not self.gate.wait(PATIENCE_S):
             raise AssertionError("nobody opened the gate")
         if self._before:

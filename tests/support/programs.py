@@ -87,5 +87,5 @@ def api_process(settings: Settings, log: Path) -> Iterator[str]:
     listen = f"127.0.0.1:{free_port()}"
     settings = settings.model_copy(update={"listen": listen})
     with program(settings, log, *BULKDEPLOY, "api") as process:
-        wait_for(f"http://{listen}/health/ready", process, log)
+        wait_for(f"{settings.api_monitoring_url}/health/ready", process, log)
         yield f"http://{listen}"

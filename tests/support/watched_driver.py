@@ -5,18 +5,19 @@ Worker processes load it as any driver from outside the tree is loaded; ``instal
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import psycopg
 from psycopg_pool import ConnectionPool
 
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.batches import Answer, GuestCall, RemoveCall, StartCall
+from bulkdeploy.drivers.simulator import SimulatorDriver, SimulatorOptions
 
 NAME = "watched"
-URL = "BULKDEPLOY_SIMULATOR_DATABASE_URL"
 TABLES = (
     """CREATE TABLE IF NOT EXISTS watched_calls (
         id bigserial, host uuid, vm uuid, pid integer,
@@ -27,44 +28,51 @@ TABLES = (
 )
 
 
-class WatchedDriver:
+class WatchedDriver(SimulatorDriver):
     """The simulator's driver, watched."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        del options
-        self._driver = SimulatorDriver(os.environ[URL])
-        self._notes = ConnectionPool(
-            os.environ[URL], min_size=1, max_size=4, kwargs={"autocommit": True}, open=True
-        )
+    _notes: ConnectionPool
 
-    def ensure_running(self, host: Any, guest: Any, **named: Any) -> None:
-        """Note the call, and die here if the VM is deadly."""
-        self._die_if("start", guest.uuid)
-        with self._notes.connection() as connection:
-            row = connection.execute(
-                "INSERT INTO watched_calls (host, vm, pid) VALUES (%s, %s, %s) RETURNING id",
-                [host.uuid, guest.uuid, os.getpid()],
-            ).fetchone()
-        assert row is not None
-        try:
-            self._driver.ensure_running(host, guest, **named)
-        finally:
-            with self._notes.connection() as connection:
-                connection.execute("UPDATE watched_calls SET ended = clock_timestamp() WHERE id = %s", row)
+    @classmethod
+    def from_options(cls, options: SimulatorOptions) -> Self:
+        """Make it, with connections of its own for what is noted."""
+        made = super().from_options(options)
+        url = options.url.get_secret_value()
+        made._notes = ConnectionPool(url, min_size=1, max_size=4, kwargs={"autocommit": True}, open=True)
+        return made
 
-    def ensure_absent(self, host: Any, guest_uuid: UUID, *volumes: Any, **named: Any) -> None:
-        """Die here if the VM is deadly to remove, too."""
-        self._die_if("remove", guest_uuid)
-        self._driver.ensure_absent(host, guest_uuid, *volumes, **named)
+    def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
+        """Note each start from its begin to its end, and die here if a VM is deadly to start or to remove."""
+        for call in calls:
+            if isinstance(call, StartCall | RemoveCall):
+                self._die_if("start" if isinstance(call, StartCall) else "remove", call.guest_uuid)
+        numbers = [self._note(call) if isinstance(call, StartCall) else None for call in calls]
+        answers = super().begin(calls, timeout_s=timeout_s)
+        return [
+            answer if number is None else partial(self._end, number, answer)
+            for number, answer in zip(numbers, answers, strict=True)
+        ]
 
     def close(self) -> None:
         """Close the connections."""
         self._notes.close()
-        self._driver.close()
+        super().close()
 
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the simulator's."""
-        return getattr(self._driver, name)
+    def _note(self, call: StartCall) -> int:
+        with self._notes.connection() as connection:
+            row = connection.execute(
+                "INSERT INTO watched_calls (host, vm, pid) VALUES (%s, %s, %s) RETURNING id",
+                [call.host.uuid, call.guest.uuid, os.getpid()],
+            ).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _end(self, number: int, answer: Answer) -> None:
+        try:
+            answer()
+        finally:
+            with self._notes.connection() as connection:
+                connection.execute("UPDATE watched_calls SET ended = clock_timestamp() WHERE id = %s", [number])
 
     def _die_if(self, call: str, vm: UUID) -> None:
         with self._notes.connection() as connection:

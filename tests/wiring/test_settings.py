@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from bulkdeploy.drivers.simulator import SimulatorOptions
 from bulkdeploy.manage.generate import default_toml
 from bulkdeploy.wiring.settings import SettingMissing, Settings, load_settings
 
@@ -77,6 +78,7 @@ def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> Non
         database_url="postgresql://user@/name?host=%2Frun",
         secret_key="a key",
         drivers={"KVM": "libvirt", "default": "simulator"},
+        driver={"libvirt": {"password": "words with spaces", "port": 1}},
         lease_seconds=77,
     )
     for name, value in settings.environment().items():
@@ -98,8 +100,33 @@ def test_secrets_do_not_show_in_texts() -> None:
 def test_default_file_says_what_the_code_says() -> None:
     """Every setting stands in the generated file, and its default there is the code's."""
     lines = default_toml().splitlines()
-    assignments = "\n".join(line.removeprefix("# ") for line in lines if " = " in line)
+    assignments = "\n".join(line.removeprefix("# ") for line in lines if " = " in line or line.startswith("# ["))
     shown = tomllib.loads(assignments)
     assert set(shown) == set(Settings.model_fields)
+    options = {name: value for name, value in shown.pop("driver")["simulator"].items() if value != ""}
     given = {name: value for name, value in shown.items() if value != ""}
     assert Settings(**given) == Settings()
+    assert SimulatorOptions(url="postgresql://", **options) == SimulatorOptions(url="postgresql://")
+
+
+def test_options_of_drivers_come_from_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable wins over the file, option by option and type by type, and what it says is text to the driver."""
+    file = tmp_path / "settings.toml"
+    file.write_text('[drivers]\nKVM = "libvirt"\nVMware = "vcenter"\n[driver.libvirt]\nurl = "a"\nport = 1\n')
+    monkeypatch.setenv("BULKDEPLOY_DRIVERS__KVM", "other")
+    monkeypatch.setenv("BULKDEPLOY_DRIVER__LIBVIRT__URL", "b")
+    monkeypatch.setenv("BULKDEPLOY_DRIVER__LIBVIRT__PASSWORD", "123456")
+    settings = load_settings(file)
+    assert settings.drivers == {"kvm": "other", "vmware": "vcenter"}
+    assert settings.driver == {"libvirt": {"url": "b", "port": 1, "password": "123456"}}
+    assert "123456" not in repr(settings)
+
+
+def test_nothing_is_simulated_unless_somebody_says_so() -> None:
+    """No driver is set by default; what ``up`` and ``demo`` do instead leaves those alone that are."""
+    assert Settings().drivers == {}
+    assert Settings().with_simulator().drivers == {"default": "simulator"}
+    own = Settings(drivers={"KVM": "libvirt"})
+    assert own.with_simulator() == own

@@ -5,9 +5,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 from redis import Redis
+from sqlalchemy.engine import URL
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
@@ -69,6 +71,11 @@ def paused(process: Process) -> Iterator[None]:
         yield
     finally:
         os.kill(process.pid, signal.SIGCONT)
+
+
+def proxied(url: URL, folder: Path) -> str:
+    """The same database behind a socket in ``folder``."""
+    return url.update_query_dict({"host": str(folder)}).render_as_string(hide_password=False)
 
 
 def assert_all_run(fleet: Fleet, count: int) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.provisioning.settling import Settler
 from bulkdeploy.provisioning.sweeping import Sweeper
 from tests.support.fleet import Fleet
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, wait_for
@@ -82,9 +81,7 @@ def test_the_databases_clock_is_set_forward(fleet: Fleet) -> None:
     """Jobs that look an hour old because the clock was set are not failed for it."""
     fleet.deploy(2)
     behind_s = [0.0]
-    sweeper = Sweeper(
-        fleet.engine, fleet.system.job_queue, Settler({}), clock=lambda: time.monotonic() - behind_s[0]
-    )
+    sweeper = Sweeper(fleet.engine, fleet.system.job_queue, clock=lambda: time.monotonic() - behind_s[0])
     sweeper.end_late()
     fleet.zone.change(
         "UPDATE async_jobs SET phase = 'waiting', attempts = 1, started = now() - interval '61 minutes',"

@@ -1,6 +1,6 @@
-"""Every crash point, one after the other: a real process is killed there, started again, and nothing is amiss.
+"""Crash points that are not of single kinds of jobs: a real process is killed at each, and started again.
 
-What is not in a list of its own is walked by the workers; a point that nobody passes fails its test.
+A point that nobody passes fails its test. Those on the way of a kind of job: ``test_every_kind``.
 """
 
 import sys
@@ -14,10 +14,11 @@ import pytest
 from redis import Redis
 
 from bulkdeploy.crash_points import CrashPoint
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
-from bulkdeploy.store.bootstrap import admin_row
+from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support import reborn
@@ -31,14 +32,7 @@ ROUNDS = 3
 ROUND_S = 30
 """A round in which nobody dies is followed by another: what was to lead there may have died elsewhere."""
 
-OF_CALLS = [
-    CrashPoint.DEPLOY_COMMIT,
-    CrashPoint.CALL_COMMIT,
-    CrashPoint.CALL_PUBLISH,
-    CrashPoint.CALL_CLEAR,
-    CrashPoint.SUBMIT_COMMIT,
-    CrashPoint.CANCEL_COMMIT,
-]
+OF_CALLS = [CrashPoint.CALL_COMMIT, CrashPoint.CALL_PUBLISH, CrashPoint.CALL_CLEAR]
 OF_SWEEPERS = [
     CrashPoint.SWEEP_OVERDUE,
     CrashPoint.SWEEP_NEVER_BEGUN,
@@ -48,7 +42,7 @@ OF_SWEEPERS = [
     CrashPoint.SWEEP_SESSIONS,
     CrashPoint.SWEEP_REMOVALS,
     CrashPoint.SWEEP_DROPPED,
-    CrashPoint.SWEEP_HELD_BACK,
+    CrashPoint.SWEEP_THROTTLED,
     CrashPoint.SWEEP_LOST,
     CrashPoint.RELAY_PUBLISH,
     CrashPoint.RELAY_COMMIT,
@@ -57,16 +51,11 @@ OF_SWEEPERS = [
 ]
 """In the order in which a sweeper passes them after its start."""
 
-OF_MAINTENANCE = [CrashPoint.LEASE_COMMIT, CrashPoint.MIGRATE_COMMIT, CrashPoint.SETTLE_COMMIT]
-"""Those at which a host is emptied beside all else."""
-
-OF_DEVICES = [CrashPoint.PLUG_COMMIT, CrashPoint.DRIVER_DEVICES, CrashPoint.UNPLUG_COMMIT]
-"""Those at which a VM gets a volume, which fails and is undone, beside all else."""
-
-OF_WORKERS = [point for point in CrashPoint if point not in {*OF_CALLS, *OF_SWEEPERS}]
+OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
+OF_WORKERS = [point for point in CrashPoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS}]
 
 
-def places(points: Sequence[CrashPoint]) -> Iterator[tuple[CrashPoint, str]]:
+def places(points: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each point before and after, with the name of the place."""
     for point in points:
         yield point, f"{point}.before"
@@ -103,25 +92,39 @@ def start_reborn(start: Start, *programs: str) -> None:
 
 def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
     """A call whose process died did everything or nothing, and made again with its token it gives the same jobs."""
-    for point, place in places(OF_CALLS):
-        token = str(uuid4())
-        jobs = walk.bulk(token) if point in (CrashPoint.SUBMIT_COMMIT, CrashPoint.CANCEL_COMMIT) else []
+    for _, place in places(OF_CALLS):
         walk.arm(place)
-        if point is CrashPoint.SUBMIT_COMMIT:
-            vm = walk.vm_ids(jobs)[0]
-            insist(lambda vm=vm: walk.client.call("destroyVirtualMachine", id=vm, expunge=True))
-        elif point is CrashPoint.CANCEL_COMMIT:
-            cancel(walk, token)
-        elif point is CrashPoint.CALL_COMMIT:
-            insist(lambda: walk.client.call("updateConfiguration", name="start.retry", value=5))
-        else:
-            walk.bulk(token)
+        walk.bulk(str(uuid4()))
         assert walk.is_over(place), f"nobody passed {place}"
     start_reborn(start, "worker", "sweeper")
     walk.assert_once_and_for_all()
 
 
-def cancel(walk: Walk, token: str) -> None:
+def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start: Start) -> None:
+    """A call that makes a job, one that cancels many, and one that changes a row: before its commit and after."""
+    for _, place in places([CrashPoint.CALL_COMMIT]):
+        for call in (destroy_one, cancel, change_a_setting):
+            token = str(uuid4())
+            jobs = walk.bulk(token)
+            walk.arm(place)
+            call(walk, token, jobs)
+            assert walk.is_over(place), f"nobody passed {place}"
+    start_reborn(start, "worker", "sweeper")
+    walk.assert_once_and_for_all()
+
+
+def destroy_one(walk: Walk, _: str, jobs: Sequence[str]) -> None:
+    """Destroy one of the VMs that these jobs deploy."""
+    vm = walk.vm_ids(jobs)[0]
+    insist(lambda: walk.client.call("destroyVirtualMachine", id=vm, expunge=True))
+
+
+def change_a_setting(walk: Walk, _: str, __: Sequence[str]) -> None:
+    """Set a value."""
+    insist(lambda: walk.client.call("updateConfiguration", name="start.retry", value=5))
+
+
+def cancel(walk: Walk, token: str, _: Sequence[str]) -> None:
     """Cancel a deployment; made again after it was done, the call is refused."""
     deployment = walk.fleet.zone.scalar("SELECT uuid FROM deployments WHERE request_token = :token", token=token)
     answer = insist(lambda: walk.client.post("cancelBulkDeployment", id=deployment))
@@ -129,7 +132,7 @@ def cancel(walk: Walk, token: str) -> None:
 
 
 def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
-    """A worker that dies in a deploy, a retry, or any other kind of job loses nothing."""
+    """A worker that dies with jobs of all kinds in hand loses nothing."""
     # So many die here that one job may see five of them, and would be ended as one that kills its workers.
     walk.fleet.set_value("job.lost.worker.max", 1000)
     start_reborn(start, "worker", "sweeper")
@@ -143,10 +146,8 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
             make_faults(walk, point)
             jobs = walk.bulk(str(uuid4()))
             ask_for_every_kind(walk, previous)
-            if point in OF_MAINTENANCE:
-                empty_another_host(walk, *next(turns))
-            if point in OF_DEVICES:
-                give_a_volume(walk, previous)
+            empty_another_host(walk, *next(turns))
+            give_a_volume(walk, previous)
             previous = jobs
             if walk.somebody_died(place, ROUND_S):
                 break
@@ -154,15 +155,13 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     walk.assert_once_and_for_all()
 
 
-def make_faults(walk: Walk, point: CrashPoint) -> None:
-    """Let a few of the next starts fail, a stop where a guest is to be looked at, a hang where leases are renewed.
+def make_faults(walk: Walk, point: str) -> None:
+    """Let a few of the next starts fail, and one hang where leases are renewed.
 
     Made anew each round: those of the last one may have struck a process that was about to die.
     """
     walk.fleet.clear_faults()
     walk.fleet.fault(Step.BOOT, remaining=3)
-    if point is CrashPoint.DRIVER_LOOK:
-        walk.fleet.fault(Step.STOP, remaining=1)
     if point is CrashPoint.RENEW_COMMIT:
         walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
 
@@ -246,7 +245,7 @@ def prepare_old_vms(fleet: Fleet) -> set[int]:
     fleet.deploy(VMS)
     fleet.run()
     vms = {vm.id for vm in fleet.vms()}
-    fleet.run(*[fleet.make_job(JobKind.DESTROY, vm) for vm in vms])
+    fleet.run(*[fleet.make_job(DESTROY, vm) for vm in vms])
     fleet.zone.change("UPDATE virtual_machines SET updated = now() - interval '3 days'")
     fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '3 days'")
     fleet.zone.change("DELETE FROM outbox")

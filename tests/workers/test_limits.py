@@ -24,7 +24,8 @@ from tests.workers.processes import (
 def quick(fleet: Fleet, quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings under which every start is watched."""
     drivers = watched_driver.install(tmp_path, monkeypatch.setenv, fleet.control)
-    return quick.model_copy(update={"drivers": drivers})
+    options = {watched_driver.NAME: quick.driver["simulator"]}
+    return quick.model_copy(update={"drivers": drivers, "driver": options})
 
 
 def test_no_host_gets_more_than_its_limit(fleet: Fleet, redis_database_url: str, start: Start) -> None:

@@ -16,7 +16,8 @@ from tests.support.programs import wait_for as wait_for_answer
 from tests.workers.processes import all_done, wait_for
 
 
-def _get(url: str) -> tuple[int, str]:
+def get(url: str) -> tuple[int, str]:
+    """Status and body of an answer."""
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own http URL
             return answer.status, answer.read().decode()
@@ -42,14 +43,14 @@ def test_workers_and_sweepers_show_what_they_do(
         fleet.deploy(3)
         wait_for(lambda: all_done(fleet))
         finished = 'bulkdeploy_jobs_finished_total{kind="deploy_virtual_machine",result="succeeded"} 3.0'
-        wait_for(lambda: finished in _get(f"http://{addresses[0]}/metrics")[1])
-        assert "bulkdeploy_sweeper_rounds_total" in _get(f"http://{addresses[1]}/metrics")[1]
+        wait_for(lambda: finished in get(f"http://{addresses[0]}/metrics")[1])
+        assert "bulkdeploy_sweeper_rounds_total" in get(f"http://{addresses[1]}/metrics")[1]
         own_redis.process.kill()
         own_redis.process.wait()
         for address in addresses:
-            status, body = _get(f"http://{address}/health/ready")
+            status, body = get(f"http://{address}/health/ready")
             assert (status, json.loads(body)) == (503, {"status": "Redis cannot be reached"})
-            assert _get(f"http://{address}/health/live") == (200, '{"status": "live"}')
-            assert _get(f"http://{address}/anything")[0] == 404
+            assert get(f"http://{address}/health/live") == (200, '{"status": "live"}')
+            assert get(f"http://{address}/anything")[0] == 404
         own_redis.start()
     assert "Traceback" not in log.read_text()

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from redis import Redis
 from sqlalchemy import text
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 
 from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
-from bulkdeploy.store.ledger import ZONE_LOCK_SPACE
+from bulkdeploy.store.ledger.zone_locks import ZONE_LOCK_SPACE
+from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import program
-from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, under_way, wait_for
+from tests.workers.processes import Start, all_done, assert_all_run, proxied, slow_boots, under_way, wait_for
 
 WAITING = (
     "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"
@@ -160,7 +161,7 @@ def test_a_worker_waits_for_its_database(
     url = make_url(quick.require_database_url())
     settings = quick.model_copy(update={"database_url": proxied(url, server_folder)})
     settings = settings.model_copy(
-        update={"simulator_database_url": proxied(make_url(f"{quick.simulator_database_url}"), server_folder)}
+        update={"driver": {"simulator": {"url": proxied(make_url(simulator_url(quick)), server_folder)}}}
     )
     log = tmp_path / "log"
     fleet.deploy(5)
@@ -174,8 +175,3 @@ def test_a_worker_waits_for_its_database(
     network.close()
     assert "Traceback" not in log.read_text()
     assert_all_run(fleet, 5)
-
-
-def proxied(url: URL, folder: Path) -> str:
-    """The same database behind a socket in ``folder``."""
-    return url.update_query_dict({"host": str(folder)}).render_as_string(hide_password=False)

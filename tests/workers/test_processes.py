@@ -5,8 +5,8 @@ from base64 import b64encode
 
 from redis import Redis
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
@@ -105,7 +105,7 @@ def test_duplicates_and_nonsense_do_no_harm(fleet: Fleet, start: Start) -> None:
 
 def test_messages_of_strangers_do_no_harm(fleet: Fleet, start: Start) -> None:
     """What names no job, or is not even JSON, is dropped, and the same worker runs what comes after it."""
-    fleet.system.job_queue.send([JobMessage(123456789, JobKind.DEPLOY, INTERACTIVE)])
+    fleet.system.job_queue.send([JobMessage(123456789, DEPLOY.name, INTERACTIVE)])
     redis = Redis.from_url(fleet.settings.require_redis_url())
     (ours,) = redis.lrange(INTERACTIVE, 0, -1)
     bodies = [

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from bulkdeploy.domain.jobs import JobKind
 from bulkdeploy.manage.programs import SWEEPER, WORKER
-from bulkdeploy.store.bootstrap import bootstrap
-from bulkdeploy.store.engine import create_engine
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.store.database.bootstrap import bootstrap
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD, SMALL_ZONE, load_inventory
@@ -50,7 +50,7 @@ def test_both_halves_run_while_a_batch_is_drained(fleet: Fleet, start: Start) ->
     with fleet.engine.connect() as connection:
         assert current_revision(connection) == newest_revision()
     assert not all_done(fleet)
-    fleet.make_job(JobKind.MIGRATE, fleet.vms()[0].id)
+    fleet.make_job(MIGRATE, fleet.vms()[0].id)
     fleet.deploy(VMS)
     fleet.sweeper().send_unsent()
     wait_for(lambda: all_done(fleet))

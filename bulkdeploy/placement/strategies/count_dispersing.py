@@ -9,14 +9,13 @@ With pods first, each VM goes to such a pod, and inside it to such a cluster.
 import numpy as np
 
 from bulkdeploy.placement.dispersion import fill_levels
-from bulkdeploy.placement.model import Ints
-from bulkdeploy.placement.slots import total
-from bulkdeploy.placement.strategy import Filling, OpenClusters
+from bulkdeploy.placement.model import Ints, total
+from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
     """Disperse over clusters, or over pods first."""
-    order = _tie_order(clusters.owner_vms, clusters.all_vms, clusters.room)
+    order = _tie_order(clusters.owner_vms, clusters.all_vms, clusters.capacity)
     return _over_pods(clusters, order) if pods_first else _over_clusters(clusters, order)
 
 
@@ -40,7 +39,7 @@ def _over_clusters(clusters: OpenClusters, order: Ints) -> Filling:
 
 def _over_pods(clusters: OpenClusters, order: Ints) -> Filling:
     pods = len(clusters.pod_owner_vms)
-    pod_room = total(clusters.pod, clusters.room, pods)
+    pod_room = total(clusters.pod, clusters.capacity, pods)
     pod_order = _tie_order(clusters.pod_owner_vms, clusters.pod_all_vms, pod_room)
     one_segment = np.zeros_like(pod_order)
     inside = order[np.argsort(clusters.pod[order], kind="stable")]
@@ -58,3 +57,11 @@ def _over_pods(clusters: OpenClusters, order: Ints) -> Filling:
         return added
 
     return fill
+
+
+STRATEGY = Strategy(
+    planners=("UserDispersingPlanner",),
+    description="clusters (or pods) where the owner has fewest VMs come first, one VM at a time",
+    order=20,
+    filling=filling,
+)

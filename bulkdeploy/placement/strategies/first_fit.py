@@ -1,12 +1,14 @@
-"""``FirstFitPlanner``: clusters by least use of CPU first, each filled to its room.
+"""``FirstFitPlanner``: clusters by least use of CPU first, each filled to its capacity.
 
 With pods first, pods by least use of CPU, and the clusters inside each pod likewise. The order is that of
 the moment of the plan: a later batch sees the use that the first one made and may begin elsewhere.
 """
 
-from bulkdeploy.placement.strategy import Filling, OpenClusters, by_least_cpu, one_after_the_other
+from bulkdeploy.placement.strategy import Strategy, least_used_first
 
-
-def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """Fill the clusters in order of CPU use; ties by id."""
-    return one_after_the_other(by_least_cpu(clusters, pods_first=pods_first))
+STRATEGY = Strategy(
+    planners=("FirstFitPlanner",),
+    description="clusters with the least share of CPU in use come first, each filled to its capacity",
+    order=10,
+    filling=least_used_first,
+)

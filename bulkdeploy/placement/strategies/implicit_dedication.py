@@ -3,15 +3,23 @@
 Clusters are then taken as first fit does, so that few hosts become the owner's.
 """
 
-from bulkdeploy.placement.model import Flags, HostColumns
-from bulkdeploy.placement.strategy import Filling, OpenClusters, by_least_cpu, one_after_the_other
+from bulkdeploy.placement.rule import Rule
+from bulkdeploy.placement.strategy import Strategy, least_used_first
 
+OCCUPIED_BY_OTHERS = Rule(
+    reason="occupied_by_others",
+    text="another account has VMs there",
+    remedy="add hosts, or use an offering without ImplicitDedicationPlanner",
+    order=110,
+    # VMs that move in or out count, too.
+    excludes_hosts=lambda zone, _: zone.hosts.vms_used > zone.hosts.owner_vms,
+)
 
-def occupied_by_others(hosts: HostColumns) -> Flags:
-    """Hosts with more VMs than the owner has there (VMs that are moving in or out count)."""
-    return hosts.vms_used > hosts.owner_vms
-
-
-def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """Fill the clusters in order of CPU use; ties by id."""
-    return one_after_the_other(by_least_cpu(clusters, pods_first=pods_first))
+STRATEGY = Strategy(
+    planners=("ImplicitDedicationPlanner",),
+    description="only hosts without VMs of other accounts; clusters with the least share of CPU in use come first",
+    order=40,
+    filling=least_used_first,
+    rules=(OCCUPIED_BY_OTHERS,),
+    needs_owner_vms=True,
+)

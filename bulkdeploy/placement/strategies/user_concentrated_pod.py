@@ -6,7 +6,7 @@ of CPU: so a batch continues where the one before it stopped.
 
 import numpy as np
 
-from bulkdeploy.placement.strategy import Filling, OpenClusters, one_after_the_other
+from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy, one_after_the_other
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: ARG001 - pods always come first here
@@ -19,3 +19,11 @@ def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: AR
         -clusters.pod_owner_vms[clusters.pod],
     )
     return one_after_the_other(np.lexsort(keys))
+
+
+STRATEGY = Strategy(
+    planners=("UserConcentratedPodPlanner",),
+    description="pods where the owner has most VMs come first, each filled to its capacity",
+    order=30,
+    filling=filling,
+)

@@ -147,6 +147,17 @@ api_calls = Table(
     comment="calls of each account in its present interval; written only while api.throttling.enabled",
 )
 
+login_attempts = Table(
+    "login_attempts",
+    metadata,
+    Column("subject", Text, primary_key=True, comment="user <domain id> <name>, or address <client address>"),
+    Column("failures", Integer, nullable=False),
+    Column("last_attempt", DateTime(timezone=True), nullable=False, index=True),
+    prefixes=["UNLOGGED"],
+    postgresql_with={"fillfactor": "50"},
+    comment="attempts to prove a password that were not the right one, or are being checked",
+)
+
 projects = Table(
     "projects",
     metadata,

@@ -1,8 +1,18 @@
 """All tables: importing this module fills ``metadata``."""
 
-from bulkdeploy.store.tables import accounts, groups, jobs, ledger, networks, offerings, topology, virtual_machines
+from bulkdeploy.store.tables import (
+    accounts,
+    groups,
+    image_stores,
+    jobs,
+    ledger,
+    networks,
+    offerings,
+    topology,
+    virtual_machines,
+)
 from bulkdeploy.store.tables.schema import metadata
 
-TABLE_MODULES = (accounts, groups, jobs, ledger, networks, offerings, topology, virtual_machines)
+TABLE_MODULES = (accounts, groups, image_stores, jobs, ledger, networks, offerings, topology, virtual_machines)
 
 __all__ = ["TABLE_MODULES", "metadata"]

@@ -86,6 +86,7 @@ virtual_machines = Table(
     Column("key_pairs", ARRAY(Text), comment="names; NULL: the deployment's"),
     Column("password_encrypted", LargeBinary, comment="given to the guest when it starts; NULL: the image's own"),
     Column("iso_id", BigInteger, comment="in its drive; 0: none; NULL: the ISO that it was made from, if any"),
+    Column("os_type_id", BigInteger, comment="NULL: the template's"),
     Column("ha_enabled", Boolean, comment="NULL: as the service offering says"),
     Column("dynamic_scaling", Boolean, comment="NULL: as service offering and template say"),
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),

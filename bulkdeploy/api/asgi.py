@@ -1,0 +1,189 @@
+"""From the event loop to threads: a call gets a thread when its request is whole, and not before.
+
+The application behind it is WSGI (Flask). Whoever watches over the process has threads of his own, and is told
+that it lives without any.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any, TypeAlias
+from urllib.parse import unquote_plus
+
+from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
+
+from bulkdeploy.api.wire import MOST_PARAMETERS
+from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
+
+Environ: TypeAlias = dict[str, Any]
+Wsgi: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+LIVE = "/health/live"
+MONITORING = ("/health/", "/metrics")
+MOST_HELD_BYTES = 64 * 1024 * 1024
+"""Bytes of bodies that one process holds at once; whoever comes then is told to come again."""
+
+
+PASSWORDS = ("password", "currentpassword")
+"""Parameters whose values are hashed."""
+
+OF_THE_CONNECTION = frozenset({b"connection", b"content-length", b"expect", b"upgrade"})
+"""Headers that were heeded before; the web framework would refuse who offers to speak another protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applications:
+    """What a process serves: ``monitoring`` below the paths of MONITORING, ``calls`` everywhere else.
+
+    Attributes:
+        is_proxy: whether an address is known as that of a trusted proxy; asked by the event loop.
+    """
+
+    calls: Wsgi
+    monitoring: Wsgi
+    is_proxy: Callable[[str], bool] = field(default=lambda _: False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset=UTF-8") -> _Answer:
+    length = str(len(body)).encode()
+    return _Answer(status, [(b"Content-Type", content_type), (b"Content-Length", length)], body)
+
+
+ALIVE = _plain(200, b'{"status":"live"}', b"application/json")
+NOT_FOUND = _plain(404, b"404 Not Found\n")
+HELD_UP = _plain(503, b"503 Service Unavailable\n")
+
+
+class ThreadedApplication:
+    """An ASGI application over WSGI ones; made in the process that serves it.
+
+    Args:
+        threads: calls that are answered at once.
+        monitoring_port: where ``monitoring`` is, and nothing else; None: beside the calls.
+    """
+
+    def __init__(self, applications: Applications, threads: int, monitoring_port: int | None = None) -> None:
+        self._applications, self._monitoring_port = applications, monitoring_port
+        self._calling = ThreadPoolExecutor(threads, "call")
+        self._hashing = ThreadPoolExecutor(PASSWORD_THREADS, "password")
+        self._watching = ThreadPoolExecutor(WATCHING_THREADS, "monitoring")
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":  # uvicorn is told to know nothing else
+            return
+        body: list[bytes] = []
+        try:
+            if await self._read(receive, body):
+                answer = HELD_UP if self._held > MOST_HELD_BYTES else await self._answer(scope, b"".join(body))
+                await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+                await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+        finally:
+            self._held -= sum(map(len, body))
+
+    async def _read(self, receive: ASGIReceiveCallable, body: list[bytes]) -> bool:
+        """Read the body; False: the client is gone, or was refused."""
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return False
+            body.append(message["body"])
+            self._held += len(message["body"])
+            if not message["more_body"] or self._held > MOST_HELD_BYTES:
+                return True
+
+    async def _answer(self, scope: HTTPScope, body: bytes) -> _Answer:
+        served = self._applications
+        port = scope["server"][1] if scope["server"] else None
+        watching = scope["path"].startswith(MONITORING)
+        if self._monitoring_port is not None and watching is not (port == self._monitoring_port):
+            return NOT_FOUND
+        if scope["path"] == LIVE:
+            return ALIVE
+        if watching:
+            threads, application = self._watching, served.monitoring
+        else:
+            threads = self._hashing if _has_password(scope["query_string"], body) else self._calling
+            application = served.calls
+        return await asyncio.get_running_loop().run_in_executor(threads, _run, application, _environ(scope, body))
+
+
+def _has_password(*encoded: bytes) -> bool:
+    """Whether a call has a password to be hashed or checked, which takes its time and a lot of memory.
+
+    Such calls have threads of their own: they wait for each other, and no other call for them.
+    """
+    if sum(text.count(b"&") for text in encoded) >= MOST_PARAMETERS:
+        return False  # it will be refused for that
+    names = (piece.partition(b"=")[0] for text in encoded for piece in text.split(b"&"))
+    return any(unquote_plus(name.decode("latin-1")).lower() in PASSWORDS for name in names)
+
+
+def _run(application: Wsgi, environ: Environ) -> _Answer:
+    """Call a WSGI application, in a thread."""
+    begun: list[_Answer] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        del exc_info
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        begun.append(_Answer(int(status[:3]), encoded, b""))
+
+    parts = application(environ, start_response)
+    try:
+        body = b"".join(parts)
+    finally:
+        close = getattr(parts, "close", None)
+        if close is not None:
+            close()
+    return _Answer(begun[-1].status, begun[-1].headers, body)
+
+
+def _environ(scope: HTTPScope, body: bytes) -> Environ:
+    """A request as WSGI (PEP 3333) has it.
+
+    Headers with an underscore are left out: in an environ they would look like others that a proxy sets.
+    """
+    server, client = scope["server"] or ("", 0), scope["client"] or ("", 0)
+    environ: Environ = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope["path"].encode().decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1]),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "REMOTE_ADDR": client[0],
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope["scheme"],
+        "wsgi.input": BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    environ.update(_headers(scope["headers"]))
+    return environ
+
+
+def _headers(headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for raw, value in headers:
+        if raw in OF_THE_CONNECTION or b"_" in raw:
+            continue
+        name = raw.decode("latin-1").upper().replace("-", "_")
+        key = name if name == "CONTENT_TYPE" else f"HTTP_{name}"
+        text = value.decode("latin-1")
+        found[key] = f"{found[key]},{text}" if key in found else text
+    return found

@@ -1,0 +1,282 @@
+"""HTTP/1.1 on a connection, with an end to everything: bytes, time, and patience with whoever does not read.
+
+The protocol itself is uvicorn's. What is here bounds it, and answers in the form of the API what never becomes a
+call: uvicorn has no deadline for headers or bodies, no bound for headers, and plain text for its refusals.
+"""
+
+from asyncio import AbstractEventLoop, BaseTransport, TimerHandle, Transport
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, cast
+
+import structlog
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from bulkdeploy import meters
+from bulkdeploy.api.connections import Connections
+from bulkdeploy.api.refused_requests import refusal_of
+from bulkdeploy.api.wire import MOST_BODY_BYTES
+from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
+from bulkdeploy.domain.request_errors import (
+    HeadersTooLarge,
+    MalformedRequest,
+    RequestLineTooLong,
+    RequestTooSlow,
+    ServerBusy,
+)
+
+log = structlog.get_logger(__name__)
+
+LONGEST_URL = 128 * 1024
+"""Bytes. cmk and others send user data, all parameters and the signature in the URL of a GET."""
+
+MOST_HEADERS, MOST_HEADER_BYTES = 100, 64 * 1024
+LINGER_S = 2.0
+"""How long a client that was refused may go on sending: hanging up at once would take the answer from it."""
+
+LEAST_TAKEN_BYTES = 64 * 1024
+"""What a client must have read of its answer when it is looked at again, to be waited for."""
+
+
+class Reading(Enum):
+    """How much of a request is there."""
+
+    NOTHING = "nothing"
+    HEADERS = "headers"
+    BODY = "body"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long clients are waited for, in seconds.
+
+    Attributes:
+        headers: from the first byte, or from connecting, to the end of the headers.
+        body: from there to the end of the body.
+        kept: between two requests; also between two looks at whether an answer is being read.
+    """
+
+    headers: float
+    body: float
+    kept: float
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection; made by uvicorn, through ``functools.partial`` with what comes before ``config``."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        patience: Patience,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._together, self._patience = connections, patience
+        self._reading, self._timed = Reading.NOTHING, Reading.NOTHING
+        self._timer: TimerHandle | None = None
+        self._unread_timer: TimerHandle | None = None
+        self._head_bytes = self._header_bytes = self._body_bytes = 0
+        self._why: BulkDeployError | None = None
+        self._refused = False
+        self.url = b""
+
+    # --- the connection -------------------------------------------------------------------
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Wait for a request."""
+        super().connection_made(cast(Transport, transport))
+        self._together.opened(self, self.client[0] if self.client else "")
+        self._timer = self.loop.call_later(self._patience.headers, self._hang_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._refused = True
+        self._stop_timers()
+        self._unset_keepalive_if_required()
+        self._together.closed(self)
+        super().connection_lost(exc)
+
+    def evict(self) -> None:
+        """Make room for somebody else."""
+        meters.REQUESTS_REFUSED.labels("no room").inc()
+        self._hang_up()
+
+    def shutdown(self) -> None:
+        """The process ends: a call in hand is answered, everything else is over."""
+        if self._reading is not Reading.WHOLE and self._answered:
+            self._hang_up()
+        else:
+            super().shutdown()
+
+    # --- reading --------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, unless the request was refused already."""
+        if self._refused:
+            return
+        if self._reading is Reading.NOTHING:
+            self._reading = Reading.HEADERS
+        super().data_received(data)
+        if self._reading is Reading.HEADERS:
+            self._head_bytes += len(data)
+            if self._head_bytes > LONGEST_URL + MOST_HEADER_BYTES and not self._refused:
+                self._refuse(self._headers_too_large())
+        self._watch_the_time()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._reading = Reading.HEADERS
+        self._head_bytes = self._header_bytes = self._body_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request line."""
+        super().on_url(url)
+        if len(self.url) > LONGEST_URL:
+            self._give_up(RequestLineTooLong(LONGEST_URL))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        super().on_header(name, value)
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) > MOST_HEADERS or self._header_bytes > MOST_HEADER_BYTES:
+            self._give_up(self._headers_too_large())
+        if name.lower() == b"content-length" and (len(value) > 18 or int(value) > MOST_BODY_BYTES):
+            self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
+
+    def on_headers_complete(self) -> None:
+        """The body comes next. The query is kept from uvicorn's parser of URLs, which takes 64 KiB at most."""
+        whole = self.url
+        self.url, _, query = whole.partition(b"?")
+        super().on_headers_complete()
+        self.url, self.scope["query_string"] = whole, query
+        self._reading = Reading.BODY
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body; of one in chunks nobody said how long it is."""
+        self._body_bytes += len(body)
+        if self._body_bytes > MOST_BODY_BYTES:
+            self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        super().on_message_complete()
+        if self.cycle.response_complete:
+            self._wait_for_request()
+        else:
+            if not self._together.works(self):
+                self._give_up(ServerBusy())
+            self._reading = Reading.WHOLE
+
+    @property
+    def _answered(self) -> bool:
+        """Whether every call that came before what is being read has its answer."""
+        if self._reading is Reading.BODY:  # the newest cycle is the one that is being read
+            return not self.pipeline
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    # --- answering ------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        """An answer is written, which does not mean read."""
+        super().on_response_complete()
+        if self._reading is Reading.WHOLE and self.cycle.response_complete:
+            self._wait_for_request()
+        unread = self.transport.get_write_buffer_size()
+        if unread and self._unread_timer is None:
+            self._unread_timer = self.loop.call_later(self._patience.kept, self._look_at_unread, unread)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing came for long; an answer that is still being read is waited for elsewhere."""
+        if not self.transport.get_write_buffer_size():
+            super().timeout_keep_alive_handler()
+
+    def _look_at_unread(self, before: int) -> None:
+        self._unread_timer = None
+        unread = self.transport.get_write_buffer_size()
+        if not unread:
+            return
+        if unread > before - LEAST_TAKEN_BYTES:
+            self._hang_up()
+        else:
+            self._unread_timer = self.loop.call_later(self._patience.kept, self._look_at_unread, unread)
+
+    def _wait_for_request(self) -> None:
+        self._reading = Reading.NOTHING
+        self._together.waits(self)
+
+    # --- the time -------------------------------------------------------------------------
+
+    def _watch_the_time(self) -> None:
+        """Begin to count where something new is waited for: once per part of a request, however many bytes come."""
+        if self._reading is self._timed or self._refused:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timed = self._reading
+        seconds = self._seconds()
+        if seconds is not None:
+            self._timer = self.loop.call_later(seconds, self._time_is_up)
+
+    def _seconds(self) -> float | None:
+        return {Reading.HEADERS: self._patience.headers, Reading.BODY: self._patience.body}.get(self._reading)
+
+    def _time_is_up(self) -> None:
+        seconds = self._seconds()
+        if seconds is None:
+            return
+        if self._answered:
+            self._refuse(RequestTooSlow(self._reading.value, seconds))
+        else:  # uvicorn reads no further before the call that was sent first is answered
+            self._timer = self.loop.call_later(seconds, self._time_is_up)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._unread_timer = None
+
+    # --- refusing -------------------------------------------------------------------------
+
+    def _headers_too_large(self) -> HeadersTooLarge:
+        return HeadersTooLarge(MOST_HEADERS, MOST_HEADER_BYTES)
+
+    def _give_up(self, why: BulkDeployError) -> None:
+        """Stop the parser, which calls ``send_400_response`` then."""
+        self._why = why
+        raise why
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser gave up."""
+        del msg
+        self._refuse(self._why or MalformedRequest())
+
+    def _refuse(self, error: BulkDeployError) -> None:
+        """Answer, and hang up when the client has had time to read it; where a call waits for its answer, now."""
+        self._refused = True
+        self._stop_timers()
+        self._unset_keepalive_if_required()
+        meters.REQUESTS_REFUSED.labels(type(error).__name__).inc()
+        log.info("request_refused", error=type(error).__name__, address=self.client[0] if self.client else "")
+        if self.transport.is_closing() or not self._answered:
+            self._hang_up()
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.flow.resume_reading()
+        self.transport.write(refusal_of(error, self.url))
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(LINGER_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self._refused = True
+        self.transport.abort()

@@ -1,0 +1,32 @@
+"""The answer to a request that never becomes a call, as bytes: what the web framework would have made of it."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from bulkdeploy.api.envelope import REFUSED_ENVELOPE, refusal
+from bulkdeploy.api.errors import error_content
+from bulkdeploy.api.wire import WireRequest, read_parameters
+from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
+
+
+def refusal_of(error: BulkDeployError, url: bytes) -> bytes:
+    """A whole answer, in the format that as much of the URL as there is asks for."""
+    content = error_content(error, None)
+    asked = WireRequest(_parameters(url))
+    told = refusal(REFUSED_ENVELOPE, content, json=asked.wants_json, headers={})
+    headers: Mapping[str, object] = {
+        "Content-Type": told.content_type,
+        "Content-Length": len(told.body),
+        **told.headers,
+        "Connection": "close",
+    }
+    lines = [f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + told.body
+
+
+def _parameters(url: bytes) -> Mapping[str, str]:
+    try:
+        return read_parameters(url.partition(b"?")[2], b"")
+    except RequestTooLarge:
+        return {}

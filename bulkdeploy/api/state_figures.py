@@ -1,0 +1,43 @@
+"""The state of the whole service in figures, looked up when somebody asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bulkdeploy.queue.job_queue import QueueUnavailable
+from bulkdeploy.services.system import System
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.jobs.state_figures import Backlog, unfinished_jobs, unsent_messages
+
+
+@dataclass(frozen=True, slots=True)
+class StateFigures:
+    """What rows and the courier say; of a service that does not answer there are no figures.
+
+    Attributes:
+        jobs: unfinished jobs by state.
+        outbox: messages not sent yet.
+        queues: messages by queue that wait for a worker.
+    """
+
+    database_up: bool = False
+    redis_up: bool = False
+    jobs: Mapping[str, Backlog] = field(default_factory=dict)
+    outbox: Backlog | None = None
+    queues: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_state_figures(system: System) -> StateFigures:
+    """The figures now; never raises because a service is away."""
+    try:
+        queues = system.job_queue.waiting()
+    except QueueUnavailable:
+        queues = {}
+    try:
+        with read_only(system.engine) as connection:
+            jobs, outbox = unfinished_jobs(connection), unsent_messages(connection)
+    except Exception as error:
+        if not is_unreachable(error):
+            raise
+        return StateFigures(redis_up=bool(queues), queues=queues)
+    return StateFigures(True, bool(queues), jobs, outbox, queues)

@@ -1,0 +1,70 @@
+"""Who calls: an API key's signature on each request, or a session that a login began.
+
+Source: reference sections 2.1 and 2.2.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bulkdeploy.cli.connection.profiles import Connection
+from bulkdeploy.cli.failures import CommandFailed
+from bulkdeploy.signature import sign
+
+EXPIRES_AFTER = timedelta(minutes=10)
+"""How long a signed request is good for; servers may refuse more than 15 minutes."""
+
+Send = Callable[[Mapping[str, str]], dict[str, Any]]
+"""Posts a form of parameters; returns what is inside the answer."""
+
+
+class Credentials:
+    """What makes requests those of a profile's user."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.session_key: str | None = None
+
+    @property
+    def signs(self) -> bool:
+        """Whether requests are signed with keys."""
+        return bool(self.connection.apikey and self.connection.secretkey)
+
+    @property
+    def given(self) -> bool:
+        """Whether the profile says who calls at all."""
+        return self.signs or bool(self.connection.username)
+
+    def begin(self, send: Send) -> None:
+        """Log in, if that is this profile's way and there is no session yet."""
+        if self.signs or not self.connection.username or self.session_key is not None:
+            return
+        domain = self.connection.domain.strip("/")
+        form = {"command": "login", "username": self.connection.username, "password": self.connection.password}
+        answer = send({**form, "domain": f"/{domain}/"} if domain else form)
+        self.session_key = str(answer.get("sessionkey") or "")
+
+    def end(self, send: Send) -> None:
+        """Log out, if there is a session; a server that cannot be reached ends it by itself."""
+        if self.session_key is None:
+            return
+        key, self.session_key = self.session_key, None
+        try:
+            send({"command": "logout", "sessionkey": key})
+        except CommandFailed:
+            return
+
+    def forget_session(self) -> bool:
+        """Drop a session that the server no longer knows; whether there was one."""
+        had_one, self.session_key = self.session_key is not None, None
+        return had_one
+
+    def applied_to(self, parameters: Mapping[str, str]) -> dict[str, str]:
+        """The parameters as this profile's user sends them."""
+        if self.signs:
+            expires = (datetime.now(UTC) + EXPIRES_AFTER).strftime("%Y-%m-%dT%H:%M:%S+0000")
+            named = {**parameters, "apiKey": self.connection.apikey, "signatureVersion": "3", "expires": expires}
+            return {**named, "signature": sign(named, self.connection.secretkey)}
+        if self.session_key:
+            return {**parameters, "sessionkey": self.session_key}
+        return dict(parameters)

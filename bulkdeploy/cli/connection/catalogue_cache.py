@@ -1,0 +1,58 @@
+"""The catalogue of each profile, kept on disk, so that help and completion work without the server."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bulkdeploy.cli.connection.catalogue import Catalogue, read_catalogue
+from bulkdeploy.cli.connection.config_file import write_private
+from bulkdeploy.cli.connection.profiles import Connection
+from bulkdeploy.cli.connection.transport import Transport
+from bulkdeploy.cli.failures import CommandFailed
+
+FORM = 1
+"""Grows when what is kept changes its form; caches of another form are read anew from the server."""
+
+
+class CatalogueCache:
+    """Catalogues in files, one for each combination of API and caller: what is listed differs by both."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, connection: Connection) -> Path:
+        """Where a connection's catalogue is kept; the name gives no key away."""
+        who = connection.apikey or f"{connection.domain} {connection.username}"
+        mark = hashlib.sha256(f"{connection.url}\n{who}".encode()).hexdigest()[:16]
+        safe = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in connection.profile)
+        return self.directory / f"{safe}-{mark}.json"
+
+    def load(self, connection: Connection) -> Catalogue | None:
+        """What was kept; None if there is nothing, or nothing that can be read."""
+        try:
+            kept = json.loads(self.path(connection).read_text(encoding="utf-8"))
+            if not isinstance(kept, dict) or kept.get("form") != FORM:
+                return None
+            return read_catalogue(kept["apis"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def sync(self, transport: Transport, **how: Any) -> Catalogue:
+        """Ask the server for its APIs and keep them; ``how`` as for ``Transport.call``.
+
+        Raises:
+            ApiRefused, ConnectionFailed: the server did not answer, or not with APIs.
+        """
+        answer = transport.call("listApis", {"listall": "true"}, **how)
+        entries = answer.get("api")
+        if not isinstance(entries, list):
+            raise CommandFailed("the answer to listApis names no API", hint="May this user call any?")
+        catalogue = read_catalogue(entry for entry in entries if isinstance(entry, Mapping))
+        self._keep(transport.connection, entries)
+        return catalogue
+
+    def _keep(self, connection: Connection, entries: list[Any]) -> None:
+        content = {"form": FORM, "url": connection.url, "apis": entries}
+        write_private(self.path(connection), json.dumps(content))

@@ -1,0 +1,127 @@
+"""The configuration file: settings for all profiles, then a section for each profile.
+
+It has CloudMonkey's form (INI; what stands before the first section holds for all profiles), is kept
+readable for its owner only, and is replaced as a whole, so that a crash leaves the old one or the new.
+"""
+
+import configparser
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, SETTINGS, checked
+from bulkdeploy.cli.failures import UsageError
+
+SHARED = "core"
+OWNER_ONLY_FILE, OWNER_ONLY_DIRECTORY = 0o600, 0o700
+OTHERS = 0o077
+
+
+def default_path() -> Path:
+    """Where the file is unless the command line or the environment says otherwise."""
+    return Path(platformdirs.user_config_dir("bulkmonkey")) / "config"
+
+
+def cache_directory() -> Path:
+    """Where answers of listApis are kept."""
+    return Path(platformdirs.user_cache_dir("bulkmonkey"))
+
+
+def state_directory() -> Path:
+    """Where the shell's history and the ids of followed jobs are kept."""
+    return Path(platformdirs.user_state_dir("bulkmonkey"))
+
+
+class ConfigFile:
+    """The file's content, and changes to it."""
+
+    def __init__(self, path: Path, shared: dict[str, str], profiles: dict[str, dict[str, str]]) -> None:
+        self.path, self.shared, self.profiles = path, shared, profiles
+
+    @classmethod
+    def read(cls, path: Path, warn: Callable[[str], None]) -> "ConfigFile":
+        """The file at ``path``; a missing one is empty. Access by others is taken away, with a warning.
+
+        Raises:
+            UsageError: it cannot be read, or not as INI.
+        """
+        parser = configparser.ConfigParser(interpolation=None, default_section="")
+        try:
+            if path.exists():
+                _close_to_others(path, warn)
+                parser.read_string(f"[{SHARED}]\n{path.read_text(encoding='utf-8')}", source=str(path))
+        except (OSError, UnicodeDecodeError, configparser.Error) as error:
+            raise UsageError(f"cannot read the configuration file {path}: {error}") from error
+        sections = {name: dict(parser[name]) for name in parser.sections()}
+        return cls(path, sections.pop(SHARED, {}), sections)
+
+    @property
+    def current(self) -> str:
+        """The name of the profile in use."""
+        return self.shared.get("profile", "").strip() or DEFAULT_PROFILE
+
+    def profile(self, name: str) -> dict[str, str]:
+        """A profile's own values.
+
+        Raises:
+            UsageError: there is no such profile. (The default one need not be in the file.)
+        """
+        if name not in self.profiles and name != DEFAULT_PROFILE:
+            known = ", ".join(sorted({*self.profiles, DEFAULT_PROFILE}))
+            raise UsageError(
+                f"there is no profile {name!r}", hint=f"Profiles: {known}. 'set profile {name}' makes it"
+            )
+        return self.profiles.get(name, {})
+
+    def set(self, name: str, value: str, profile: str) -> None:
+        """Change a setting and write the file; ``profile`` is whose section takes a profile's settings.
+
+        Raises:
+            UsageError: there is no such setting, or it cannot have this value.
+        """
+        value = checked(name, value)
+        if any(character in value for character in "\r\n"):
+            raise UsageError(f"the value of {name} must be one line")
+        if name == "profile":
+            if not value.strip() or value == SHARED or any(character in value for character in "[]"):
+                raise UsageError(f"a profile cannot be called {value!r}")
+            self.profiles.setdefault(value, {})
+        if SETTINGS[name].of_profile:
+            self.profiles.setdefault(profile, {})[name] = value
+        else:
+            self.shared[name] = value
+        self.write()
+
+    def write(self) -> None:
+        """Replace the file, readable for its owner only."""
+        blocks = [_lines(self.shared)]
+        blocks += [f"[{name}]\n{_lines(values)}" for name, values in self.profiles.items()]
+        write_private(self.path, "\n".join(blocks))
+
+
+def write_private(path: Path, content: str) -> None:
+    """Replace a file as a whole; it and the directory made for it are readable for their owner only."""
+    path.parent.mkdir(mode=OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY_FILE)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _lines(values: dict[str, str]) -> str:
+    return "".join(f"{name} = {value}\n" for name, value in values.items())
+
+
+def _close_to_others(path: Path, warn: Callable[[str], None]) -> None:
+    if sys.platform == "win32" or not path.stat().st_mode & OTHERS:
+        return
+    path.chmod(OWNER_ONLY_FILE)
+    warn(f"{path} could be read by other users of this machine; it is now yours alone. Were its keys seen?")

@@ -1,0 +1,138 @@
+"""What the values of a parameter may be, fetched from the server: ids with their names, or names.
+
+Which list API serves a parameter follows from the parameter's name, as CloudMonkey does it, and where
+that leads nowhere from what listApis relates to it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bulkdeploy.cli.connection.catalogue import Api, ApiParameter, Catalogue
+
+NAME_FIELDS = ("name", "displayname", "username", "displaytext", "ipaddress")
+"""What a row goes by, most telling first."""
+
+DESCRIBING_FIELDS = ("description", "cmd", "created")
+"""What is shown beside the id of a row that has no name."""
+
+ALWAYS = {
+    "listtemplates": {"templatefilter": "executable"},
+    "listisos": {"isofilter": "executable"},
+    "listhosts": {"type": "Routing"},
+}
+"""Parameters without which a list is refused or holds what nobody would deploy on."""
+
+IRREGULAR = {
+    "job": "listAsyncJobs",
+    "account": "listAccounts",
+    "keypair": "listSSHKeyPairs",
+    "hypervisor": "listHypervisors",
+    "deploymentplanner": "listDeploymentPlanners",
+    "storage": "listStoragePools",
+    "ipaddress": "listPublicIpAddresses",
+    "deployment": "listBulkDeployments",
+    "vm": "listVirtualMachines",
+    "pool": "listStoragePools",
+}
+BY_NAME = ("account", "keypair", "hypervisor", "deploymentplanner", "securitygroupname", "affinitygroupname")
+"""Parameters whose values are names, in the singular."""
+
+SCOPES = ("zoneid", "podid", "clusterid")
+"""What narrows a list, where both the call and the list have it."""
+
+PAGE = 500
+
+
+class Caller(Protocol):
+    """Calls the API."""
+
+    def __call__(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
+        """What is inside the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The list that holds a parameter's values; ``by_name``: they are its rows' names, not ids."""
+
+    api: Api
+    by_name: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A row of a list: its id, the names it goes by, and the row."""
+
+    id: str
+    names: tuple[str, ...]
+    row: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What to show beside the id."""
+        described = (str(self.row[name]) for name in DESCRIBING_FIELDS if self.row.get(name))
+        return self.names[0] if self.names else next(described, "")
+
+
+def source_of(
+    catalogue: Catalogue, api: Api, parameter: ApiParameter, given: Mapping[str, str] | None = None
+) -> Source | None:
+    """Where the values of a parameter come from; None if no list of this API is known to hold them."""
+    stem = parameter.name.lower().rpartition(".")[2]
+    singular = stem.removesuffix("s")
+    by_name = singular in BY_NAME
+    if not by_name and not parameter.names_entities:
+        return None
+    if by_name:
+        stem = singular.removesuffix("name")
+    elif stem in ("id", "ids"):
+        stem = api.noun
+    else:
+        stem = stem.removesuffix("s").removesuffix("id")
+    listing = _listing(catalogue, stem, parameter.related)
+    return None if listing is None else Source(listing, by_name, _scope(listing, given or {}))
+
+
+def fetch(source: Source, call: Caller, search: Mapping[str, str] | None = None) -> list[Entity]:
+    """Up to ``PAGE`` rows of the list, narrowed by ``search`` as far as the list has such parameters."""
+    asked = {**source.parameters, **{k: v for k, v in (search or {}).items() if source.api.parameter(k)}}
+    return list(_entities(call(source.api.name, asked), source.api.noun))
+
+
+def _listing(catalogue: Catalogue, stem: str, related: Sequence[str]) -> Api | None:
+    names = [IRREGULAR[stem]] if stem in IRREGULAR else []
+    names += [f"list{stem}", f"list{stem}s", f"list{stem}es"]
+    if stem.endswith("y"):
+        names.append(f"list{stem[:-1]}ies")
+    names += [name for name in related if name.startswith("list")]
+    found = (catalogue.get(name) for name in names)
+    return next((api for api in found if api is not None), None)
+
+
+def _scope(listing: Api, given: Mapping[str, str]) -> dict[str, str]:
+    parameters = dict(ALWAYS.get(listing.name.lower(), {}))
+    if listing.parameter("listall"):
+        parameters["listall"] = "true"
+    if listing.parameter("page") and listing.parameter("pagesize"):
+        parameters |= {"page": "1", "pagesize": str(PAGE)}
+    scopes = {name: given[name] for name in SCOPES if name in given and listing.parameter(name)}
+    return parameters | scopes
+
+
+def rows_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The objects in an answer's one list; none if there is no list of objects."""
+    lists = [value for value in answer.values() if isinstance(value, list)]
+    if len(lists) != 1:
+        return []
+    return [row for row in lists[0] if isinstance(row, Mapping)]
+
+
+def _entities(answer: Mapping[str, Any], noun: str) -> Iterable[Entity]:
+    key = "jobid" if noun == "asyncjobs" else "id"
+    for row in rows_of(answer):
+        names = tuple(dict.fromkeys(str(row[name]) for name in NAME_FIELDS if row.get(name)))
+        identity = str(row.get(key) or row.get("id") or "")
+        if identity or names:
+            yield Entity(identity, names, row)

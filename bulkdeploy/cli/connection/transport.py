@@ -1,0 +1,228 @@
+"""Calls over HTTP: sent with timeouts, repeated where that is harmless, answered with what is inside.
+
+Source: reference sections 1.1-1.7. Every failure is one of ``cli.failures``.
+"""
+
+import random
+import re
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import requests
+
+from bulkdeploy.cli.concealment import HIDDEN, is_secret
+from bulkdeploy.cli.connection.authentication import EXPIRES_AFTER, Credentials
+from bulkdeploy.cli.connection.profiles import Connection
+from bulkdeploy.cli.failures import WORTH_REPEATING, ApiRefused, ConnectionFailed
+
+CONNECT_TIMEOUT = 10.0
+LONGEST_URL = 2000  # bytes; some servers refuse request lines above 4094
+ATTEMPTS = 4
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+UNAUTHORISED = 401
+READING_VERBS = ("list", "get", "query", "find")
+NOTABLE_SKEW = 30.0
+
+
+class Clock(Protocol):
+    """Time, so that tests need not wait: seconds that only grow, and sleeping."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Return after so many seconds."""
+        time.sleep(max(seconds, 0.0))
+
+
+class Transport:
+    """One profile's way to its API; connections are kept open between calls."""
+
+    def __init__(self, connection: Connection, clock: Clock, note: Callable[[str], None]) -> None:
+        """``note`` takes one line of ``--debug`` output."""
+        self.connection, self.clock, self.note = connection, clock, note
+        self.http = requests.Session()
+        self.http.headers["User-Agent"] = "bulkmonkey"
+        self.credentials = Credentials(connection)
+
+    def call(
+        self,
+        command: str,
+        parameters: Mapping[str, str],
+        *,
+        repeatable: bool | None = None,
+        attempts: int = ATTEMPTS,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """What stands under the answer's one top-level key.
+
+        ``repeatable`` says that the call may be sent twice without harm; unless told, that holds for
+        commands that only read. Those are tried ``attempts`` times in all, with growing pauses.
+
+        Raises:
+            ApiRefused: the API answered with an error.
+            ConnectionFailed: there was no answer, or none of a CloudStack API.
+        """
+        reads = command.startswith(READING_VERBS)
+        tries = attempts if (reads if repeatable is None else repeatable) else 1
+        for attempt in range(1, tries + 1):
+            try:
+                return self._answer(command, parameters, reads, timeout or self.connection.requesttimeout)
+            except (ApiRefused, ConnectionFailed) as error:
+                if attempt == tries or not error.passing:
+                    raise
+                pause = _pause(error, attempt)
+                self.note(f"{command}: {error.message}; again in {pause:.1f} s")
+                self.clock.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Log out where there was a login, and close connections."""
+        self.credentials.end(self._send_once)
+        self.http.close()
+
+    def _answer(self, command: str, parameters: Mapping[str, str], reads: bool, timeout: float) -> dict[str, Any]:
+        self.credentials.begin(self._send_once)
+        try:
+            return self._read(command, self._send(command, parameters, reads, timeout))
+        except ApiRefused as error:
+            if error.http_status != UNAUTHORISED or not self.credentials.forget_session():
+                raise
+        # The session had ended; nothing was done yet, so logging in anew and asking again is safe.
+        self.credentials.begin(self._send_once)
+        return self._read(command, self._send(command, parameters, reads, timeout))
+
+    def _send(self, command: str, parameters: Mapping[str, str], reads: bool, timeout: float) -> requests.Response:
+        signed = self.credentials.applied_to({"response": "json", **parameters, "command": command})
+        query = urlencode(signed, quote_via=quote, safe="*")
+        by_get = reads and len(self.connection.url) + len(query) < LONGEST_URL
+        method, url = ("GET", f"{self.connection.url}?{query}") if by_get else ("POST", self.connection.url)
+        shown = {name: HIDDEN if is_secret(name) else value for name, value in parameters.items()}
+        self.note(f"{method} {self.connection.url} command={command} {shown}")
+        return self._request(method, url, None if by_get else query, timeout)
+
+    def _send_once(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """POST a form as it is (login, logout)."""
+        body = urlencode({"response": "json", **form}, quote_via=quote)
+        response = self._request("POST", self.connection.url, body, self.connection.requesttimeout)
+        return self._read(form["command"], response)
+
+    def _request(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
+        headers = None if body is None else {"Content-Type": "application/x-www-form-urlencoded"}
+        try:
+            return self._unverified_in_silence(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=(min(CONNECT_TIMEOUT, timeout), timeout),
+                # False wins over REQUESTS_CA_BUNDLE; True leaves the choice of authorities to it.
+                verify=self.connection.verifycert,
+                # A redirect would carry the signature to a place that nobody chose.
+                allow_redirects=False,
+            )
+        except requests.exceptions.SSLError as error:
+            hint = "Give the authority's file in REQUESTS_CA_BUNDLE; 'set verifycert false' trusts any server"
+            message = f"the certificate of {self.connection.url} does not verify: {_root(error)}"
+            raise ConnectionFailed(message, hint=hint, passing=False) from error
+        except requests.exceptions.Timeout as error:
+            message = f"no answer from {self.connection.url} within {timeout:g} seconds"
+            raise ConnectionFailed(message) from error
+        except requests.RequestException as error:
+            hint = f"Is the API running, and is the url of profile {self.connection.profile} right?"
+            message = f"cannot reach {self.connection.url}: {_root(error)}"
+            raise ConnectionFailed(message, hint=hint) from error
+
+    def _unverified_in_silence(self, method: str, url: str, **how: Any) -> requests.Response:
+        """Send a request; who accepts any certificate has said so, and is not told at each call."""
+        with warnings.catch_warnings():
+            if not self.connection.verifycert:
+                warnings.filterwarnings("ignore", "Unverified HTTPS request")
+            return self.http.request(method, url, **how)
+
+    def _read(self, command: str, response: requests.Response) -> dict[str, Any]:
+        body = _inner(response)
+        if body is None:
+            where = response.headers.get("Location")
+            hint = f"It points to {where}: set url there" if where else "Is the url that of a CloudStack API?"
+            raise ConnectionFailed(
+                f"{self.connection.url} answered HTTP {response.status_code}, but not as the API does",
+                hint=hint,
+                http_status=response.status_code,
+                passing=response.status_code in WORTH_REPEATING,
+            )
+        if response.status_code != requests.codes.ok or "errorcode" in body:
+            hint = self._unauthorised(response) if response.status_code == UNAUTHORISED else ""
+            raise ApiRefused(command, response.status_code, body, hint=hint)
+        return body
+
+    def _unauthorised(self, response: requests.Response) -> str:
+        """What may be wrong when the API refuses who calls."""
+        skew = _clock_skew(response)
+        if self.credentials.signs and skew is not None and abs(skew) > NOTABLE_SKEW:
+            direction = "behind" if skew > 0 else "ahead of"
+            return (
+                f"This machine's clock is {abs(skew):.0f} seconds {direction} the server's, and signed requests "
+                f"are good for {EXPIRES_AFTER.total_seconds():.0f} seconds only: set the clock"
+            )
+        if not self.credentials.given:
+            return f"Profile {self.connection.profile} has no keys: 'set apikey' and 'set secretkey' ask for them"
+        return f"Check the keys of profile {self.connection.profile}, and that its user is enabled"
+
+
+def _inner(response: requests.Response) -> dict[str, Any] | None:
+    try:
+        document = response.json()
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or len(document) != 1:
+        return None
+    (inner,) = document.values()
+    return inner if isinstance(inner, dict) else None
+
+
+def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
+    """Seconds before the next attempt: what the server asks for, else growing, with chance in it."""
+    asked = re.search(r"retry after \[?(\d+)\]? ?ms", error.message)
+    if asked:
+        return min(int(asked.group(1)) / 1000, LONGEST_PAUSE)
+    # Chance only spreads the attempts of many clients.
+    return min(FIRST_PAUSE * 2.0 ** (attempt - 1) * random.SystemRandom().uniform(0.5, 1.5), LONGEST_PAUSE)
+
+
+def _clock_skew(response: requests.Response) -> float | None:
+    """Seconds by which the server's clock is ahead of this machine's; None if it does not say."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
+    except ValueError:
+        return None
+
+
+def _root(error: BaseException) -> str:
+    """The innermost reason, without the layers of connection pools around it."""
+    reason: BaseException = error
+    while True:
+        inner = getattr(reason, "reason", None) or (reason.args[0] if reason.args else None)
+        if not isinstance(inner, BaseException) or inner is reason:
+            break
+        reason = inner
+    text = str(reason) or type(reason).__name__
+    system = re.search(r"\[Errno -?\d+\] (.+)", text)
+    return system.group(1) if system else text

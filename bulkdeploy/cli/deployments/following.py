@@ -1,0 +1,117 @@
+"""Waiting for jobs: one by one or as a batch, with a limit of time, and letting go on Ctrl-C."""
+
+from typing import Any
+
+from bulkdeploy.cli.connection.entities import Caller
+from bulkdeploy.cli.connection.transport import Clock
+from bulkdeploy.cli.deployments.jobs import Progress, has_succeeded, is_finished, result_of
+from bulkdeploy.cli.deployments.live_view import BatchView, batch_view, duration, waiting_for_job
+from bulkdeploy.cli.deployments.remedies import remedy_of
+from bulkdeploy.cli.deployments.watching import Watch
+from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed, Interrupted, JobFailed, TimedOut
+from bulkdeploy.cli.output.screen import Screen
+
+FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.3, 3.0, 1.5  # seconds between questions for one job
+PATIENCE_WITH_SERVER = 300.0  # seconds without an answer
+PAUSE_IN_TROUBLE = 5.0
+
+
+class Follower:
+    """Waits for jobs and shows it."""
+
+    def __init__(
+        self,
+        call: Caller,
+        clock: Clock,
+        screen: Screen,
+        timeout: float | None,
+        program: str = "bulkmonkey",
+    ) -> None:
+        """``call`` must not repeat by itself: the follower knows how long to be patient.
+
+        ``timeout`` is in seconds, None: without end; ``program`` is how the user calls bulkmonkey.
+        """
+        self.call, self.clock, self.screen, self.timeout, self.program = call, clock, screen, timeout, program
+
+    def job(self, job_id: str, label: str) -> dict[str, Any]:
+        """The job as answered once it has succeeded.
+
+        Raises:
+            JobFailed: it failed.
+            TimedOut: it is still under way after ``timeout`` seconds.
+            Interrupted: Ctrl-C.
+        """
+        try:
+            with waiting_for_job(self.screen.err, label, quiet=self.screen.quiet):
+                job = self._finished_job(job_id)
+        except KeyboardInterrupt:
+            raise Interrupted(f"The job goes on. See how it ends: {self.program} follow {job_id}") from None
+        if has_succeeded(job):
+            return job
+        result = result_of(job)
+        raise JobFailed(job_id, result, hint=remedy_of(result))
+
+    def batch(self, watch: Watch) -> Progress:
+        """Where a batch stands once all its jobs are finished; ``watch`` has read them.
+
+        Raises:
+            TimedOut: some are still under way after ``timeout`` seconds.
+            Interrupted: Ctrl-C while some were under way.
+        """
+        try:
+            with batch_view(self.screen.err, self.clock, quiet=self.screen.quiet) as view:
+                return self._watched(watch, view)
+        except KeyboardInterrupt:
+            raise Interrupted(f"Detached: the jobs go on. {self._again(watch)}") from None
+
+    def _watched(self, watch: Watch, view: BatchView) -> Progress:
+        started = last_answer = self.clock.now()
+        while True:
+            try:
+                progress = watch.step()
+                last_answer = self.clock.now()
+                view.show(progress)
+                view.failures(watch.new_failures())
+                if progress.finished:
+                    self._read_rest(watch, view)
+                    return progress
+            except (ConnectionFailed, ApiRefused) as error:
+                if not error.passing or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
+                    raise
+                view.trouble(f"no answer for {duration(self.clock.now() - last_answer)}, still trying")
+                self.clock.sleep(PAUSE_IN_TROUBLE)
+            if self.timeout is not None and self.clock.now() - started >= self.timeout:
+                raise TimedOut(
+                    f"not finished after {duration(self.timeout)}; the jobs go on", hint=self._again(watch)
+                )
+
+    def _read_rest(self, watch: Watch, view: BatchView) -> None:
+        """Read the finished jobs; Ctrl-C leaves the rest of them out."""
+        try:
+            for position in watch.read_rest():
+                view.reading(f"reading results, {position}")
+            view.failures(watch.new_failures())
+        except KeyboardInterrupt:
+            self.screen.warn("not all results were read")
+
+    def _finished_job(self, job_id: str) -> dict[str, Any]:
+        started = last_answer = self.clock.now()
+        pause = FIRST_LOOK
+        while True:
+            left = None if self.timeout is None else started + self.timeout - self.clock.now()
+            if left is not None and left <= 0:
+                hint = f"See how it ends: {self.program} follow {job_id}"
+                raise TimedOut(f"job {job_id} is not finished after {duration(self.timeout or 0)}", hint=hint)
+            self.clock.sleep(pause if left is None else min(pause, left))
+            pause = min(pause * GROWTH, LONGEST_LOOK)
+            try:
+                job = self.call("queryAsyncJobResult", {"jobid": job_id})
+                last_answer = self.clock.now()
+                if is_finished(job):
+                    return {"jobid": job_id, **job}
+            except (ConnectionFailed, ApiRefused) as error:
+                if not error.passing or self.clock.now() - last_answer > PATIENCE_WITH_SERVER:
+                    raise
+
+    def _again(self, watch: Watch) -> str:
+        return f"Follow them again: {self.program} follow {watch.name}"

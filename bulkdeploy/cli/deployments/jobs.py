@@ -1,0 +1,136 @@
+"""Jobs as answers show them: finished or not, how long they took, why they failed.
+
+Source: reference section 3. ``jobresult`` is an object, in some lists and on some failures of other
+servers a text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+SUCCEEDED, FAILED = 1, 2
+JOB_PAGE = 500
+"""Jobs in one page: the most that servers give unless they are configured otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch's jobs are; ``queued`` and ``running`` are None where the API does not tell them apart."""
+
+    total: int
+    succeeded: int
+    failed: int
+    queued: int | None = None
+    running: int | None = None
+
+    @property
+    def done(self) -> int:
+        """Jobs that are finished, well or badly."""
+        return self.succeeded + self.failed
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to wait for."""
+        return self.total > 0 and self.done >= self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job that failed, and why."""
+
+    job_id: str
+    vm_id: str
+    code: int
+    reason: str
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was stopped on purpose: the API counts such jobs as failed, and says so in the reason."""
+        return "cancelled" in self.reason.lower()
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Failure":
+        """An entry of a deployment's ``failures``."""
+        return cls(
+            job_id=str(row.get("jobid") or ""),
+            vm_id=str(row.get("virtualmachineid") or ""),
+            code=_number(row.get("errorcode")),
+            reason=" ".join(str(row.get("errortext") or "no reason given").split()),
+        )
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    """Whether a job has succeeded or failed."""
+    return _number(job.get("jobstatus")) != 0
+
+
+def has_succeeded(job: Mapping[str, Any]) -> bool:
+    """Whether a job has succeeded."""
+    return _number(job.get("jobstatus")) == SUCCEEDED
+
+
+def result_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's result as an object, whatever form it came in; a bare text is an ``errortext``."""
+    result = job.get("jobresult")
+    if isinstance(result, str):
+        try:
+            result = json.loads(result)
+        except ValueError:
+            return {"errortext": result} if result else {}
+    return dict(result) if isinstance(result, Mapping) else {}
+
+
+def failure_of(job: Mapping[str, Any]) -> Failure | None:
+    """Why a finished job failed; None if it did not."""
+    if not is_finished(job) or has_succeeded(job):
+        return None
+    result = result_of(job)
+    return Failure(
+        job_id=str(job.get("jobid") or ""),
+        vm_id=str(job.get("jobinstanceid") or ""),
+        code=_number(result.get("errorcode", job.get("jobresultcode"))),
+        reason=" ".join(str(result.get("errortext") or "no reason given").split()),
+    )
+
+
+def seconds_taken(job: Mapping[str, Any]) -> float | None:
+    """Seconds from the call to the job's end; None where the API does not say."""
+    created, completed = _moment(job.get("created")), _moment(job.get("completed"))
+    return None if created is None or completed is None else (completed - created).total_seconds()
+
+
+def virtual_machine_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The VM in a job's result; empty if there is none."""
+    vm = result_of(job).get("virtualmachine")
+    return dict(vm) if isinstance(vm, Mapping) else {}
+
+
+def short_form(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What most people want of a finished job, in one flat object: what became of its VM, or why it failed."""
+    vm, failure = virtual_machine_of(job), failure_of(job)
+    nics: Sequence[Mapping[str, Any]] = vm.get("nic") or ({},)
+    facts = {
+        "jobid": job.get("jobid"),
+        "jobstatus": job.get("jobstatus"),
+        "jobinstanceid": job.get("jobinstanceid"),
+        **{name: vm.get(name) for name in ("name", "state", "hostname", "password")},
+        "ipaddress": vm.get("ipaddress") or nics[0].get("ipaddress"),
+        **({} if failure is None else {"errorcode": failure.code, "errortext": failure.reason}),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _number(value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return 0
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%S%z")
+    except ValueError:
+        return None

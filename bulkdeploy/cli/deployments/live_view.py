@@ -1,0 +1,219 @@
+"""What is seen while jobs are waited for, on standard error.
+
+On a terminal: a spinner for one job, one bar for all jobs of a batch, failures above it as they come.
+Elsewhere: a line now and then. With ``--quiet``: failures only.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from bulkdeploy.cli.connection.transport import Clock
+from bulkdeploy.cli.deployments import jobs
+from bulkdeploy.cli.output.formats import printable
+
+RATE_OVER = 30.0  # seconds
+PLAIN_EVERY = 10.0  # seconds
+MOST_LINES_AT_ONCE = 20
+
+
+class BatchView(Protocol):
+    """Shows how far a batch is."""
+
+    def show(self, progress: jobs.Progress) -> None:
+        """Show this state."""
+        ...
+
+    def failures(self, failures: Sequence[jobs.Failure]) -> None:
+        """Show jobs that have failed since."""
+        ...
+
+    def reading(self, text: str) -> None:
+        """Show how far reading the results is."""
+        ...
+
+    def trouble(self, text: str) -> None:
+        """Show what keeps the state from being known."""
+        ...
+
+
+class Pace:
+    """Jobs finished per second over the last ``RATE_OVER`` seconds, and what follows from it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.points: deque[tuple[float, int]] = deque()
+
+    def add(self, done: int) -> None:
+        """Note how many are done now."""
+        now = self.clock.now()
+        self.points.append((now, done))
+        while len(self.points) > 2 and now - self.points[1][0] > RATE_OVER:
+            self.points.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Jobs per second; 0 while it is not known."""
+        if not self.points:
+            return 0.0
+        (start, first), (end, last) = self.points[0], self.points[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+    def left(self, progress: jobs.Progress) -> float | None:
+        """Seconds until all are done, at this rate; None while nothing can be said."""
+        return (progress.total - progress.done) / self.rate if self.rate > 0 else None
+
+
+class LiveBatch:
+    """One bar for all jobs."""
+
+    def __init__(self, progress: Progress, clock: Clock) -> None:
+        self.bar, self.pace = progress, Pace(clock)
+        self.task = progress.add_task("", total=None, counts=Text(), pace=Text())
+
+    def show(self, progress: jobs.Progress) -> None:
+        """Move the bar."""
+        self.pace.add(progress.done)
+        self.bar.update(
+            self.task,
+            total=progress.total or None,
+            completed=progress.done,
+            counts=_coloured_counts(progress),
+            pace=Text(_pace_text(self.pace, progress), style="dim"),
+        )
+
+    def failures(self, failures: Sequence[jobs.Failure]) -> None:
+        """Print failures above the bar."""
+        for line in failure_lines(failures):
+            self.bar.console.print(Text(line, style="red"), soft_wrap=True)
+
+    def reading(self, text: str) -> None:
+        """Say it beside the bar."""
+        self.bar.update(self.task, pace=Text(text, style="dim"))
+
+    def trouble(self, text: str) -> None:
+        """Say it beside the bar, as something that needs attention."""
+        self.bar.update(self.task, pace=Text(printable(text), style="yellow"))
+
+
+class PlainBatch:
+    """A line every ``PLAIN_EVERY`` seconds, and one at the end."""
+
+    def __init__(self, console: Console, clock: Clock, *, quiet: bool) -> None:
+        self.console, self.clock, self.quiet, self.pace = console, clock, quiet, Pace(clock)
+        self.last = clock.now()
+
+    def show(self, progress: jobs.Progress) -> None:
+        """Print a line, if it is time for one."""
+        self.pace.add(progress.done)
+        due = self.clock.now() - self.last >= PLAIN_EVERY or progress.finished
+        if due and not self.quiet:
+            self.last = self.clock.now()
+            rest = _pace_text(self.pace, progress)
+            text = f"{progress.done}/{progress.total} done, {counts_text(progress)}{', ' + rest if rest else ''}"
+            self.console.print(text, soft_wrap=True)
+
+    def failures(self, failures: Sequence[jobs.Failure]) -> None:
+        """Print failures, quiet or not."""
+        for line in failure_lines(failures):
+            self.console.print(Text(line), soft_wrap=True)
+
+    def reading(self, text: str) -> None:
+        """Say nothing: it takes a moment only."""
+
+    def trouble(self, text: str) -> None:
+        """Print it."""
+        if not self.quiet:
+            self.console.print(Text(printable(text)), soft_wrap=True)
+
+
+class _PartText(ProgressColumn):
+    """A column that a view fills with a text of its own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def render(self, task: Task) -> Text:
+        """The text that was set last."""
+        return Text().append_text(task.fields[self.name])
+
+
+@contextmanager
+def batch_view(console: Console, clock: Clock, *, quiet: bool) -> Iterator[BatchView]:
+    """The view that suits where standard error goes, until the block ends."""
+    if quiet or not console.is_terminal:
+        yield PlainBatch(console, clock, quiet=quiet)
+        return
+    columns = (
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f}%"),
+        _PartText("counts"),
+        _PartText("pace"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, refresh_per_second=5) as progress:
+        yield LiveBatch(progress, clock)
+
+
+@contextmanager
+def waiting_for_job(console: Console, text: str, *, quiet: bool) -> Iterator[None]:
+    """A spinner with the time that has passed, until the block ends."""
+    if quiet or not console.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task(text, total=None)
+        yield
+
+
+def counts_text(progress: jobs.Progress) -> str:
+    """Failed, running and queued jobs in words."""
+    parts = [f"{progress.failed} failed"]
+    if progress.running is None or progress.queued is None:
+        parts.append(f"{progress.total - progress.done} in progress")
+    else:
+        parts += [f"{progress.running} running", f"{progress.queued} queued"]
+    return ", ".join(parts)
+
+
+def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
+    """A line for each failure, one for all that would be too many, and one for all that were cancelled."""
+    failed = [one for one in failures if not one.cancelled]
+    lines = [printable(f"failed: VM {one.vm_id}: {one.reason} (code {one.code})") for one in failed]
+    more = len(lines) - MOST_LINES_AT_ONCE
+    lines = [*lines[:MOST_LINES_AT_ONCE], f"failed: and {more} more"] if more > 0 else lines
+    cancelled = len(failures) - len(failed)
+    return [*lines, f"cancelled before they began: {cancelled} VM{'s' * (cancelled != 1)}"] if cancelled else lines
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _pace_text(pace: Pace, progress: jobs.Progress) -> str:
+    left = pace.left(progress)
+    if left is None or progress.finished:
+        return ""
+    return f"{pace.rate:.1f}/s, {duration(left)} left"
+
+
+def _coloured_counts(progress: jobs.Progress) -> Text:
+    text = Text(f"{progress.done}/{progress.total} done")
+    if progress.failed:
+        text.append(f" {progress.failed} failed", style="red")
+    if progress.running is not None and progress.queued is not None:
+        text.append(f" {progress.running} running", style="yellow").append(
+            f" {progress.queued} queued", style="dim"
+        )
+    return text

@@ -1,0 +1,58 @@
+"""Where VMs are: their hosts' clusters and pods, read from listHosts, because VMs name only their host."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from bulkdeploy.cli.connection.catalogue import Catalogue
+from bulkdeploy.cli.connection.entities import PAGE, Caller, rows_of
+from bulkdeploy.cli.deployments.jobs import has_succeeded, virtual_machine_of
+from bulkdeploy.cli.failures import ApiRefused
+
+PLACE_FIELDS = ("podid", "podname", "clusterid", "clustername")
+MOST_PAGES = 100
+
+
+def hosts_by_id(
+    catalogue: Catalogue, call: Caller, wanted: Collection[str], zone_id: str | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """The hosts of these ids; those that the caller may not see are left out."""
+    hosts: dict[str, Mapping[str, Any]] = {}
+    if not wanted or catalogue.get("listHosts") is None:
+        return hosts
+    zone = {"zoneid": zone_id} if zone_id else {}
+    try:
+        if len(wanted) == 1:
+            return {str(row["id"]): row for row in rows_of(call("listHosts", {"id": next(iter(wanted))}))}
+        for page in range(1, MOST_PAGES + 1):
+            asked = {"type": "Routing", "page": str(page), "pagesize": str(PAGE), **zone}
+            rows = rows_of(call("listHosts", asked))
+            hosts |= {str(row["id"]): row for row in rows if row.get("id") in wanted}
+            if len(rows) < PAGE or len(hosts) == len(wanted):
+                break
+    except ApiRefused:
+        # Only root admins may list hosts; the rest of a report is right without them.
+        return hosts
+    return hosts
+
+
+def host_ids(jobs: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The hosts that successful jobs' VMs are on."""
+    vms = (virtual_machine_of(job) for job in jobs if has_succeeded(job))
+    return {str(vm["hostid"]) for vm in vms if vm.get("hostid")}
+
+
+def clusters_of_jobs(
+    jobs: Iterable[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """How many VMs each cluster got, for APIs that do not say; what was there before is not known."""
+    added: Counter[str] = Counter()
+    places: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        host = hosts.get(str(virtual_machine_of(job).get("hostid")))
+        if host is None or not has_succeeded(job) or not host.get("clusterid"):
+            continue
+        cluster = str(host["clusterid"])
+        added[cluster] += 1
+        places[cluster] = {name: host.get(name) for name in PLACE_FIELDS}
+    return [{**places[cluster], "added": count} for cluster, count in added.items()]

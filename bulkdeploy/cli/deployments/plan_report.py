@@ -1,0 +1,53 @@
+"""The plan of a dry run: what each cluster would get, and why hosts would get nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from bulkdeploy.cli.deployments.batch_report import exclusion_table, host_table, number, skew_of
+from bulkdeploy.cli.deployments.summary import cluster_parts
+from bulkdeploy.cli.output.screen import Screen
+
+IN_ROWS = ("csv", "column")
+COLUMNS = ("podname", "clustername", "before", "added", "after", "capacity", "podid", "clusterid")
+
+
+def is_plan(answer: Mapping[str, Any]) -> bool:
+    """Whether an answer is the plan of a dry run."""
+    plan = answer.get("plan")
+    return isinstance(plan, Mapping) and "fits" in plan
+
+
+def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) -> None:
+    """Print a plan: tables for people, one row per cluster for csv and column, else as it is."""
+    plan = answer["plan"]
+    if screen.format == "table":
+        screen.render(*plan_parts(plan))
+    elif screen.format in IN_ROWS:
+        screen.show({"cluster": plan.get("clusters") or []}, fields or COLUMNS)
+    else:
+        screen.show(answer, fields)
+
+
+def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
+    """What a plan looks like."""
+    count, fits = number(plan, "count"), number(plan, "fits")
+    clusters, excluded = plan.get("clusters") or [], plan.get("excluded") or []
+    verdict = Text()
+    fitting = (f"All {count} VMs fit.", "green") if fits >= count else (f"Only {fits} of {count} VMs fit.", "red")
+    verdict.append(*fitting)
+    verdict.append(f" Skew {number(plan, 'skew') if 'skew' in plan else skew_of(clusters)}.")
+    if "capacity" in plan:
+        verdict.append(f" There is room for {number(plan, 'capacity')} such VMs in all.")
+    if plan.get("planner"):
+        verdict.append(f" Placed by {plan['planner']}.")
+    parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", "dim")]
+    if clusters:
+        parts += cluster_parts(clusters, planned=True)
+    if excluded:
+        parts.append(exclusion_table(excluded))
+    if plan.get("hosts"):
+        parts.append(host_table(plan["hosts"]))
+    return parts

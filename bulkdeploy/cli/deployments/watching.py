@@ -1,0 +1,258 @@
+"""Watching jobs at little cost to the server: at most one request at a time, and never two close together.
+
+A deployment is watched as a whole by ``listBulkDeployments``; its finished jobs are read in pages, each
+about once. Jobs of an API without that command are watched in pages of ``listAsyncJobs``, and only those
+that these do not show one by one.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bulkdeploy.cli.connection.entities import Caller, rows_of
+from bulkdeploy.cli.connection.transport import Clock
+from bulkdeploy.cli.deployments.jobs import JOB_PAGE, Failure, Progress, failure_of, is_finished
+from bulkdeploy.cli.failures import UsageError
+
+SPACING = 0.6  # seconds between requests: 1.7 requests a second at most
+CLOSE_LOOK, CLOSE_LOOK_LASTS, FAR_LOOK = 1.0, 30.0, 2.0
+ONE_BY_ONE = 20
+MOST_PAGES = 200
+
+
+class Budget:
+    """Lets requests through one by one, at least ``SPACING`` seconds after each other."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.last = float("-inf")
+
+    def turn(self, pause: float = SPACING) -> None:
+        """Wait until a request may be sent: ``pause`` seconds after the one before it."""
+        wait = self.last + max(pause, SPACING) - self.clock.now()
+        if wait > 0:
+            self.clock.sleep(wait)
+        self.last = self.clock.now()
+
+
+class Watch(Protocol):
+    """Something with jobs that can be watched to its end."""
+
+    name: str
+    """What ``bulkmonkey follow`` finds it by again; empty if it cannot."""
+    budget: Budget
+    """Lets its requests through, and those that belong to it."""
+
+    def step(self) -> Progress:
+        """Send one request, when it is time for it; what is known afterwards."""
+        ...
+
+    def new_failures(self) -> list[Failure]:
+        """Failures that no earlier call returned."""
+        ...
+
+    def read_rest(self) -> Iterator[str]:
+        """Read what is not known yet of finished jobs, a request at a time; yields how far it is."""
+        ...
+
+    @property
+    def jobs(self) -> list[Mapping[str, Any]]:
+        """Finished jobs that have been read, as the API answers them."""
+        ...
+
+
+@dataclass(slots=True)
+class _Failures:
+    """Each failure once."""
+
+    seen: set[str]
+    fresh: list[Failure]
+
+    def add(self, failure: Failure) -> None:
+        if failure.job_id not in self.seen:
+            self.seen.add(failure.job_id)
+            self.fresh.append(failure)
+
+    def take(self) -> list[Failure]:
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+
+class DeploymentWatch:
+    """A deployment of an API that has ``listBulkDeployments``.
+
+    Servers ignore parameters that they do not know, so every answer is checked for being about this deployment.
+    """
+
+    def __init__(self, call: Caller, budget: Budget, deployment_id: str, job_ids: Sequence[str] = ()) -> None:
+        """``job_ids``: all its jobs, where they are known."""
+        self.call, self.budget, self.name = call, budget, deployment_id
+        self._ids = frozenset(job_ids)
+        self._picked = True  # whether the server lists this deployment's jobs alone when asked to
+        self.row: Mapping[str, Any] = {}
+        self.progress = Progress(total=0, succeeded=0, failed=0)
+        self.began = budget.clock.now()
+        self._failures = _Failures(set(), [])
+        self._jobs: dict[str, Mapping[str, Any]] = {}
+        self._unread: deque[int] = deque()
+        self._pages = 0
+        self._read_page_last = True
+
+    def step(self) -> Progress:
+        """Look at the deployment; in between, read a page of jobs that should all be finished."""
+        page = self._finished_page()
+        if page is not None and not self._read_page_last:
+            self.budget.turn()
+            self._read_page(page)
+            self._read_page_last = True
+            return self.progress
+        self._read_page_last = False
+        near = self.budget.clock.now() - self.began < CLOSE_LOOK_LASTS
+        self.budget.turn(SPACING if page is not None else CLOSE_LOOK if near else FAR_LOOK)
+        rows = rows_of(self.call("listBulkDeployments", {"id": self.name, "listall": "true"}))
+        row = next((row for row in rows if row.get("id") == self.name), None)
+        if row is None:
+            raise UsageError(f"there is no deployment {self.name}")
+        self._take(row)
+        return self.progress
+
+    def new_failures(self) -> list[Failure]:
+        """Failures that no earlier call returned."""
+        return self._failures.take()
+
+    def read_rest(self) -> Iterator[str]:
+        """Read the pages that are missing, or had unfinished jobs when they were read.
+
+        A server that does not pick the deployment's jobs has them somewhere among all jobs.
+        """
+        for page in (*self._unread, *range(self._pages + 1, self._last_page + 1)):
+            if self._picked:
+                yield f"page {page} of {self._last_page}"
+                self.budget.turn()
+                self._read_page(page)
+        for page in range(1, MOST_PAGES + 1):
+            if self._picked or len(self._jobs) >= self.progress.total:
+                return
+            yield f"page {page} of all jobs"
+            self.budget.turn()
+            if self._read_page(page) < JOB_PAGE:
+                return
+
+    @property
+    def jobs(self) -> list[Mapping[str, Any]]:
+        """Finished jobs that have been read."""
+        return list(self._jobs.values())
+
+    @property
+    def _last_page(self) -> int:
+        return -(-self.progress.total // JOB_PAGE)
+
+    def _finished_page(self) -> int | None:
+        """The next page, if jobs that began so early should all be finished."""
+        page = self._pages + 1
+        return page if self._picked and page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
+
+    def _read_page(self, page: int) -> int:
+        """Take this deployment's jobs from a page; how many jobs were on it that can be told apart."""
+        asked = {"deploymentid": self.name, "listall": "true", "page": str(page), "pagesize": str(JOB_PAGE)}
+        rows = rows_of(self.call("listAsyncJobs", asked))
+        mine = [row for row in rows if self._is_mine(row)]
+        self._picked = self._picked and len(mine) == len(rows)
+        if page > self._pages:
+            self._pages = page
+            if not all(map(is_finished, rows)):
+                self._unread.append(page)
+        for row in filter(is_finished, mine):
+            self._jobs[str(row.get("jobid"))] = row
+            failure = failure_of(row)
+            if failure is not None:
+                self._failures.add(failure)
+        return len(rows) if self._ids or any("deploymentid" in row for row in rows) else 0
+
+    def _is_mine(self, row: Mapping[str, Any]) -> bool:
+        return str(row.get("jobid")) in self._ids if self._ids else row.get("deploymentid") == self.name
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        self.row = row
+        count = {
+            name: int(row.get(name) or 0) for name in ("queued", "running", "succeeded", "failed", "cancelled")
+        }
+        self.progress = Progress(
+            total=sum(count.values()),
+            succeeded=count["succeeded"],
+            failed=count["failed"] + count["cancelled"],
+            queued=count["queued"],
+            running=count["running"],
+        )
+        for failure in row.get("failures") or ():
+            self._failures.add(Failure.of_row(failure))
+
+
+class JobListWatch:
+    """Any jobs, of any API. ``listed``: it has ``listAsyncJobs``."""
+
+    def __init__(
+        self, call: Caller, budget: Budget, job_ids: Sequence[str], *, listed: bool, name: str = ""
+    ) -> None:
+        self.call, self.budget, self.listed, self.name = call, budget, listed, name
+        self.open = dict.fromkeys(job_ids)
+        self.total = len(self.open)
+        self._failures = _Failures(set(), [])
+        self._jobs: dict[str, Mapping[str, Any]] = {}
+        self._page = 1
+        self._seen: set[str] = set()
+        self._one_by_one: deque[str] = deque() if listed else deque(self.open)
+
+    def step(self) -> Progress:
+        """Ask for the next page of jobs, or for one job that the pages do not show."""
+        self.budget.turn(SPACING if self._page > 1 or self._one_by_one else CLOSE_LOOK)
+        if self._one_by_one:
+            self._ask_one(self._one_by_one.popleft())
+        elif self.open:
+            self._ask_page()
+        if not self.listed and not self._one_by_one:
+            self._one_by_one.extend(self.open)
+        failed = len(self._failures.seen)
+        return Progress(total=self.total, succeeded=len(self._jobs) - failed, failed=failed)
+
+    def new_failures(self) -> list[Failure]:
+        """Failures that no earlier call returned."""
+        return self._failures.take()
+
+    def read_rest(self) -> Iterator[str]:
+        """Nothing: a job that is known to be finished has been read."""
+        return iter(())
+
+    @property
+    def jobs(self) -> list[Mapping[str, Any]]:
+        """Finished jobs, in the order in which they were seen."""
+        return list(self._jobs.values())
+
+    def _ask_one(self, job_id: str) -> None:
+        if job_id in self.open:
+            self._take({"jobid": job_id, **self.call("queryAsyncJobResult", {"jobid": job_id})})
+
+    def _ask_page(self) -> None:
+        asked = {"listall": "true", "page": str(self._page), "pagesize": str(JOB_PAGE)}
+        rows = rows_of(self.call("listAsyncJobs", asked))
+        for row in rows:
+            self._seen.add(str(row.get("jobid")))
+            self._take(row)
+        if len(rows) >= JOB_PAGE and not self._seen.issuperset(self.open):
+            self._page += 1
+            return
+        # The list is read to its end; it may leave finished jobs out, so some are asked for by themselves.
+        unseen = [job_id for job_id in self.open if job_id not in self._seen]
+        self._one_by_one.extend(unseen[:ONE_BY_ONE])
+        self._page, self._seen = 1, set()
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        job_id = str(row.get("jobid"))
+        if job_id not in self.open or not is_finished(row):
+            return
+        del self.open[job_id]
+        self._jobs[job_id] = row
+        failure = failure_of(row)
+        if failure is not None:
+            self._failures.add(failure)

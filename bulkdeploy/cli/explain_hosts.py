@@ -1,0 +1,74 @@
+"""Why hosts take no VM of a deployment or job: asked of the API host by host, for the zone as it is now."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bulkdeploy.cli.command_context import CommandContext
+from bulkdeploy.cli.connection.entities import rows_of
+from bulkdeploy.cli.connection.naming import resolve_names
+from bulkdeploy.cli.deployments.batch_report import host_table
+from bulkdeploy.cli.deployments.explain import find_deployment
+from bulkdeploy.cli.failures import UsageError
+
+HOST_WORDS = ("host=", "hosts=", "hostid=", "hostids=")
+COLUMNS = ("hostname", "clustername", "capacity", "reason", "text", "remedy", "hostid")
+
+
+def hosts_asked_for(words: list[str]) -> tuple[str, list[str]]:
+    """The hosts that ``host=`` names, separated by commas, and the other words."""
+    named = [word.partition("=")[2] for word in words if word.lower().startswith(HOST_WORDS)]
+    return ",".join(named), [word for word in words if not word.lower().startswith(HOST_WORDS)]
+
+
+def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[str, ...]) -> None:
+    """Print what the API says of hosts (names or ids) for more VMs of a deployment, or for the VM of a job.
+
+    Raises:
+        UsageError: there is no such host, or the API can not say.
+        ApiRefused: there is no such deployment or job, or the caller may not see hosts.
+    """
+    deployment = find_deployment(context.catalogue, context.call, wanted)
+    if deployment is None:
+        job = context.call("queryAsyncJobResult", {"jobid": wanted})
+        deployment = find_deployment(context.catalogue, context.call, str(job.get("deploymentid") or ""))
+        if deployment is None:
+            _show(context, _for_migration(context, str(job.get("jobinstanceid") or ""), names), fields)
+            return
+    row = _of_deployment(context, str(deployment["id"]), names)
+    _show(context, row.get("hosts") or [], fields)
+
+
+def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> Mapping[str, Any]:
+    api = context.catalogue.get("listBulkDeployments")
+    if api is None or api.parameter("hostids") is None:
+        raise UsageError("this API does not say why hosts take no VMs")
+    asked = {"id": deployment_id, "listall": "true", "hostids": names}
+    resolve_names(context.catalogue, api, asked, context.call, context.screen.say)
+    return next(iter(rows_of(context.call(api.name, asked))), {})
+
+
+def _for_migration(context: CommandContext, vm_id: str, names: str) -> list[dict[str, Any]]:
+    """A VM that was deployed alone: the hosts that it could move to."""
+    if context.catalogue.get("findHostsForMigration") is None:
+        raise UsageError("this API does not say why hosts take no VMs")
+    wanted = {name.lower() for name in names.split(",")}
+    answer = context.call("findHostsForMigration", {"virtualmachineid": vm_id})
+    found = [row for row in rows_of(answer) if {str(row.get("name")).lower(), str(row.get("id"))} & wanted]
+    if not found:
+        raise UsageError(f"the VM could not move to {names}: it is there, or its volumes or address keep it away")
+    return [
+        {
+            **row,
+            "hostid": row.get("id"),
+            "hostname": row.get("name"),
+            "capacity": int(bool(row["suitableformigration"])),
+        }
+        for row in found
+    ]
+
+
+def _show(context: CommandContext, hosts: Sequence[Mapping[str, Any]], fields: tuple[str, ...]) -> None:
+    if context.screen.format == "table":
+        context.screen.render(host_table(hosts))
+    else:
+        context.screen.show({"host": [{name: row.get(name) for name in COLUMNS} for row in hosts]}, fields)

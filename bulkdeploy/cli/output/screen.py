@@ -1,0 +1,133 @@
+"""Where output goes: answers to standard output, all else to standard error.
+
+On a terminal answers are coloured tables (or what ``-o`` says) and long ones are paged; elsewhere they are
+plain and the same each time.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.box import ASCII
+from rich.console import Console, RenderableType
+from rich.json import JSON
+from rich.table import Table
+from rich.text import Text
+
+from bulkdeploy.cli.concealment import without_secrets
+from bulkdeploy.cli.failures import CommandFailed
+from bulkdeploy.cli.output.answers import as_rows, filtered
+from bulkdeploy.cli.output.formats import printable, rendered
+from bulkdeploy.cli.output.tables import table_of
+
+PLAIN_WIDTH = 200
+
+
+class Screen:
+    """The two streams of one command. ``output`` None: a table on a terminal, JSON elsewhere."""
+
+    def __init__(
+        self, output: str | None, *, quiet: bool = False, reveal: bool = False, pager: bool = True
+    ) -> None:
+        self.output, self.quiet, self.reveal, self.pager = output, quiet, reveal, pager
+        self.terminal = sys.stdout.isatty()
+        self.out = Console(width=None if self.terminal else PLAIN_WIDTH, highlight=False, soft_wrap=False)
+        self.err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)
+
+    @property
+    def format(self) -> str:
+        """The output format in force."""
+        return self.output or ("table" if self.terminal else "json")
+
+    def show(self, answer: Mapping[str, Any], fields: Sequence[str] = ()) -> None:
+        """Print an answer; secrets are hidden on a terminal unless the user asked to see them."""
+        if not self.terminal:
+            sys.stdout.write(rendered(answer, self.format, fields))
+            return
+        seen = answer if self.reveal else without_secrets(answer)
+        if seen != answer:
+            self.say("secrets are hidden: --reveal shows them, and so does any output that is not a terminal")
+        if self.format == "table":
+            self.render(table_of(as_rows(seen, fields), self.out.width, chosen=bool(fields)))
+        elif self.format == "json":
+            shown = filtered(seen, fields)
+            if shown:
+                self.render(JSON.from_data(shown, ensure_ascii=False))
+        else:
+            self.render(Text(rendered(seen, self.format, fields).rstrip("\n")))
+
+    def render(self, *parts: RenderableType) -> None:
+        """Print what rich can draw, through the pager if it is longer than the terminal."""
+        if not self.terminal:
+            self._print(self.out, parts)
+            return
+        with self.out.capture() as capture:
+            self.out.print(*parts, sep="\n", crop=False)
+        text = capture.get()
+        if not (self.pager and text.count("\n") >= self.out.height and self._paged(text)):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def report(self, *parts: RenderableType) -> None:
+        """Print what rich can draw, but is not the answer; ``--quiet`` leaves it out."""
+        if not self.quiet:
+            self._print(self.err, parts)
+
+    def say(self, text: str) -> None:
+        """Tell the person something that is not the answer; ``--quiet`` leaves it out."""
+        if not self.quiet:
+            self.err.print(Text(printable(text), style="dim"), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Tell the person something that needs attention."""
+        self.err.print(Text(printable(text), style="yellow"), soft_wrap=True)
+
+    def fail(self, failure: CommandFailed) -> None:
+        """Print a failure on standard error: one readable line, or JSON where JSON was asked for."""
+        if self.output == "json":
+            print(json.dumps(failure.facts(), ensure_ascii=False), file=sys.stderr)  # noqa: T201 - for programs
+        else:
+            style = "red" if failure.label else "yellow"
+            self.err.print(Text(printable(failure.line()), style=style), soft_wrap=True)
+
+    @staticmethod
+    def _print(console: Console, parts: Sequence[RenderableType]) -> None:
+        """Draw on a stream; where it is no terminal, with ASCII signs only and nothing at the ends of lines."""
+        if console.is_terminal:
+            console.print(*parts, sep="\n")
+            return
+        for part in parts:
+            if isinstance(part, Table) and part.box is not None:
+                part.box = ASCII
+        with console.capture() as capture:
+            console.print(*parts, sep="\n")
+        console.file.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+        console.file.flush()
+
+    def _paged(self, text: str) -> bool:
+        """Whether a pager showed the text."""
+        command = os.environ.get("PAGER") or shutil.which("less") or ""
+        if not command:
+            return False
+        environment = {"LESS": "FRX"} | os.environ
+        with interrupts_for_the_child():
+            # The pager is the user's own choice, from the user's own environment.
+            done = subprocess.run(command, shell=True, input=text.encode(), env=environment, check=False)  # noqa: S602
+        return done.returncode == 0
+
+
+@contextmanager
+def interrupts_for_the_child() -> Iterator[None]:
+    """While a program of the user's runs in the foreground, Ctrl-C is its own affair."""
+    # A handler, not SIG_IGN: a program that is started does not inherit handlers.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,73 @@
+"""getApiLimit and resetApiLimit: how many calls an account has left (``api.throttling.*``)."""
+
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import uuid
+from bulkdeploy.declare.response_fields import large_number, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.accounts.api_limits import current_count, forget_calls
+from bulkdeploy.store.configuration.configuration import read_configuration
+
+
+def get_api_limit(call: Call) -> dict[str, Any]:
+    """What the caller's account has called, and may still call, in the present interval."""
+    settings = read_configuration(call.connection)
+    owner = call.caller.owner
+    counted = current_count(call.connection, owner.account_id, settings.number("api.throttling.interval"))
+    return {
+        "accountid": owner.account_uuid,
+        "account": owner.account_name,
+        "apiIssued": counted.calls,
+        "apiAllowed": max(0, settings.number("api.throttling.max") - counted.calls),
+        "expireAfter": -(-counted.milliseconds_left // 1000),
+    }
+
+
+def reset_api_limit(call: Call) -> None:
+    """Let the account named, or all of them, begin a new interval; who is no root admin lets its own.
+
+    Raises:
+        PermissionDenied: it is not the caller's to touch.
+    """
+    account = call.ref("account")
+    if account is not None:
+        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
+        forget_calls(call.connection, account.id)
+    else:
+        forget_calls(call.connection, None if call.caller.is_root_admin else call.caller.owner.account_id)
+
+
+COMMANDS = (
+    Command(
+        name="getApiLimit",
+        description="Says how many calls the caller's account has left in the present interval",
+        handler=get_api_limit,
+        shape=Shape.OBJECT,
+        response=Response(
+            "apilimit",
+            (
+                text("accountid", "the account"),
+                text("account", "the account's name"),
+                number("apiIssued", "calls made in the present interval"),
+                number("apiAllowed", "calls that may still be made in it"),
+                large_number("expireAfter", "seconds until the next interval can begin"),
+            ),
+        ),
+    ),
+    Command(
+        name="resetApiLimit",
+        description="Lets an account, or all of them, begin a new interval of calls",
+        handler=reset_api_limit,
+        shape=Shape.SUCCESS,
+        parameters=(uuid("account", Entity.ACCOUNT, "the account; without it, all accounts"),),
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+    ),
+)

@@ -1,0 +1,201 @@
+"""listDomains, listDomainChildren, createDomain, updateDomain and deleteDomain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.accounts.counter_fields import DOMAIN_COUNTERS
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_TAGGED_LIMITS
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
+from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
+from bulkdeploy.declare.response_fields import flag, moment, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services.accounts import domains as service
+from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.store.accounts import domains
+from bulkdeploy.store.listing import Page
+
+DETAILS = ("all", "resource", "min")
+
+DOMAIN = Response(
+    "domain",
+    (
+        text("id", "the domain"),
+        text("name", "its name"),
+        number("level", "how far it is below ROOT, which is 0"),
+        text("path", "its name and those above it, from ROOT down: ROOT/a/b"),
+        text("parentdomainid", "the domain above it"),
+        text("parentdomainname", "the name of the domain above it"),
+        flag("haschild", "whether there are domains below it"),
+        text("networkdomain", "the DNS domain of its networks"),
+        text("state", "Active"),
+        moment("created", "when it was made"),
+        *DOMAIN_COUNTERS,
+    ),
+)
+
+
+def list_domains(call: Call) -> Page:
+    """Root admins: all domains; others their own, with ``listall`` those below it too.
+
+    Raises:
+        PermissionDenied: ``id`` is outside the caller's reach.
+    """
+    details = call.arguments.get("details", ("all",))
+    wanted = call.ref("id")
+    if wanted is not None:
+        require_domain(call.connection, call.caller, wanted)
+    bounded = wanted is None and not call.caller.is_root_admin
+    return domains.list_domains(
+        call.connection,
+        call.arguments,
+        paging(call),
+        lineage=call.caller.owner.lineage if bounded else None,
+        recursive=call.flag("listall"),
+        with_counters=any(word != "min" for word in details),
+    )
+
+
+def list_domain_children(call: Call) -> Page:
+    """The domains below one, or below the caller's own.
+
+    Raises:
+        PermissionDenied: ``id`` is outside the caller's reach.
+    """
+    wanted = call.ref("id")
+    parent = call.caller.owner.lineage
+    if wanted is not None:
+        parent = require_domain(call.connection, call.caller, wanted)
+    return domains.list_children(
+        call.connection,
+        call.arguments,
+        paging(call),
+        parent_lineage=parent,
+        recursive=call.flag("isrecursive") or call.flag("listall"),
+    )
+
+
+def create_domain(call: Call) -> Mapping[str, Any]:
+    """Make a domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    return service.create_domain(
+        call.connection,
+        call.caller,
+        call.arguments["name"],
+        call.ref("parentdomainid"),
+        call.text("networkdomain"),
+    )
+
+
+def update_domain(call: Call) -> Mapping[str, Any]:
+    """Rename a domain, or give it another network domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    return service.update_domain(
+        call.connection, call.caller, call.arguments["id"], call.text("name"), call.text("networkdomain")
+    )
+
+
+def delete_domain(call: Call) -> JobTicket:
+    """Delete a domain.
+
+    Raises:
+        InvalidParameter, PermissionDenied, ResourceInUse: as the service.
+    """
+    return service.delete_domain(
+        call.connection, call.system.job_queue, call.caller, call.arguments["id"], cleanup=call.flag("cleanup")
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listDomains",
+        description="Lists domains with their limits and totals",
+        handler=list_domains,
+        shape=Shape.LIST,
+        response=DOMAIN,
+        roles=ADMINS,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "only this domain"),
+            string("name", "only domains of this name"),
+            integer("level", "only domains this far below ROOT"),
+            boolean("listall", "the domains below the caller's, too"),
+            strings("details", "what to say of each domain; default all", choices=DETAILS),
+            SHOW_ICON,
+            *PAGING,
+        ),
+        unsupported={"tag": NO_TAGGED_LIMITS},
+    ),
+    Command(
+        name="listDomainChildren",
+        description="Lists the domains below a domain",
+        handler=list_domain_children,
+        shape=Shape.LIST,
+        response=DOMAIN,
+        roles=ADMINS,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain above; default the caller's"),
+            string("name", "only domains of this name"),
+            boolean("isrecursive", "all below it, not only those right below it"),
+            boolean("listall", "the same as isrecursive"),
+            SHOW_ICON,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createDomain",
+        description="Makes a domain",
+        handler=create_domain,
+        shape=Shape.OBJECT,
+        response=DOMAIN,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "its name; no domain beside it has it", required=True),
+            uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
+            string("networkdomain", "the DNS domain of its networks"),
+        ),
+        unsupported={"domainid": NO_CUSTOM_IDS},
+    ),
+    Command(
+        name="updateDomain",
+        description="Gives a domain another name or network domain",
+        handler=update_domain,
+        shape=Shape.OBJECT,
+        response=DOMAIN,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain", required=True),
+            string("name", "its new name"),
+            string("networkdomain", "the DNS domain of its networks; empty: none"),
+        ),
+    ),
+    Command(
+        name="deleteDomain",
+        description="Deletes a domain; with cleanup all accounts, projects and domains in it, too",
+        handler=delete_domain,
+        shape=Shape.JOB_SUCCESS,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(
+            uuid("id", Entity.DOMAIN, "the domain", required=True),
+            boolean("cleanup", "delete what is in it, too; otherwise it must be empty"),
+        ),
+    ),
+)

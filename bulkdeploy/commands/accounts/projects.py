@@ -1,0 +1,298 @@
+"""Projects: the lists, and all that changes them."""
+
+from bulkdeploy.commands.accounts.counter_fields import ACCOUNT_COUNTERS
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
+from bulkdeploy.declare.parameters import Needs, boolean, string, strings, uuid
+from bulkdeploy.declare.response_fields import moment, number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.services.accounts import projects as service
+from bulkdeploy.services.accounts.projects import Membership, NewProject
+from bulkdeploy.services.ownership import named_account, project_owner, require_domain
+from bulkdeploy.store.accounts import projects
+from bulkdeploy.store.listing import Page
+
+PROJECT = Response(
+    "project",
+    (
+        text("id", "the project"),
+        text("name", "its name"),
+        text("displaytext", "its description"),
+        text("state", "Active or Suspended"),
+        text("domainid", "its domain"),
+        text("domain", "the domain's name"),
+        text("projectaccountname", "the account behind it"),
+        objects(
+            "owner",
+            "who manages it",
+            (text("account", "the account's name"), text("accountid", "the account")),
+        ),
+        moment("created", "when it was made"),
+        *ACCOUNT_COUNTERS,
+    ),
+)
+
+
+def list_projects(call: Call) -> Page:
+    """The projects of the caller's account; with ``listall`` or ``id`` all that the caller may see.
+
+    Raises:
+        InvalidParameter: there is no such account.
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    details = call.arguments.get("details", ("all",))
+    domain, account = call.ref("domainid"), call.text("account")
+    lineage = None if domain is None else require_domain(call.connection, call.caller, domain)
+    member_id = None
+    if account is not None:
+        member_id = named_account(call.connection, call.caller, account, domain).account_id
+    elif domain is None and not call.flag("listall") and "id" not in call.arguments:
+        member_id = call.caller.owner.account_id
+    return projects.list_projects(
+        call.connection,
+        call.caller,
+        call.arguments,
+        paging(call),
+        member_id=member_id,
+        lineage=None if account is not None else lineage,
+        recursive=call.flag("isrecursive"),
+        with_counters=any(word != "min" for word in details),
+    )
+
+
+MEMBER = Response(
+    "projectaccount",
+    (
+        text("projectid", "the project"),
+        text("project", "the project's name"),
+        text("accountid", "the account"),
+        text("account", "the account's name"),
+        number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+        text("role", "Admin or Regular"),
+        text("domainid", "the account's domain"),
+        text("domain", "the domain's name"),
+    ),
+)
+ROLES = (projects.ADMIN, projects.REGULAR)
+
+
+def list_project_accounts(call: Call) -> Page:
+    """The accounts of a project.
+
+    Raises:
+        InvalidParameter: the project was deleted.
+        PermissionDenied: the caller may not see the project.
+    """
+    project = call.arguments["projectid"]
+    project_owner(call.connection, call.caller, project.id)
+    return projects.list_members(call.connection, project.id, call.arguments, paging(call))
+
+
+def create_project(call: Call) -> JobTicket:
+    """Make a project."""
+    asked = NewProject(call.arguments["name"], call.text("displaytext"), call.text("account"), call.ref("domainid"))
+    return service.create_project(call.connection, call.caller, asked)
+
+
+def update_project(call: Call) -> JobTicket:
+    """Change a project.
+
+    Raises:
+        InvalidCombination: roletype and swapowner together.
+    """
+    account, role, swap = call.text("account"), call.text("roletype"), call.flag("swapowner", default=True)
+    if role is not None and call.arguments.get("swapowner"):
+        raise InvalidCombination(
+            ("roletype", "swapowner"), "With swapowner the account becomes Admin: leave out roletype"
+        )
+    member = None
+    if account is not None:
+        swap = swap and role is None
+        member = Membership(account, projects.ADMIN if swap else role or projects.REGULAR, swap=swap)
+    name, display_text = call.text("name"), call.text("displaytext")
+    return service.update_project(
+        call.connection, call.caller, call.arguments["id"], name=name, display_text=display_text, member=member
+    )
+
+
+def activate_project(call: Call) -> JobTicket:
+    """Activate a project."""
+    return _set_state(call, active=True)
+
+
+def suspend_project(call: Call) -> JobTicket:
+    """Suspend a project."""
+    return _set_state(call, active=False)
+
+
+def _set_state(call: Call, *, active: bool) -> JobTicket:
+    queue = call.system.job_queue
+    return service.set_state(call.connection, queue, call.caller, call.arguments["id"], active=active)
+
+
+def delete_project(call: Call) -> JobTicket:
+    """Delete a project."""
+    queue, cleanup = call.system.job_queue, call.flag("cleanup")
+    return service.delete_project(call.connection, queue, call.caller, call.arguments["id"], cleanup=cleanup)
+
+
+def add_account_to_project(call: Call) -> JobTicket:
+    """Add an account to a project."""
+    member = Membership(call.arguments["account"], call.text("roletype") or projects.REGULAR)
+    return service.add_account(call.connection, call.caller, call.arguments["projectid"], member)
+
+
+def delete_account_from_project(call: Call) -> JobTicket:
+    """Take an account out of a project."""
+    project, account = call.arguments["projectid"], call.arguments["account"]
+    return service.delete_account(call.connection, call.caller, project, account)
+
+
+THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
+
+DETAILS = ("all", "resource", "min")
+NO_PROJECT_ROLES = "accounts of a project are Admin or Regular; there are no other project roles"
+ACCOUNTS_ONLY = "accounts belong to projects, with all their users"
+
+COMMANDS = (
+    Command(
+        name="listProjects",
+        description="Lists projects with their limits and totals",
+        handler=list_projects,
+        shape=Shape.LIST,
+        response=PROJECT,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.PROJECT, "only this project"),
+            string("name", "only projects of this name"),
+            string("displaytext", "only projects of this description"),
+            string("state", "only projects in this state"),
+            string("username", "only projects of accounts with a user of this name"),
+            strings("details", "what to say of each project; default all", choices=DETAILS),
+            SHOW_ICON,
+            *OWNER,
+            *PAGING,
+        ),
+        unsupported={"tags": "projects have no tags"},
+    ),
+    Command(
+        name="listProjectAccounts",
+        description="Lists the accounts of a project",
+        handler=list_project_accounts,
+        shape=Shape.LIST,
+        response=MEMBER,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "only the account of this name"),
+            string("role", "only accounts with this role", choices=ROLES),
+            *PAGING,
+        ),
+        unsupported={"projectroleid": NO_PROJECT_ROLES, "userid": ACCOUNTS_ONLY},
+    ),
+    Command(
+        name="createProject",
+        description="Makes a project, which accounts own things in together",
+        handler=create_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        parameters=(
+            string("name", "its name; no other project of the domain has it", required=True),
+            string("displaytext", "its description; default its name"),
+            string(
+                "account", "the account that manages it; domainid says whose account it is; default the caller's"
+            ),
+            uuid("domainid", Entity.DOMAIN, "that account's domain"),
+        ),
+        unsupported={
+            "accountid": "name the account that manages the project: account and domainid",
+            "userid": ACCOUNTS_ONLY,
+        },
+    ),
+    Command(
+        name="updateProject",
+        description="Gives a project another name or description, or one of its accounts another role",
+        handler=update_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            THE_PROJECT,
+            string("name", "its new name"),
+            string("displaytext", "its new description"),
+            string("account", "an account of its domain, which is to manage it or to have roletype"),
+            boolean("swapowner", "that account manages it alone, those that did become Regular; default true"),
+            string("roletype", "the role of that account; the others keep theirs", choices=ROLES),
+        ),
+        rules=(Needs("roletype", "account"),),
+        unsupported={"userid": ACCOUNTS_ONLY},
+    ),
+    Command(
+        name="activateProject",
+        description="Activates a suspended project",
+        handler=activate_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_PROJECT,),
+    ),
+    Command(
+        name="suspendProject",
+        description="Suspends a project: nothing is made for it, and its virtual machines are stopped",
+        handler=suspend_project,
+        shape=Shape.JOB,
+        response=PROJECT,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_PROJECT,),
+    ),
+    Command(
+        name="deleteProject",
+        description="Deletes a project; the job ends when its virtual machines are gone",
+        handler=delete_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(
+            THE_PROJECT,
+            boolean("cleanup", "delete what it owns, too; otherwise it must own nothing"),
+        ),
+    ),
+    Command(
+        name="addAccountToProject",
+        description="Adds an account of its domain to a project",
+        handler=add_account_to_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "the account's name", required=True),
+            string("roletype", "its role; default Regular", choices=ROLES),
+        ),
+        unsupported={
+            "email": "nobody is invited by e-mail: an account is added at once",
+            "projectroleid": NO_PROJECT_ROLES,
+        },
+    ),
+    Command(
+        name="deleteAccountFromProject",
+        description="Takes an account out of a project",
+        handler=delete_account_from_project,
+        shape=Shape.JOB_SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("projectid", Entity.PROJECT, "the project", required=True),
+            string("account", "the account's name", required=True),
+        ),
+    ),
+)

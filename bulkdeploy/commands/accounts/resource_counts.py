@@ -1,0 +1,54 @@
+"""updateResourceCount."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported import NO_TAGGED_LIMITS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import integer, string, uuid
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ADMINS
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.accounts.resource_counts import update_resource_count as recount
+from bulkdeploy.services.accounts.resource_limits import HolderParameters
+from bulkdeploy.store.listing import Page
+
+
+def update_resource_count(call: Call) -> Page:
+    """Count anew what somebody uses.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    asked = HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
+    rows = recount(call.connection, call.caller, asked, call.arguments.get("resourcetype"))
+    return Page(rows, len(rows))
+
+
+COMMANDS = (
+    Command(
+        name="updateResourceCount",
+        description="Counts anew what an account, a project or all accounts of a domain use, and keeps the result",
+        handler=update_resource_count,
+        shape=Shape.LIST,
+        response=Response(
+            "resourcecount",
+            (
+                *OWNER_FIELDS,
+                text("resourcetype", "the resource's number"),
+                text("resourcetypename", "the resource's name, such as user_vm"),
+                large_number("resourcecount", "how much is used: pieces, MiB of memory or GiB of storage"),
+            ),
+        ),
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("domainid", Entity.DOMAIN, "the domain, or the account's domain", required=True),
+            string("account", "the account; without it all accounts in and below the domain"),
+            uuid("projectid", Entity.PROJECT, "the project"),
+            integer("resourcetype", "only this resource, by its number; default all that counts are kept of"),
+        ),
+        unsupported={"tag": NO_TAGGED_LIMITS},
+    ),
+)

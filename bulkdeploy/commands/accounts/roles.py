@@ -1,0 +1,214 @@
+"""Roles and their rules: the lists, and all that changes them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.registry import every_api
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, string, uuid, uuids
+from bulkdeploy.declare.response_fields import flag, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services.accounts import roles as service
+from bulkdeploy.services.accounts.roles import NewRole, NewRule
+from bulkdeploy.store.accounts import roles
+from bulkdeploy.store.listing import Page
+
+TYPES = tuple(kind.value for kind in RoleType)
+PERMISSIONS = ("allow", "deny")
+
+ROLE = Response(
+    "role",
+    (
+        text("id", "the role"),
+        text("name", "its name"),
+        text("type", "Admin, ResourceAdmin, DomainAdmin or User"),
+        text("description", "its description"),
+        flag("isdefault", "whether it came with the installation"),
+        moment("created", "when it was made"),
+    ),
+)
+RULE = Response(
+    "rolepermission",
+    (
+        text("id", "the rule"),
+        text("rule", "an API's name, * standing for any letters"),
+        text("permission", "allow or deny"),
+        text("description", "its description"),
+        text("roleid", "the role"),
+        text("rolename", "the role's name"),
+    ),
+)
+
+
+def list_roles(call: Call) -> Page:
+    """The roles that accounts may have."""
+    return roles.list_roles(call.connection, call.arguments, paging(call))
+
+
+def list_role_permissions(call: Call) -> Page:
+    """The rules of roles, in the order in which they are asked."""
+    return roles.list_rules(call.connection, call.arguments, paging(call))
+
+
+def create_role(call: Call) -> Mapping[str, Any]:
+    """Make a role."""
+    asked = NewRole(call.arguments["name"], call.text("type"), call.ref("roleid"), call.text("description"))
+    return service.create_role(call.connection, call.caller, every_api(), asked)
+
+
+def update_role(call: Call) -> Mapping[str, Any]:
+    """Change a role."""
+    return service.update_role(call.connection, call.caller, every_api(), call.arguments["id"], call.arguments)
+
+
+def delete_role(call: Call) -> None:
+    """Delete a role."""
+    service.delete_role(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+def create_role_permission(call: Call) -> Mapping[str, Any]:
+    """Add a rule to a role."""
+    asked = NewRule(call.arguments["rule"], call.arguments["permission"], call.text("description"))
+    return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], asked)
+
+
+def update_role_permission(call: Call) -> None:
+    """Change one rule's permission, or the order of all."""
+    role, order = call.arguments["roleid"], call.arguments.get("ruleorder")
+    if order:
+        service.order_rules(call.connection, call.caller, every_api(), role, order)
+        return
+    rule, permission = call.arguments["ruleid"], call.arguments["permission"]
+    service.set_permission(call.connection, call.caller, every_api(), role, rule, permission)
+
+
+def delete_role_permission(call: Call) -> None:
+    """Remove a rule from a role."""
+    service.delete_rule(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
+
+COMMANDS = (
+    Command(
+        name="listRoles",
+        description="Lists the roles that accounts may have",
+        handler=list_roles,
+        shape=Shape.LIST,
+        response=ROLE,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.ROLE, "only this role"),
+            string("name", "only roles of this name"),
+            string("type", "only roles of this type", choices=TYPES),
+            string("state", "only roles in this state; all here are enabled", choices=("enabled", "disabled")),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="listRolePermissions",
+        description="Lists the rules of roles; the first that matches an API decides",
+        handler=list_role_permissions,
+        shape=Shape.LIST,
+        response=RULE,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(uuid("roleid", Entity.ROLE, "only rules of this role"), *PAGING),
+    ),
+    Command(
+        name="createRole",
+        description="Makes a role, with no rules or with those of another",
+        handler=create_role,
+        shape=Shape.OBJECT,
+        response=ROLE,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "its name; no other role has it", required=True),
+            string("type", "its type", choices=TYPES),
+            uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
+            string("description", "its description"),
+            PUBLICITY,
+        ),
+        rules=(ExactlyOne(("type", "roleid")),),
+    ),
+    Command(
+        name="updateRole",
+        description="Gives a role another name, description or, while no account has it, type",
+        handler=update_role,
+        shape=Shape.OBJECT,
+        response=ROLE,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(
+            uuid("id", Entity.ROLE, "the role", required=True),
+            string("name", "its new name"),
+            string("type", "its new type", choices=TYPES),
+            string("description", "its new description"),
+            PUBLICITY,
+        ),
+    ),
+    Command(
+        name="deleteRole",
+        description="Deletes a role that no account has",
+        handler=delete_role,
+        shape=Shape.SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceInUse),
+        parameters=(uuid("id", Entity.ROLE, "the role", required=True),),
+    ),
+    Command(
+        name="createRolePermission",
+        description="Adds a rule to a role, behind all others",
+        handler=create_role_permission,
+        shape=Shape.OBJECT,
+        response=RULE,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("roleid", Entity.ROLE, "the role", required=True),
+            string("rule", "an API's name, * standing for any letters", required=True),
+            string("permission", "what it says", required=True, choices=PERMISSIONS),
+            string("description", "its description"),
+        ),
+    ),
+    Command(
+        name="updateRolePermission",
+        description="Lets one rule of a role allow or deny, or puts all its rules into another order",
+        handler=update_role_permission,
+        shape=Shape.SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("roleid", Entity.ROLE, "the role", required=True),
+            uuids("ruleorder", Entity.ROLE_PERMISSION, "all rules of the role, the first to be asked first"),
+            uuid("ruleid", Entity.ROLE_PERMISSION, "one rule of the role"),
+            string("permission", "what that rule is to say", choices=PERMISSIONS),
+        ),
+        rules=(
+            ExactlyOne(("ruleorder", "ruleid")),
+            Needs("ruleid", "permission"),
+            Needs("permission", "ruleid"),
+        ),
+    ),
+    Command(
+        name="deleteRolePermission",
+        description="Removes a rule from a role",
+        handler=delete_role_permission,
+        shape=Shape.SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", Entity.ROLE_PERMISSION, "the rule", required=True),),
+    ),
+)

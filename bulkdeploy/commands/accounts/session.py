@@ -1,0 +1,148 @@
+"""login and logout."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from bulkdeploy.commands.call import OpenCall
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import LoginByGet, LoginFailed
+from bulkdeploy.domain.login_delays import LoginDelayed
+from bulkdeploy.services.accounts import sessions
+from bulkdeploy.services.accounts.sessions import CheckedLogin, LoginRequest, NewSession
+from bulkdeploy.store.accounts.sessions import delete_session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBegun:
+    """An answer after which the client has a session: its two secrets go into cookies, too."""
+
+    answer: dict[str, Any]
+    token: str
+    session_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """An answer after which the client has no session: its cookies go."""
+
+    answer: dict[str, Any]
+
+
+def check_login(call: OpenCall) -> CheckedLogin:
+    """Check the password.
+
+    Raises:
+        LoginDelayed, LoginFailed: as ``services.accounts.sessions.check_login``.
+    """
+    domain = call.arguments.get("domainid")
+    request = LoginRequest(
+        username=call.arguments["username"],
+        password=call.arguments["password"],
+        domain_path=call.arguments.get("domain", ""),
+        domain_id=None if domain is None else domain.id,
+        address=call.address,
+    )
+    return sessions.check_login(call.system, call.connection, request)
+
+
+def login(call: OpenCall, checked: CheckedLogin) -> SessionBegun | LoginFailed:
+    """Begin a session.
+
+    Raises:
+        LoginFailed: as ``services.accounts.sessions.log_in``.
+    """
+    session = sessions.log_in(call.connection, checked, call.session_token)
+    if isinstance(session, LoginFailed):
+        return session
+    return SessionBegun(_answer(session), session.token, session.session_key)
+
+
+def logout(call: OpenCall) -> SessionEnded:
+    """End the session of the cookie that came with the call; without one there is nothing to end."""
+    if call.session_token is not None:
+        delete_session(call.connection, call.session_token)
+    return SessionEnded({"description": "success"})
+
+
+def _answer(session: NewSession) -> dict[str, Any]:
+    user, owner = session.user, session.user.caller.owner
+    return {
+        "username": user.caller.username,
+        "userid": user.caller.user_uuid,
+        "domainid": owner.domain_uuid,
+        "timeout": session.timeout_seconds,
+        "account": owner.account_name,
+        "firstname": user.firstname,
+        "lastname": user.lastname,
+        "type": owner.account_type,
+        "timezone": user.timezone,
+        "timezoneoffset": _hours_east(user.timezone),
+        "registered": "false",
+        "sessionkey": session.session_key,
+        "is2faenabled": "false",
+        "is2faverified": "true",
+    }
+
+
+def _hours_east(timezone: str | None) -> str | None:
+    """The present offset of a time zone from UTC in hours, ``5.5``; None where there is no such zone."""
+    try:
+        offset = None if timezone is None else datetime.now(ZoneInfo(timezone)).utcoffset()
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    return None if offset is None else str(offset.total_seconds() / 3600)
+
+
+COMMANDS = (
+    Command(
+        name="login",
+        description="Begins a session: later calls with its cookies and its sessionkey need no signature",
+        handler=login,
+        prepare=check_login,
+        shape=Shape.BARE,
+        response=Response(
+            "login",
+            (
+                text("username", "the user's name"),
+                text("userid", "the user"),
+                text("domainid", "the domain of the user's account"),
+                number("timeout", "seconds without a call after which the session ends"),
+                text("account", "the user's account"),
+                text("firstname", "the user's first name"),
+                text("lastname", "the user's last name"),
+                text("type", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+                text("timezone", "the user's time zone"),
+                text("timezoneoffset", "hours that the time zone is ahead of UTC"),
+                text("registered", "whether the user registered by itself"),
+                text("sessionkey", "what every later call gives as its parameter sessionkey"),
+                text("is2faenabled", "whether a second factor is needed"),
+                text("is2faverified", "whether the second factor was given, or none is needed"),
+            ),
+        ),
+        parameters=(
+            string("username", "the user's name", required=True),
+            string("password", "the password, as it is", required=True),
+            string("domain", "path of the user's domain, such as /ROOT/a/b or a/b; without it ROOT", length=4096),
+            uuid("domainid", Entity.DOMAIN, "the user's domain; goes before the path"),
+        ),
+        errors=(LoginFailed, LoginDelayed, LoginByGet),
+        open=True,
+        post_only=True,
+        changes_state=True,
+    ),
+    Command(
+        name="logout",
+        description="Ends the session that the call belongs to",
+        handler=logout,
+        shape=Shape.BARE,
+        response=Response("logout", (text("description", "success"),)),
+        open=True,
+        changes_state=True,
+    ),
+)

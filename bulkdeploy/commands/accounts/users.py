@@ -1,0 +1,243 @@
+"""Users and their keys: the lists, and all that changes them (reference section 8.15)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.accounts.new_user import NEW_USER, new_user
+from bulkdeploy.commands.accounts.user_response import USER
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.registry import every_api
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_KEY_ACCESS
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
+from bulkdeploy.declare.parameters import Needs, integer, string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.services.accounts import user_states
+from bulkdeploy.services.accounts import users as service
+from bulkdeploy.services.accounts.authority import AccountParameters
+from bulkdeploy.services.accounts.users import PreparedUpdate
+from bulkdeploy.store.accounts import users
+from bulkdeploy.store.listing import Page
+
+
+def list_users(call: Call) -> Page:
+    """Users; never their passwords or secret keys.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return users.list_users(call.connection, call.caller, visible(call), call.arguments, paging(call))
+
+
+def get_user(call: Call) -> dict[str, Any]:
+    """The user that has an API key.
+
+    Raises:
+        InvalidParameter: nobody has it.
+    """
+    row = users.user_by_key(call.connection, call.caller, call.arguments["userapikey"])
+    if row is None:
+        raise InvalidParameter("userapikey", call.arguments["userapikey"], "no user has this API key")
+    return row
+
+
+def create_user(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add a user to an account."""
+    asked = AccountParameters(None, call.arguments["account"], call.ref("domainid"))
+    return service.create_user(call.connection, call.caller, every_api(), asked, user)
+
+
+def prepare_update(call: Call) -> PreparedUpdate:
+    """Hash the new password, and see whether the current one is right."""
+    user = call.arguments["id"]
+    return service.prepare_update(call.system, call.connection, call.caller, every_api(), user, call.arguments)
+
+
+def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | InvalidParameter:
+    """Change a user."""
+    cipher, user = call.system.cipher, call.arguments["id"]
+    return service.update_user(call.connection, cipher, call.caller, every_api(), user, call.arguments, prepared)
+
+
+def enable_user(call: Call) -> Mapping[str, Any]:
+    """Let a user in again."""
+    return user_states.enable_user(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+def lock_user(call: Call) -> Mapping[str, Any]:
+    """Keep a user out."""
+    return user_states.lock_user(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+def disable_user(call: Call) -> JobTicket:
+    """Keep a user out."""
+    return user_states.disable_user(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+def delete_user(call: Call) -> None:
+    """Delete a user."""
+    service.delete_user(call.connection, call.caller, every_api(), call.arguments["id"])
+
+
+def register_user_keys(call: Call) -> Mapping[str, Any]:
+    """Give a user new keys."""
+    return service.register_user_keys(
+        call.connection, call.system.cipher, call.caller, every_api(), call.arguments["id"]
+    )
+
+
+def get_user_keys(call: Call) -> Mapping[str, Any]:
+    """A user's keys."""
+    return service.get_user_keys(
+        call.connection, call.system.cipher, call.caller, every_api(), call.arguments["id"]
+    )
+
+
+USER_KEYS = Response(
+    "userkeys", (text("apikey", "the API key"), text("secretkey", "what requests with that key are signed with"))
+)
+
+THE_USER = uuid("id", Entity.USER, "the user", required=True)
+
+COMMANDS = (
+    Command(
+        name="listUsers",
+        description="Lists users",
+        handler=list_users,
+        shape=Shape.LIST,
+        response=USER,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.USER, "only this user"),
+            string("username", "only users of this name"),
+            integer("accounttype", "only users of accounts of this type"),
+            string("state", "only users in this state", choices=tuple(state.value for state in AccountState)),
+            string("usersource", "only users who come from there; all here are native"),
+            SHOW_ICON,
+            *OWNER,
+            *PAGING,
+        ),
+        unsupported={"apikeyaccess": NO_KEY_ACCESS},
+    ),
+    Command(
+        name="getUser",
+        description="Finds a user by API key",
+        handler=get_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(string("userapikey", "the user's API key", required=True),),
+    ),
+    Command(
+        name="createUser",
+        description="Adds a user to an account",
+        handler=create_user,
+        prepare=new_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("account", "the account's name; domainid says whose account it is", required=True),
+            uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+            *NEW_USER,
+        ),
+        unsupported={"userid": NO_CUSTOM_IDS},
+    ),
+    Command(
+        name="updateUser",
+        description="Changes a user; who changes the own password gives the current one, too",
+        handler=update_user,
+        prepare=prepare_update,
+        shape=Shape.OBJECT,
+        response=USER,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(
+            THE_USER,
+            string("username", "the new name to log in by"),
+            string("firstname", "the first name"),
+            string("lastname", "the last name"),
+            string("email", "the e-mail address"),
+            string("timezone", "the time zone, such as Europe/Berlin"),
+            string("password", "the new password; ends the user's sessions"),
+            string("currentpassword", "the password so far, which who changes the own one must give"),
+            string("userapikey", "the new API key; all earlier ones are void"),
+            string("usersecretkey", "the secret key that belongs to it"),
+        ),
+        rules=(Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey")),
+        unsupported={
+            "apikeyaccess": NO_KEY_ACCESS,
+            "mandate2fa": "users log in with a password alone",
+        },
+    ),
+    Command(
+        name="enableUser",
+        description="Lets a user in again",
+        handler=enable_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="lockUser",
+        description="Keeps a user out, as disableUser does; enableUser lets it in again",
+        handler=lock_user,
+        shape=Shape.OBJECT,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="disableUser",
+        description="Keeps a user out: neither password nor keys nor sessions work from then on",
+        handler=disable_user,
+        shape=Shape.JOB,
+        response=USER,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="deleteUser",
+        description="Deletes a user; what the account owns stays",
+        handler=delete_user,
+        shape=Shape.SUCCESS,
+        roles=ADMINS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="registerUserKeys",
+        description="Gives a user new keys; all earlier ones are void",
+        handler=register_user_keys,
+        shape=Shape.OBJECT,
+        response=USER_KEYS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+    Command(
+        name="getUserKeys",
+        description="Answers the keys that a user was given last",
+        handler=get_user_keys,
+        shape=Shape.OBJECT,
+        response=USER_KEYS,
+        errors=(PermissionDenied,),
+        parameters=(THE_USER,),
+    ),
+)

@@ -1,0 +1,34 @@
+"""listDeploymentPlanners."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.scheduling.catalog import placement_catalog
+from bulkdeploy.store.listing import Page, cut_page
+
+
+def list_deployment_planners(call: Call) -> Page:
+    """The planners that an offering or a deployment may name, and how each fills."""
+    keyword = (call.text("keyword") or "").lower()
+    catalog = placement_catalog()
+    rows = [{"name": name, "description": catalog.strategy(name).description} for name in catalog.planners]
+    return cut_page([row for row in rows if keyword in row["name"].lower()], paging(call))
+
+
+COMMANDS = (
+    Command(
+        name="listDeploymentPlanners",
+        description="Lists the planners that an offering or a deployment may name",
+        handler=list_deployment_planners,
+        shape=Shape.LIST,
+        response=Response(
+            "deploymentplanner", (text("name", "the planner"), text("description", "which clusters it fills first"))
+        ),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=PAGING,
+    ),
+)

@@ -1,0 +1,31 @@
+"""listDetailOptions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import string
+from bulkdeploy.declare.response_fields import text_map
+from bulkdeploy.declare.responses import Response, Shape
+
+
+def list_detail_options(call: Call) -> Mapping[str, Any]:
+    """No values to choose from: details are texts that hypervisors' drivers may heed."""
+    del call
+    return {"details": {}}
+
+
+COMMANDS = (
+    Command(
+        name="listDetailOptions",
+        description="Lists values to choose from for the details of things: there are none, any text is as good",
+        handler=list_detail_options,
+        shape=Shape.OBJECT,
+        response=Response("detailoptions", (text_map("details", "always empty"),)),
+        parameters=(
+            string("resourcetype", "the kind of thing, such as UserVm", required=True),
+            string("resourceid", "the thing"),
+        ),
+    ),
+)

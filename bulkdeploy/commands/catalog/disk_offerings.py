@@ -1,0 +1,175 @@
+"""Disk offerings: listed, made, changed, deleted (reference section 8.6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ENCRYPTION, OF_OFFERINGS, OF_VOLUMES
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import flag, large_number, moment, text, text_map
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
+from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.services.catalog import disk_offerings as offering_service
+from bulkdeploy.services.catalog import offerings
+from bulkdeploy.store.catalog import disk_offerings
+from bulkdeploy.store.listing import Page
+
+DISK_OFFERING = Response(
+    "diskoffering",
+    (
+        text("id", "the disk offering"),
+        text("name", "its name"),
+        text("displaytext", "its description"),
+        large_number("disksize", "size of the disk, GiB; 0 where it is chosen"),
+        flag("iscustomized", "whether the caller chooses the size"),
+        flag("iscustomizediops", "always false"),
+        text("storagetype", "shared, or local where disks of hosts are used"),
+        text("provisioningtype", "thin, sparse or fat"),
+        text("tags", "tags that a pool must have, separated by commas"),
+        flag("displayoffering", "whether it is shown to users"),
+        text_map("details", "its details"),
+        text("state", "Active or Inactive"),
+        text("domainid", "the domains it is for, separated by commas; absent: everybody"),
+        text("domain", "their names"),
+        text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
+        text("zone", "their names"),
+        moment("created", "when it was made"),
+    ),
+)
+
+
+def list_disk_offerings(call: Call) -> Page:
+    """The disk offerings that the caller may use.
+
+    Raises:
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``.
+    """
+    return disk_offerings.list_disk_offerings(
+        call.connection, call.caller, call.arguments, wanted(call), paging(call)
+    )
+
+
+def create_disk_offering(call: Call) -> Mapping[str, Any]:
+    """Make a disk offering."""
+    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+
+
+def update_disk_offering(call: Call) -> Mapping[str, Any]:
+    """Change a disk offering."""
+    return offerings.update_offering(
+        call.connection, call.caller, offering_service.DISK_OFFERING, call.arguments["id"], call.arguments
+    )
+
+
+def delete_disk_offering(call: Call) -> None:
+    """Delete a disk offering."""
+    offerings.delete_offering(call.connection, call.caller, offering_service.DISK_OFFERING, call.arguments["id"])
+
+
+CREATE = Command(
+    name="createDiskOffering",
+    description="Makes a disk offering, for everybody or for some domains",
+    handler=create_disk_offering,
+    shape=Shape.OBJECT,
+    response=DISK_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name", required=True),
+        string("displaytext", "its description", required=True, length=4096),
+        long(
+            "disksize",
+            "size of the disk, GiB; absent where the caller chooses it",
+            minimum=1,
+            maximum=MOST_DISK_GIB,
+        ),
+        boolean("customized", "whether the caller chooses the size"),
+        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
+        string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),
+        string("tags", "tags that a pool must have, separated by commas"),
+        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
+        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
+        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
+        mapping("details", "its details: details[0].key and details[0].value"),
+    ),
+    unsupported={
+        **OF_OFFERINGS,
+        "disksizestrictness": "volumes can be resized",
+        "encrypt": NO_ENCRYPTION,
+    },
+)
+
+UPDATE = Command(
+    name="updateDiskOffering",
+    description="Changes a disk offering; volumes that have it stay as they are",
+    handler=update_disk_offering,
+    shape=Shape.OBJECT,
+    response=DISK_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("id", Entity.DISK_OFFERING, "the offering", required=True),
+        string("name", "its new name"),
+        string("displaytext", "its new description", length=4096),
+        string("tags", "tags that a pool must have, separated by commas; empty: none"),
+        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
+        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
+        string("state", "Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "its place in lists, smallest first"),
+    ),
+    unsupported=OF_VOLUMES,
+)
+
+DELETE = Command(
+    name="deleteDiskOffering",
+    description="Deletes a disk offering; volumes that have it keep it",
+    handler=delete_disk_offering,
+    shape=Shape.SUCCESS,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(uuid("id", Entity.DISK_OFFERING, "the offering", required=True),),
+)
+
+COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listDiskOfferings",
+        description="Lists the disk offerings that the caller may use",
+        handler=list_disk_offerings,
+        shape=Shape.LIST,
+        response=DISK_OFFERING,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.DISK_OFFERING, "only this offering"),
+            string("name", "only the offering of this name"),
+            uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
+            *FOR_WHOM,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only offerings whose volumes this VM could get"),
+            uuid("volumeid", Entity.VOLUME, "only other offerings with the tags and storage type of this volume's"),
+            uuid(
+                "storageid",
+                Entity.STORAGE_POOL,
+                "only offerings whose volumes this pool could hold, by tags and storage type",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
+            string("state", "only offerings in this state; default Active", choices=("Active", "Inactive")),
+            *PAGING,
+        ),
+        unsupported={"encrypt": NO_ENCRYPTION},
+    ),
+)

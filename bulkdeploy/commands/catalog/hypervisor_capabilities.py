@@ -1,0 +1,82 @@
+"""listHypervisorCapabilities: the limits that this service keeps, and what drivers can do, by hypervisor."""
+
+from typing import Any
+from uuid import UUID, uuid5
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import string
+from bulkdeploy.declare.response_fields import flag, large_number, number, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.scheduling.volume_attachment import LAST_DEVICE
+from bulkdeploy.services.infrastructure.host_admission import vms_limit
+from bulkdeploy.store.listing import Page, cut_page
+
+OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")
+"""Capabilities are no rows: their ids follow from this and the hypervisor's name."""
+
+
+def list_hypervisor_capabilities(call: Call) -> Page:
+    """One row per hypervisor; an id or a hypervisor that there is none of finds nothing."""
+    wanted = {name: (call.text(name) or "").lower() for name in ("id", "hypervisor", "keyword")}
+    rows = [
+        row
+        for row in (_row(kind, call.system.drivers) for kind in sorted(HypervisorType))
+        if wanted["id"] in ("", row["id"])
+        and wanted["hypervisor"] in ("", row["hypervisor"].lower())
+        and wanted["keyword"] in row["hypervisor"].lower()
+    ]
+    return cut_page(rows, paging(call))
+
+
+def _row(kind: HypervisorType, drivers: Drivers) -> dict[str, Any]:
+    driver = drivers.find(kind.value)
+    abilities = frozenset() if driver is None else driver.abilities
+    return {
+        "id": str(uuid5(OF_CAPABILITIES, kind.value)),
+        "hypervisor": kind.value,
+        "hypervisorversion": "default",
+        "maxguestslimit": vms_limit(kind.value),
+        "maxdatavolumeslimit": LAST_DEVICE,
+        "storagemotionenabled": False,
+        "vmsnapshotenabled": Ability.SNAPSHOTS in abilities,
+        "drivername": None if driver is None else driver.name,
+        "abilities": sorted(abilities),
+    }
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="listHypervisorCapabilities",
+        description="Lists what a host holds at most, where nothing else is said for the host, and what the driver "
+        "set for it can do, by hypervisor",
+        handler=list_hypervisor_capabilities,
+        shape=Shape.LIST,
+        response=Response(
+            "hypervisorCapabilities",
+            (
+                text("id", "these capabilities"),
+                text("hypervisor", "the hypervisor"),
+                text("hypervisorversion", "default: versions do not differ"),
+                large_number("maxguestslimit", "VMs that a host holds at most"),
+                number("maxdatavolumeslimit", "data volumes that a VM has at most"),
+                flag("storagemotionenabled", "false: volumes stay in their pools"),
+                flag("vmsnapshotenabled", "whether its driver makes snapshots of VMs"),
+                text("drivername", "the driver that reaches it; absent: the settings name none"),
+                texts("abilities", "what its driver declares, such as live migration; other calls are refused"),
+            ),
+        ),
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            string("id", "only these capabilities"),
+            string("hypervisor", "only those of this hypervisor"),
+            *PAGING,
+        ),
+    ),
+)

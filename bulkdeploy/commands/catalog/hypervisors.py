@@ -1,0 +1,28 @@
+"""listHypervisors."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.catalog import hypervisors
+from bulkdeploy.store.listing import Page
+
+
+def list_hypervisors(call: Call) -> Page:
+    """The hypervisors that there are clusters of."""
+    rows = hypervisors.list_hypervisors(call.connection, call.ref_id("zoneid"))
+    return Page(rows, len(rows))
+
+
+COMMANDS = (
+    Command(
+        name="listHypervisors",
+        description="Lists the hypervisors of a zone, or of all zones",
+        handler=list_hypervisors,
+        shape=Shape.LIST,
+        response=Response("hypervisor", (text("name", "the hypervisor, such as KVM"),)),
+        parameters=(uuid("zoneid", Entity.ZONE, "only hypervisors of this zone"),),
+    ),
+)

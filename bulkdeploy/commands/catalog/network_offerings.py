@@ -1,0 +1,220 @@
+"""Network offerings: listed, made, changed, deleted (reference section 8.9)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IPV6, NO_VPCS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid
+from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.domain.network_services import SERVICES
+from bulkdeploy.services.catalog import network_offerings as offering_service
+from bulkdeploy.services.networks.networks import offering_of
+from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.store.catalog import network_offerings
+from bulkdeploy.store.listing import Page
+
+NETWORK_OFFERING = Response(
+    "networkoffering",
+    (
+        text("id", "the network offering"),
+        text("name", "its name"),
+        text("displaytext", "its description"),
+        text("guestiptype", "the type of its networks: Isolated, Shared or L2"),
+        text("traffictype", "Guest"),
+        text("availability", "Optional or Required"),
+        flag("specifyvlan", "whether the VLAN is given when a network is made"),
+        flag("isdefault", "whether it came with the installation"),
+        flag("forvpc", "always false"),
+        text("state", "Enabled or Disabled"),
+        flag("specifyipranges", "whether addresses are given when a network is made"),
+        flag("ispersistent", "whether its networks are there without VMs"),
+        flag("conservemode", "whether services may share a public address"),
+        flag("egressdefaultpolicy", "whether guests may reach the outside where no rule says otherwise"),
+        number("networkrate", "network rate, Mbit/s; absent: unlimited"),
+        text(
+            "serviceofferingid", "the service offering named for its virtual routers; kept, as there are no routers"
+        ),
+        objects(
+            "service",
+            "what its networks offer to VMs",
+            (
+                text("name", "the service, such as Dhcp"),
+                objects("provider", "who offers it", (text("name", "the provider, such as VirtualRouter"),)),
+                objects(
+                    "capability",
+                    "what is said of it",
+                    (text("name", "the capability"), text("value", "its value")),
+                ),
+            ),
+        ),
+        moment("created", "when it was made"),
+    ),
+)
+
+
+def list_network_offerings(call: Call) -> Page:
+    """Network offerings; everybody may see them all.
+
+    Raises:
+        PermissionDenied: the domain or the network is outside the caller's reach.
+    """
+    domain, network = call.ref("domainid"), call.ref("networkid")
+    if domain is not None:
+        require_domain(call.connection, call.caller, domain)
+    suiting = None if network is None else offering_of(call.connection, call.caller, network)
+    return network_offerings.list_network_offerings(call.connection, call.arguments, paging(call), suiting)
+
+
+def create_network_offering(call: Call) -> Mapping[str, Any]:
+    """Make a network offering."""
+    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+
+
+def update_network_offering(call: Call) -> Mapping[str, Any]:
+    """Change a network offering."""
+    return offering_service.update_offering(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_network_offering(call: Call) -> None:
+    """Delete a network offering."""
+    offering_service.delete_offering(call.connection, call.caller, call.arguments["id"])
+
+
+AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
+NO_TAGS = "network offerings have no tags: physical networks are named when a network is made"
+NO_ROUTING = "networks are not routed by protocols"
+FOR_EVERYBODY = "network offerings are for every domain and zone"
+
+CREATE = Command(
+    name="createNetworkOffering",
+    description="Makes a network offering, disabled unless enable says otherwise",
+    handler=create_network_offering,
+    shape=Shape.OBJECT,
+    response=NETWORK_OFFERING,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        string("name", "its name, unique among network offerings", required=True),
+        string("displaytext", "its description; default: its name", length=4096),
+        string("guestiptype", "the type of its networks", required=True, choices=("Isolated", "Shared", "L2")),
+        string("traffictype", "Guest", required=True, choices=("Guest",)),
+        strings("supportedservices", f"what its networks offer: {', '.join(SERVICES)}"),
+        mapping("serviceproviderlist", "who offers it: serviceproviderlist[0].service and [0].provider"),
+        mapping(
+            "servicecapabilitylist", "what is said of it: [0].service, [0].capabilitytype, [0].capabilityvalue"
+        ),
+        boolean("specifyvlan", "whether the VLAN is given when a network is made"),
+        boolean("specifyipranges", "whether addresses are given when a network is made; Shared: always"),
+        boolean("ispersistent", "whether its networks are there without VMs"),
+        boolean("conservemode", "whether services may share a public address; default true"),
+        boolean("egressdefaultpolicy", "whether guests may reach the outside where no rule says otherwise"),
+        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
+        uuid(
+            "serviceofferingid",
+            Entity.SERVICE_OFFERING,
+            "the service offering of its virtual routers; kept and shown, as there are no routers",
+        ),
+        boolean("enable", "whether it is enabled at once"),
+        AVAILABILITY,
+    ),
+    unsupported={
+        "forvpc": NO_VPCS,
+        "fornsx": "there is no NSX",
+        "fortungsten": "there is no Tungsten Fabric",
+        "domainid": FOR_EVERYBODY,
+        "zoneid": FOR_EVERYBODY,
+        "tags": NO_TAGS,
+        "details": "network offerings have no details",
+        "maxconnections": "there are no load balancers",
+        "keepaliveenabled": "there are no load balancers",
+        "internetprotocol": NO_IPV6,
+        "networkmode": NO_ROUTING,
+        "routingmode": NO_ROUTING,
+        "specifyasnumber": NO_ROUTING,
+        "nsxsupportlb": "there is no NSX",
+        "nsxsupportsinternallb": "there is no NSX",
+        "provider": "serviceproviderlist says who offers each service",
+    },
+)
+
+UPDATE = Command(
+    name="updateNetworkOffering",
+    description="Changes a network offering; networks that have it stay as they are",
+    handler=update_network_offering,
+    shape=Shape.OBJECT,
+    response=NETWORK_OFFERING,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),
+        string("name", "its new name, unique among network offerings"),
+        string("displaytext", "its new description", length=4096),
+        string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+        integer("sortkey", "its place in lists, smallest first"),
+        AVAILABILITY,
+    ),
+    unsupported={
+        "domainid": FOR_EVERYBODY,
+        "zoneid": FOR_EVERYBODY,
+        "tags": NO_TAGS,
+        "maxconnections": "there are no load balancers",
+        "keepaliveenabled": "there are no load balancers",
+    },
+)
+
+DELETE = Command(
+    name="deleteNetworkOffering",
+    description="Deletes a network offering that no network has",
+    handler=delete_network_offering,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(ResourceInUse,),
+    parameters=(uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),),
+)
+
+COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listNetworkOfferings",
+        description="Lists network offerings",
+        handler=list_network_offerings,
+        shape=Shape.LIST,
+        response=NETWORK_OFFERING,
+        parameters=(
+            uuid("id", Entity.NETWORK_OFFERING, "only this offering"),
+            string("name", "only the offering of this name"),
+            string("displaytext", "only offerings of this description"),
+            string("guestiptype", "only offerings of this type", choices=("Isolated", "Shared", "L2")),
+            string("traffictype", "only offerings of this traffic"),
+            string("availability", "only offerings of this availability"),
+            string("state", "only offerings in this state", choices=("Enabled", "Disabled")),
+            boolean("isdefault", "only those that came with the installation, or only the others"),
+            boolean("specifyvlan", "only those whose VLAN is given, or only the others"),
+            boolean("specifyipranges", "only those whose addresses are given, or only the others"),
+            boolean("sourcenatsupported", "only offerings with SourceNat, or only the others"),
+            strings("supportedservices", "only offerings with all these services"),
+            uuid("domainid", Entity.DOMAIN, "only offerings that this domain may use; every one may use them all"),
+            uuid("zoneid", Entity.ZONE, "only what is offered in this zone; all are offered everywhere"),
+            uuid("networkid", Entity.NETWORK, "only what updateNetwork could give this network"),
+            *PAGING,
+        ),
+        errors=(PermissionDenied,),
+        unsupported={
+            "forvpc": NO_VPCS,
+            "istagged": NO_TAGS,
+            "tags": NO_TAGS,
+            "routingmode": NO_ROUTING,
+        },
+    ),
+)

@@ -1,0 +1,45 @@
+"""For whom and for what both lists of offerings are asked: owner parameters, a VM, a volume."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
+from bulkdeploy.domain.entities import EVERY_ID, Entity
+from bulkdeploy.domain.errors import InvalidCombination
+from bulkdeploy.services.ownership import named_account, project_owner, require_access, require_domain
+from bulkdeploy.store.catalog.offering_places import Wanted
+from bulkdeploy.store.volumes.volume_changes import known_volume, read_vm
+
+FOR_WHOM: tuple[Parameter, ...] = (
+    uuid("domainid", Entity.DOMAIN, "only offerings that this domain has to itself; with account, the account's"),
+    boolean("isrecursive", "with domainid: those of the domains below it, too"),
+    string("account", "only offerings that this account may use; domainid says whose account it is"),
+    uuid("projectid", Entity.PROJECT, "only offerings that this project may use; -1: as if not given"),
+    boolean("listall", "accepted and without effect: all offerings that the caller may use are listed"),
+)
+
+
+def wanted(call: Call) -> Wanted:
+    """What the parameters of ``FOR_WHOM``, ``virtualmachineid`` and ``volumeid`` ask for.
+
+    Raises:
+        InvalidCombination: an account and a project.
+        InvalidParameter: there is no such account or project.
+        PermissionDenied: whom or what they name is outside the caller's reach.
+    """
+    connection, caller = call.connection, call.caller
+    domain, account, project = call.ref("domainid"), call.text("account"), call.ref("projectid")
+    lineage = None if domain is None else require_domain(connection, caller, domain)
+    if account is not None and project is not None:
+        raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
+    users: list[str] = []
+    if account is not None:
+        users.append(named_account(connection, caller, account, domain).lineage)
+    if project is not None and project.id != EVERY_ID:
+        users.append(project_owner(connection, caller, project.id).lineage)
+    zones: list[int] = []
+    for name, read in (("virtualmachineid", read_vm), ("volumeid", known_volume)):
+        if (ref := call.ref(name)) is not None:
+            row = read(connection, ref.id)
+            users.append(require_access(connection, caller, row.account_id, f"{name} {ref.uuid}").lineage)
+            zones.append(row.zone_id)
+    own_of = None if domain is None or lineage is None or account is not None else (domain.id, lineage)
+    return Wanted(own_of, recursive=call.flag("isrecursive"), usable_in=tuple(users), zone_ids=tuple(zones))

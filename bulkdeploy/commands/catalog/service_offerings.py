@@ -1,0 +1,227 @@
+"""Service offerings: listed, made, changed, deleted (reference section 8.5)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import (
+    NO_ENCRYPTION,
+    NO_EXTENSIONS,
+    NO_GPU,
+    NO_LEASES,
+    NO_SYSTEM_VMS,
+    OF_OFFERINGS,
+)
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.sizes import MOST_CORES, MOST_DISK_GIB, MOST_MHZ, MOST_MIB
+from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.scheduling.catalog import planners
+from bulkdeploy.services.catalog import offerings
+from bulkdeploy.services.catalog import service_offerings as offering_service
+from bulkdeploy.services.catalog.templates import template_size
+from bulkdeploy.store.catalog import service_offerings
+from bulkdeploy.store.listing import Page
+
+SERVICE_OFFERING = Response(
+    "serviceoffering",
+    (
+        text("id", "the service offering"),
+        text("name", "its name"),
+        text("displaytext", "its description"),
+        flag("iscustomized", "whether the caller chooses cores, speed or memory"),
+        number("cpunumber", "CPU cores; where they are chosen, the least"),
+        number("cpuspeed", "the speed of a core, MHz; 0 where it is chosen"),
+        number("memory", "memory, MiB; where it is chosen, the least"),
+        large_number("rootdisksize", "size of the root disk, GiB; absent: the template's"),
+        text("storagetype", "shared, or local where disks of hosts are used"),
+        text("provisioningtype", "thin"),
+        text("storagetags", "tags that a pool must have, separated by commas"),
+        text("hosttags", "tags that a host must have, separated by commas"),
+        text("deploymentplanner", "the planner that places its VMs"),
+        flag("offerha", "whether VMs are started elsewhere when their host fails"),
+        flag("limitcpuuse", "whether VMs are held to their CPU speed"),
+        flag("dynamicscalingenabled", "whether VMs can be scaled while they run"),
+        flag("isvolatile", "always false"),
+        flag("issystem", "always false"),
+        flag("defaultuse", "always false"),
+        flag("iscustomizediops", "always false"),
+        number("networkrate", "network rate, Mbit/s"),
+        text_map("serviceofferingdetails", "its details; the bounds of what may be chosen among them"),
+        text("state", "Active or Inactive"),
+        text("domainid", "the domains it is for, separated by commas; absent: everybody"),
+        text("domain", "their names"),
+        text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
+        text("zone", "their names"),
+        moment("created", "when it was made"),
+    ),
+)
+
+
+def list_service_offerings(call: Call) -> Page:
+    """The service offerings that the caller may use.
+
+    Raises:
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``; PermissionDenied also
+            where the template is not the caller's to use.
+    """
+    asked, template = wanted(call), call.ref("templateid")
+    if template is not None:
+        asked = replace(asked, template_bytes=template_size(call.connection, call.caller, template))
+    return service_offerings.list_service_offerings(
+        call.connection, call.caller, call.arguments, asked, paging(call)
+    )
+
+
+def create_service_offering(call: Call) -> Mapping[str, Any]:
+    """Make a service offering."""
+    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+
+
+def update_service_offering(call: Call) -> Mapping[str, Any]:
+    """Change a service offering."""
+    return offerings.update_offering(
+        call.connection, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"], call.arguments
+    )
+
+
+def delete_service_offering(call: Call) -> None:
+    """Delete a service offering."""
+    offerings.delete_offering(call.connection, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
+
+
+CREATE = Command(
+    name="createServiceOffering",
+    description="Makes a service offering, for everybody or for some domains",
+    handler=create_service_offering,
+    shape=Shape.OBJECT,
+    response=SERVICE_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name", required=True),
+        string("displaytext", "its description", required=True, length=4096),
+        integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
+        integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
+        integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB),
+        boolean("customized", "whether the caller chooses cores and memory; default: where they are absent"),
+        integer("mincpunumber", "the fewest cores to choose", minimum=1, maximum=MOST_CORES),
+        integer("maxcpunumber", "the most cores to choose", minimum=1, maximum=MOST_CORES),
+        integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB),
+        integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB),
+        long(
+            "rootdisksize", "size of the root disk, GiB; default: the template's", minimum=1, maximum=MOST_DISK_GIB
+        ),
+        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
+        string("provisioningtype", "thin, as all root disks are", choices=("thin",)),
+        string("tags", "tags that a pool must have, separated by commas"),
+        string("hosttags", "tags that a host must have, separated by commas"),
+        string("deploymentplanner", f"the planner of its VMs: {', '.join(planners())}"),
+        boolean("offerha", "whether VMs are started elsewhere when their host fails"),
+        boolean("limitcpuuse", "whether VMs are held to their CPU speed"),
+        boolean("dynamicscalingenabled", "whether VMs can be scaled while they run; default true"),
+        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
+        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
+        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
+        mapping("serviceofferingdetails", "its details: serviceofferingdetails[0].key and [0].value"),
+    ),
+    unsupported={
+        **OF_OFFERINGS,
+        "diskofferingid": "the root disk is part of the offering",
+        "diskofferingstrictness": "the root disk is part of the offering",
+        "encryptroot": NO_ENCRYPTION,
+        "externaldetails": NO_EXTENSIONS,
+        "gpucount": NO_GPU,
+        "gpudisplay": NO_GPU,
+        "vgpuprofileid": NO_GPU,
+        "issystem": NO_SYSTEM_VMS,
+        "systemvmtype": NO_SYSTEM_VMS,
+        "isvolatile": "root disks are kept when a VM restarts",
+        "leaseduration": NO_LEASES,
+        "leaseexpiryaction": NO_LEASES,
+        "purgeresources": "expunged VMs are kept as rows",
+    },
+)
+
+UPDATE = Command(
+    name="updateServiceOffering",
+    description="Changes a service offering; VMs that have it stay as they are",
+    handler=update_service_offering,
+    shape=Shape.OBJECT,
+    response=SERVICE_OFFERING,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),
+        string("name", "its new name"),
+        string("displaytext", "its new description", length=4096),
+        string("hosttags", "tags that a host must have, separated by commas; empty: none"),
+        string("storagetags", "tags that a pool must have, separated by commas; empty: none"),
+        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
+        string("state", "Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "its place in lists, smallest first"),
+    ),
+    unsupported={
+        "externaldetails": NO_EXTENSIONS,
+        "cleanupexternaldetails": NO_EXTENSIONS,
+        "purgeresources": "expunged VMs are kept as rows",
+    },
+)
+
+DELETE = Command(
+    name="deleteServiceOffering",
+    description="Deletes a service offering; VMs that have it keep it",
+    handler=delete_service_offering,
+    shape=Shape.SUCCESS,
+    roles=EVERY_ADMIN,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),),
+)
+
+COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listServiceOfferings",
+        description="Lists the service offerings that the caller may use",
+        handler=list_service_offerings,
+        shape=Shape.LIST,
+        response=SERVICE_OFFERING,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.SERVICE_OFFERING, "only this offering"),
+            string("name", "only the offering of this name"),
+            uuid("zoneid", Entity.ZONE, "only what is offered in this zone"),
+            *FOR_WHOM,
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only what this VM could have instead of its present"),
+            uuid("templateid", Entity.TEMPLATE, "only offerings whose root disk this template fits in"),
+            integer("cpunumber", "only what allows this many cores"),
+            integer("cpuspeed", "only what allows this speed of a core, MHz"),
+            integer("memory", "only what allows this memory, MiB"),
+            string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
+            string("state", "only offerings in this state; default Active", choices=("Active", "Inactive")),
+            boolean("issystem", "whether to list offerings of system VMs; there are none", roles=ROOT_ADMIN_ONLY),
+            *PAGING,
+        ),
+        unsupported={
+            "encryptroot": NO_ENCRYPTION,
+            "gpuenabled": NO_GPU,
+            "vgpuprofileid": NO_GPU,
+            "systemvmtype": NO_SYSTEM_VMS,
+        },
+    ),
+)

@@ -1,0 +1,278 @@
+"""registerTemplate, updateTemplate, deleteTemplate, updateTemplatePermissions, and the same for ISOs."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.template_fields import FIELDS
+from bulkdeploy.commands.ownership import named_owner
+from bulkdeploy.commands.unsupported import (
+    NO_DIRECT_DOWNLOAD,
+    NO_EXTENSIONS,
+    NO_IMAGE_STORES,
+    NO_KUBERNETES,
+    NO_ROUTERS,
+)
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import (
+    Exclusive,
+    Parameter,
+    boolean,
+    integer,
+    mapping,
+    string,
+    strings,
+    uuid,
+    uuids,
+)
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import EVERY_ID, Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.domain.topology import HypervisorType, TemplateKind
+from bulkdeploy.services.catalog import templates
+from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, Kind, Sharing
+from bulkdeploy.services.wire_values import details_of
+from bulkdeploy.store.listing import Page
+
+FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
+ISO_FORMAT = "ISO"
+COLUMNS: Mapping[str, str] = {
+    "name": "name",
+    "displaytext": "display_text",
+    "url": "url",
+    "format": "format",
+    "hypervisor": "hypervisor",
+    "checksum": "checksum",
+    "arch": "arch",
+    "ispublic": "is_public",
+    "isfeatured": "is_featured",
+    "isextractable": "is_extractable",
+    "bootable": "bootable",
+    "passwordenabled": "password_enabled",
+    "sshkeyenabled": "sshkey_enabled",
+    "requireshvm": "requires_hvm",
+    "isdynamicallyscalable": "dynamically_scalable",
+    "sortkey": "sort_key",
+    "templatetag": "template_tag",
+    "templatetype": "template_type",
+}
+"""Parameters, and the columns that they set as they are."""
+
+ABOUT: tuple[Parameter, ...] = (
+    uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
+    boolean("passwordenabled", "whether its guests take new passwords"),
+    boolean("isdynamicallyscalable", "whether its guests can be scaled while they run"),
+)
+ARCHITECTURE = string("arch", "its CPU architecture; default x86_64", choices=("x86_64", "aarch64", "s390x"))
+PUBLICITY: tuple[Parameter, ...] = (
+    boolean("ispublic", "whether everybody may use it; default false"),
+    boolean("isfeatured", "whether it is featured; for admins"),
+    boolean("isextractable", "whether it can be downloaded"),
+)
+
+
+DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")
+OF_TEMPLATES: tuple[Parameter, ...] = (
+    DETAILS,
+    string("templatetag", "a tag that a host must have to run its VMs; for root admins"),
+    string("templatetype", "its type; others than USER for root admins", choices=("USER", "BUILTIN", "SYSTEM")),
+)
+SYSTEM_TOO = boolean("issystem", "accepted and without effect: templates of type SYSTEM are deleted as all others")
+NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
+    TemplateKind.ISO: {"imagestoreuuid": NO_IMAGE_STORES},
+    TemplateKind.TEMPLATE: {
+        "deployasis": "templates are disks, not descriptions of whole VMs",
+        "extensionid": NO_EXTENSIONS,
+        "externaldetails": NO_EXTENSIONS,
+        "forcks": NO_KUBERNETES,
+        "isrouting": NO_ROUTERS,
+    },
+}
+"""Parameters that CloudStack has for registering each kind, and why they are refused."""
+
+
+def register(kind: Kind, call: Call) -> Page:
+    """Register a template or ISO."""
+    arguments = call.arguments
+    columns = {"is_public": False, **_columns(call)}
+    columns["display_text"] = columns.get("display_text") or arguments["name"]
+    if kind is ISO:
+        columns["format"] = ISO_FORMAT
+    zone = call.ref("zoneid")
+    zones = arguments.get("zoneids", ()) if zone is None else (zone,)
+    named = () if any(zone.id == EVERY_ID for zone in zones) else zones
+    return templates.register(call.connection, call.caller, kind, named_owner(call), columns, named or None)
+
+
+def update(kind: Kind, call: Call) -> Mapping[str, Any]:
+    """Change a template or ISO."""
+    return templates.update(call.connection, call.caller, kind, call.arguments["id"], _columns(call))
+
+
+def delete(kind: Kind, call: Call) -> JobTicket:
+    """Delete a template or ISO."""
+    return templates.delete(
+        call.connection,
+        call.caller,
+        kind,
+        call.arguments["id"],
+        call.ref("zoneid"),
+        forced=call.flag("forced"),
+    )
+
+
+def update_permissions(kind: Kind, call: Call) -> None:
+    """Share a template or ISO."""
+    arguments = call.arguments
+    asked = Sharing(
+        call.text("op"),
+        arguments.get("accounts", ()),
+        arguments.get("ispublic"),
+        arguments.get("isfeatured"),
+        arguments.get("isextractable"),
+        arguments.get("projectids", ()),
+    )
+    templates.update_permissions(call.connection, call.caller, kind, arguments["id"], asked)
+
+
+def _columns(call: Call) -> dict[str, Any]:
+    columns = {
+        column: call.arguments[name] for name, column in COLUMNS.items() if call.arguments.get(name, "") != ""
+    }
+    if (os_type := call.ref("ostypeid")) is not None:
+        columns["os_type_id"] = os_type.id
+    if "details" in call.arguments:
+        columns["details"] = details_of(call.arguments["details"])
+    elif call.flag("cleanupdetails"):
+        columns["details"] = {}
+    return columns
+
+
+def _registered(kind: Kind) -> tuple[Parameter, ...]:
+    shared = (
+        string("name", "its name", required=True),
+        string("displaytext", "its description; its name where not given"),
+        string("url", "where it is; it is not downloaded", required=True, length=2048),
+        string("checksum", "its checksum; it is not compared"),
+        ARCHITECTURE,
+        *ABOUT,
+        *PUBLICITY,
+        *FOR_OWNER,
+    )
+    if kind is ISO:
+        zone = uuid("zoneid", Entity.ZONE, "the zone that has it; all where not given or -1", takes_all=True)
+        return (*shared, zone, boolean("bootable", "whether a VM can boot from it; default true"))
+    hypervisors = ("None", *(each.value for each in HypervisorType))
+    return (
+        *shared,
+        string("format", "its format", required=True, choices=FORMATS),
+        string("hypervisor", "the hypervisor it is for, or None", required=True, choices=hypervisors),
+        uuid(
+            "zoneid",
+            Entity.ZONE,
+            "the zone that has it; not with zoneids; all where neither is given, or -1",
+            takes_all=True,
+        ),
+        uuids("zoneids", Entity.ZONE, "the zones that have it; -1: all", takes_all=True),
+        boolean("sshkeyenabled", "whether its guests take new SSH keys"),
+        boolean("requireshvm", "whether it needs hardware virtualisation; default true"),
+        integer("bits", "32 or 64; accepted and without effect: arch says it", minimum=32, maximum=64),
+        *OF_TEMPLATES,
+    )
+
+
+def _registering(kind: Kind, word: str) -> tuple[Command, ...]:
+    return (
+        Command(
+            name=f"register{word}",
+            description=f"Registers the {kind.noun} of a URL. Nothing is downloaded: it is ready at once, of 2 GiB",
+            handler=partial(register, kind),
+            shape=Shape.LIST,
+            response=Response(kind.kind.value, FIELDS),
+            errors=(PermissionDenied, ResourceLimitExceeded),
+            changes_state=True,
+            parameters=_registered(kind),
+            rules=() if kind is ISO else (Exclusive(("zoneid", "zoneids")),),
+            unsupported={"directdownload": NO_DIRECT_DOWNLOAD, **NOT_REGISTERED[kind.kind]},
+        ),
+    )
+
+
+def _changing(kind: Kind, word: str) -> tuple[Command, ...]:
+    this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
+    return (
+        Command(
+            name=f"update{word}",
+            description=f"Changes what is said of the {kind.noun}",
+            handler=partial(update, kind),
+            shape=Shape.OBJECT,
+            response=Response(kind.kind.value, FIELDS),
+            errors=(PermissionDenied,),
+            changes_state=True,
+            parameters=(
+                this,
+                string("name", "its new name"),
+                string("displaytext", "its new description"),
+                ARCHITECTURE,
+                *ABOUT,
+                boolean("bootable", "whether a VM can boot from it"),
+                boolean("sshkeyenabled", "whether its guests take new SSH keys"),
+                boolean("requireshvm", "whether it needs hardware virtualisation"),
+                integer("sortkey", "where it stands in lists: lower numbers first"),
+                string("format", "its format", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
+                boolean("cleanupdetails", "forget its details"),
+                boolean("forceupdateostype", "accepted and always so: VMs show the OS type of their template"),
+                *((DETAILS,) if kind is ISO else OF_TEMPLATES),
+            ),
+            rules=(Exclusive(("details", "cleanupdetails")),),
+            unsupported={"isrouting": NO_ROUTERS, **({} if kind is ISO else {"forcks": NO_KUBERNETES})},
+        ),
+    )
+
+
+def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
+    """Deleting, and saying who may use it."""
+    this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
+    return (
+        Command(
+            name=f"delete{word}",
+            description=f"Deletes the {kind.noun}; VMs made from it keep their disks",
+            handler=partial(delete, kind),
+            shape=Shape.JOB_SUCCESS,
+            errors=(PermissionDenied, ResourceInUse),
+            changes_state=True,
+            parameters=(
+                this,
+                uuid("zoneid", Entity.ZONE, "delete it from this zone only"),
+                boolean("forced", "delete it even though VMs were made from it"),
+                *(() if kind is ISO else (SYSTEM_TOO,)),
+            ),
+        ),
+        Command(
+            name=f"update{word}Permissions",
+            description=f"Says who may use the {kind.noun}",
+            handler=partial(update_permissions, kind),
+            shape=Shape.SUCCESS,
+            errors=(PermissionDenied,),
+            changes_state=True,
+            parameters=(
+                this,
+                string("op", "what is done with accounts", choices=("add", "remove", "reset")),
+                strings("accounts", "names of accounts in the owner's domain"),
+                uuids("projectids", Entity.PROJECT, "projects of the caller's, besides accounts"),
+                *PUBLICITY,
+            ),
+        ),
+    )
+
+
+COMMANDS: tuple[Command, ...] = (
+    *_registering(TEMPLATE, "Template"),
+    *_changing(TEMPLATE, "Template"),
+    *_endings(TEMPLATE, "Template"),
+    *_registering(ISO, "Iso"),
+    *_changing(ISO, "Iso"),
+    *_endings(ISO, "Iso"),
+)

@@ -1,0 +1,69 @@
+"""The fields of templates and ISOs, and the parameters that both lists take."""
+
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, uuid
+from bulkdeploy.declare.response_fields import (
+    OWNER_FIELDS,
+    TAGS,
+    flag,
+    large_number,
+    moment,
+    text,
+    text_map,
+)
+from bulkdeploy.declare.responses import Field
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+
+FILTER_WORDS = "featured, self, selfexecutable, sharedexecutable, executable, community, shared or all (admins)"
+
+FIELDS: tuple[Field, ...] = (
+    text("id", "its id"),
+    text("name", "its name"),
+    text("displaytext", "its description"),
+    text("accountid", "the account that owns it"),
+    *OWNER_FIELDS,
+    text("zoneid", "the zone that this row is about"),
+    text("zonename", "the zone's name"),
+    flag("isready", "whether VMs can be made from it there"),
+    text("status", "Download Complete, or how far it is"),
+    text("format", "its format, such as QCOW2 or ISO"),
+    text("hypervisor", "the hypervisor it is for; None where the caller names one"),
+    text("templatetype", "USER, SYSTEM or BUILTIN"),
+    text("templatetag", "a tag that a host must have", ROOT_ADMIN_ONLY),
+    text("ostypeid", "its guest OS type"),
+    text("ostypename", "the guest OS type's name"),
+    large_number("size", "size of the disk made from it, bytes"),
+    large_number("physicalsize", "its own size, bytes"),
+    flag("ispublic", "whether everybody may use it"),
+    flag("isfeatured", "whether it is featured"),
+    flag("isextractable", "whether it can be downloaded"),
+    flag("bootable", "whether a VM can boot from it"),
+    flag("passwordenabled", "whether its guests take new passwords"),
+    flag("sshkeyenabled", "whether its guests take new SSH keys"),
+    flag("requireshvm", "whether it needs hardware virtualisation"),
+    flag("isdynamicallyscalable", "whether its guests can be scaled while they run"),
+    text("url", "where it came from", ROOT_ADMIN_ONLY),
+    text("checksum", "its checksum"),
+    text("arch", "its CPU architecture"),
+    text_map("details", "its details"),
+    moment("created", "when it was registered"),
+    moment("removed", "when it was deleted"),
+    TAGS,
+)
+
+PARAMETERS: tuple[Parameter, ...] = (
+    string("name", "only those of this name"),
+    uuid("zoneid", Entity.ZONE, "only those in this zone"),
+    string("hypervisor", "only those for this hypervisor"),
+    boolean("isready", "only those that are ready in their zone, or only those that are not"),
+    string("arch", "only those for this CPU architecture"),
+    uuid("oscategoryid", Entity.OS_CATEGORY, "only those of this category of guest OS"),
+    boolean("showremoved", "deleted ones, too"),
+    boolean("showunique", "one row per template, that of one zone, instead of one per zone"),
+    mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
+    SHOW_ICON,
+    *OWNER,
+    *PROJECT,
+    *PAGING,
+)

@@ -1,0 +1,57 @@
+"""listTemplatePermissions and listIsoPermissions: who may use a template or ISO besides its owner."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import uuid
+from bulkdeploy.declare.response_fields import flag, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.services.live_entities import noun
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.catalog.template_permissions import owner_of, read_sharing
+
+PERMISSION = Response(
+    "templatepermission",
+    (
+        text("id", "the template or ISO"),
+        flag("ispublic", "whether everybody may use it"),
+        text("domainid", "the domain of its owner"),
+        texts("account", "the accounts that it is shared with"),
+        texts("projectids", "the projects that it is shared with"),
+    ),
+)
+"""CloudStack calls that of an ISO so, too."""
+
+
+def list_permissions(call: Call) -> Mapping[str, Any]:
+    """Whom it is shared with.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's.
+    """
+    ref = call.arguments["id"]
+    require_access(
+        call.connection, call.caller, owner_of(call.connection, ref.id), f"{noun(ref.entity)} {ref.uuid}"
+    )
+    if ref.removed:
+        raise InvalidParameter("id", str(ref.uuid), f"the {noun(ref.entity)} was deleted")
+    return read_sharing(call.connection, ref)
+
+
+COMMANDS = tuple(
+    Command(
+        name=f"list{word}Permissions",
+        description=f"Says whom {thing} is shared with",
+        handler=list_permissions,
+        shape=Shape.OBJECT,
+        response=PERMISSION,
+        errors=(PermissionDenied,),
+        parameters=(uuid("id", entity, thing, required=True),),
+    )
+    for word, thing, entity in (("Template", "a template", Entity.TEMPLATE), ("Iso", "an ISO", Entity.ISO))
+)

@@ -1,0 +1,78 @@
+"""listCapabilities: what the installation can do and how it is set up."""
+
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.response_fields import flag, large_number, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
+from bulkdeploy.services.catalog.template_publicity import may_be_public
+from bulkdeploy.store.catalog.capabilities import any_zone_has_security_groups
+from bulkdeploy.store.configuration.configuration import read_configuration
+
+UI_PAGE_SIZE = 20
+
+
+def list_capabilities(call: Call) -> dict[str, Any]:
+    """One object; the limits of calls are left out while there are none."""
+    settings = read_configuration(call.connection)
+    throttled = settings.flag("api.throttling.enabled")
+    return {
+        "cloudstackversion": CLOUDSTACK_VERSION,
+        "securitygroupsenabled": any_zone_has_security_groups(call.connection),
+        "dynamicrolesenabled": True,
+        "allowuserviewdestroyedvm": call.caller.is_root_admin or settings.flag("allow.user.view.destroyed.vm"),
+        "allowuserexpungerecovervm": call.caller.is_root_admin or settings.flag("allow.user.expunge.recover.vm"),
+        "allowuserforcestopvm": call.caller.is_root_admin or settings.flag("allow.user.force.stop.vm"),
+        "allowusercreateprojects": call.caller.is_root_admin or settings.flag("allow.user.create.projects"),
+        "userpublictemplateenabled": may_be_public(call.connection, call.caller, call.caller.owner.account_id),
+        "customdiskofferingminsize": settings.number("custom.diskoffering.size.min"),
+        "customdiskofferingmaxsize": settings.number("custom.diskoffering.size.max"),
+        "defaultuipagesize": UI_PAGE_SIZE,
+        "apilimitinterval": settings.number("api.throttling.interval") if throttled else None,
+        "apilimitmax": settings.number("api.throttling.max") if throttled else None,
+        "supportELB": "false",
+        **dict.fromkeys(ABSENT, False),
+    }
+
+
+ABSENT = (
+    "dynamicscalingenabled",
+    "instanceleaseenabled",
+    "kubernetesclusterexperimentalfeaturesenabled",
+    "kubernetesserviceenabled",
+    "kvmsnapshotenabled",
+    "projectinviterequired",
+    "regionsecondaryenabled",
+)
+"""Features of CloudStack that clients ask about and that are not here."""
+
+COMMANDS = (
+    Command(
+        name="listCapabilities",
+        description="Says what the installation can do and how it is set up",
+        handler=list_capabilities,
+        shape=Shape.OBJECT,
+        response=Response(
+            "capability",
+            (
+                text("cloudstackversion", "the version of CloudStack whose API this is"),
+                flag("securitygroupsenabled", "whether any zone has security groups"),
+                flag("dynamicrolesenabled", "whether roles have rules"),
+                flag("allowuserviewdestroyedvm", "whether the caller sees its destroyed VMs"),
+                flag("allowuserexpungerecovervm", "whether the caller may expunge and recover its VMs"),
+                flag("allowuserforcestopvm", "whether the caller may stop its VMs with force"),
+                flag("allowusercreateprojects", "whether the caller may make projects"),
+                flag("userpublictemplateenabled", "whether the caller may make its templates public"),
+                large_number("customdiskofferingminsize", "the smallest custom disk, GiB"),
+                large_number("customdiskofferingmaxsize", "the largest custom disk, GiB"),
+                large_number("defaultuipagesize", "rows that a console shows on a page"),
+                number("apilimitinterval", "seconds of an interval in which calls are counted"),
+                number("apilimitmax", "the most calls of an account in an interval"),
+                text("supportELB", "whether there are elastic load balancers"),
+                *(flag(name, "a feature of CloudStack that is not here: always false") for name in ABSENT),
+            ),
+        ),
+    ),
+)

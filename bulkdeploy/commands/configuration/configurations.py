@@ -1,0 +1,199 @@
+"""listConfigurations, updateConfiguration and resetConfiguration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Exclusive, string, uuid
+from bulkdeploy.declare.response_fields import flag, large_number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.configuration import LONGEST_VALUE
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import PermissionDenied, ResourceUnavailable
+from bulkdeploy.services.configuration import configurations
+from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_PARAMETERS, Place
+from bulkdeploy.services.ownership import require_access, require_domain
+from bulkdeploy.store.listing import Page, cut_page
+
+CONFIGURATION = Response(
+    "configuration",
+    (
+        text("name", "the setting"),
+        text("value", "the value that holds"),
+        text("defaultvalue", "the value where nobody set one"),
+        text("description", "what it does"),
+        text("category", "its category"),
+        text("group", "its group: the category"),
+        text("subgroup", "Others: groups are not divided"),
+        text("component", "bulkdeploy"),
+        text("scope", "what it can be set for besides everything: Global, Cluster or StoragePool"),
+        text("type", "String, Boolean, Number or Decimal"),
+        text("options", "the values to choose from, separated by commas"),
+        flag("isdynamic", "always true: no restart is needed"),
+    ),
+)
+
+PLACES = (
+    uuid("zoneid", Entity.ZONE, "settings of this zone"),
+    uuid("clusterid", Entity.CLUSTER, "settings of this cluster"),
+    uuid("storageid", Entity.STORAGE_POOL, "settings of this storage pool"),
+    uuid("accountid", Entity.ACCOUNT, "settings of this account"),
+    uuid("domainid", Entity.DOMAIN, "settings of this domain"),
+)
+
+ONE_PLACE = Exclusive(tuple(SCOPE_PARAMETERS))
+
+
+def list_configurations(call: Call) -> Page:
+    """Settings with the values that hold.
+
+    Raises:
+        PermissionDenied: the account or domain is outside the caller's reach.
+    """
+    rows = configurations.list_configurations(
+        call.connection,
+        call.caller,
+        _place(call)[0],
+        name=call.text("name"),
+        category=call.text("category"),
+        keyword=call.text("keyword"),
+    )
+    chosen = [row for row in rows if all(_is(row[name], call.text(name)) for name in ("group", "subgroup"))]
+    return cut_page(chosen, paging(call))
+
+
+def list_configuration_groups(call: Call) -> Page:
+    """The groups of the settings that the caller may see."""
+    keyword, wanted = (call.text("keyword") or "").lower(), call.text("group")
+    rows = configurations.list_configurations(call.connection, call.caller, EVERYWHERE)
+    groups = [
+        {"name": name, "precedence": place, "subgroup": [{"name": configurations.SUBGROUP, "precedence": 1}]}
+        for place, name in enumerate(sorted({row["group"] for row in rows}), start=1)
+        if _is(name, wanted) and keyword in name.lower()
+    ]
+    return cut_page(groups, paging(call))
+
+
+def _is(text: str, wanted: str | None) -> bool:
+    return wanted is None or text.lower() == wanted.lower()
+
+
+def update_configuration(call: Call) -> Mapping[str, Any]:
+    """Set one setting.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    place, entity = _place(call)
+    return configurations.update_configuration(
+        call.connection, call.system, call.caller, call.arguments["name"], call.text("value"), place, entity
+    )
+
+
+def reset_configuration(call: Call) -> Mapping[str, Any]:
+    """Let the wider value of one setting hold again.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as the service.
+    """
+    place, entity = _place(call)
+    return configurations.reset_configuration(
+        call.connection, call.system, call.caller, call.arguments["name"], place, entity
+    )
+
+
+def _place(call: Call) -> tuple[Place, EntityRef | None]:
+    """What the call is about; an account or domain only if it is in the caller's reach."""
+    if (domain := call.ref("domainid")) is not None:
+        require_domain(call.connection, call.caller, domain)
+    if (account := call.ref("accountid")) is not None:
+        require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
+    for name, scope in SCOPE_PARAMETERS.items():
+        ref = call.ref(name)
+        if ref is not None:
+            return Place(scope, ref.id), ref
+    return EVERYWHERE, None
+
+
+GROUP = Response(
+    "configurationgroup",
+    (
+        text("name", "the group: a category of settings"),
+        large_number("precedence", "its place among groups"),
+        objects(
+            "subgroup",
+            "its one part",
+            (text("name", "Others"), large_number("precedence", "1")),
+        ),
+    ),
+)
+SEEN_BY = frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN})
+
+COMMANDS = (
+    Command(
+        name="listConfigurationGroups",
+        description="Lists the groups that settings are in",
+        handler=list_configuration_groups,
+        shape=Shape.LIST,
+        response=GROUP,
+        roles=SEEN_BY,
+        parameters=(string("group", "only this group"), *PAGING),
+    ),
+    Command(
+        name="listConfigurations",
+        description="Lists settings with the values that hold",
+        handler=list_configurations,
+        shape=Shape.LIST,
+        response=CONFIGURATION,
+        roles=SEEN_BY,
+        errors=(PermissionDenied,),
+        parameters=(
+            string("name", "only this setting"),
+            string("category", "only settings of this category"),
+            string("group", "only settings of this group"),
+            string("subgroup", "only settings of this part of a group"),
+            *PLACES,
+            *PAGING,
+        ),
+        rules=(ONE_PLACE,),
+        unsupported={
+            "parent": "settings are not below one another",
+            "imagestoreuuid": NO_IMAGE_STORES,
+        },
+    ),
+    Command(
+        name="updateConfiguration",
+        description="Sets one setting, everywhere or for one cluster or storage pool",
+        handler=update_configuration,
+        shape=Shape.OBJECT,
+        response=CONFIGURATION,
+        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+        changes_state=True,
+        errors=(PermissionDenied, ResourceUnavailable),
+        parameters=(
+            string("name", "the setting", required=True),
+            string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
+            *PLACES,
+        ),
+        rules=(ONE_PLACE,),
+        unsupported={"imagestoreuuid": NO_IMAGE_STORES},
+    ),
+    Command(
+        name="resetConfiguration",
+        description="Takes back what was set for one setting: the next wider value holds again",
+        handler=reset_configuration,
+        shape=Shape.OBJECT,
+        response=CONFIGURATION,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(PermissionDenied, ResourceUnavailable),
+        parameters=(string("name", "the setting", required=True), *PLACES),
+        rules=(ONE_PLACE,),
+        unsupported={"imagestoreid": NO_IMAGE_STORES},
+    ),
+)

@@ -1,0 +1,65 @@
+"""listCapacity."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.capacity_fields import CAPACITY_FIELDS
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.ledger import capacity
+from bulkdeploy.store.listing import Page
+
+PAGE_ONLY: tuple[Parameter, ...] = tuple(parameter for parameter in PAGING if parameter.name != "keyword")
+
+
+def list_capacity(call: Call) -> Page:
+    """Capacity of zones; of the pod or cluster where one is named."""
+    level = CapacityLevel.ZONE
+    if "podid" in call.arguments:
+        level = CapacityLevel.POD
+    if "clusterid" in call.arguments:
+        level = CapacityLevel.CLUSTER
+    places = capacity.place_ids(
+        call.connection,
+        level,
+        zone_id=call.ref_id("zoneid"),
+        pod_id=call.ref_id("podid"),
+        cluster_id=call.ref_id("clusterid"),
+    )
+    return capacity.list_capacity(
+        call.connection,
+        level,
+        places,
+        paging(call),
+        kind=call.arguments.get("type"),
+        by_usage="sortby" in call.arguments,
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listCapacity",
+        description="Lists what zones, a pod or a cluster hold and what is taken, by type of capacity",
+        handler=list_capacity,
+        shape=Shape.LIST,
+        response=Response("capacity", CAPACITY_FIELDS),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("zoneid", Entity.ZONE, "only this zone"),
+            uuid("podid", Entity.POD, "this pod instead of zones"),
+            uuid("clusterid", Entity.CLUSTER, "this cluster instead of zones"),
+            integer("type", "only this type: 0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 cores"),
+            boolean("fetchlatest", "accepted and always so: what is answered is never older than the call"),
+            string("sortby", "usage: the fullest first", choices=("usage",)),
+            *PAGE_ONLY,
+        ),
+        unsupported={
+            "keyword": "there is nothing in a capacity row that a keyword could find",
+            "tag": "capacity is not told apart by tags",
+        },
+    ),
+)

@@ -1,0 +1,161 @@
+"""listClusters, addCluster, updateCluster, deleteCluster (reference section 8.3)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.capacity_fields import CLUSTER_CAPACITY
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.topology import AllocationState, HypervisorType
+from bulkdeploy.services.infrastructure import clusters as cluster_service
+from bulkdeploy.store.infrastructure import clusters
+from bulkdeploy.store.listing import Page
+
+CLUSTER = Response(
+    "cluster",
+    (
+        text("id", "the cluster"),
+        text("name", "its name"),
+        text("podid", "its pod"),
+        text("podname", "the pod's name"),
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        text("hypervisortype", "the hypervisor of its hosts"),
+        text("clustertype", "CloudManaged or ExternalManaged"),
+        text("managedstate", "Managed, or Unmanaged when it takes no new VMs"),
+        text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        text("cpuovercommitratio", "times its CPU that it may promise"),
+        text("memoryovercommitratio", "times its memory that it may promise"),
+        CLUSTER_CAPACITY,
+    ),
+)
+
+
+def list_clusters(call: Call) -> Page:
+    """Clusters, by pod, by zone or all."""
+    return clusters.list_clusters(call.connection, call.arguments, paging(call))
+
+
+def add_cluster(call: Call) -> Page:
+    """Make a cluster."""
+    return cluster_service.add_cluster(call.connection, call.caller, call.arguments)
+
+
+def update_cluster(call: Call) -> Mapping[str, Any]:
+    """Change a cluster."""
+    return cluster_service.update_cluster(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_cluster(call: Call) -> None:
+    """Delete an empty cluster."""
+    cluster_service.delete_cluster(call.connection, call.caller, call.arguments["id"])
+
+
+CLUSTER_TYPES = ("CloudManaged", "ExternalManaged")
+ALLOCATION_STATES = tuple(state.value for state in AllocationState)
+HYPERVISORS = tuple(kind.value for kind in HypervisorType)
+ARCHITECTURE = string("arch", "the architecture of its hosts: x86_64", choices=("x86_64",))
+SWITCHES = (
+    *("guestvswitchname", "guestvswitchtype", "publicvswitchname", "publicvswitchtype"),
+    *("vsmipaddress", "vsmpassword", "vsmusername"),
+)
+ADDED_ONE_BY_ONE = "hosts are added one by one, by addHost"
+
+ADD = Command(
+    name="addCluster",
+    description="Makes a cluster in a pod; its over-commit is what the settings say for clusters that are added",
+    handler=add_cluster,
+    shape=Shape.LIST,
+    response=CLUSTER,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone", required=True),
+        uuid("podid", Entity.POD, "the pod", required=True),
+        string("clustername", "its name, unique in the pod", required=True),
+        string("clustertype", "CloudManaged or ExternalManaged", required=True, choices=CLUSTER_TYPES),
+        string("hypervisor", "the hypervisor of its hosts", required=True, choices=HYPERVISORS),
+        string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
+        ARCHITECTURE,
+    ),
+    unsupported={
+        "url": ADDED_ONE_BY_ONE,
+        "username": ADDED_ONE_BY_ONE,
+        "password": ADDED_ONE_BY_ONE,
+        "extensionid": NO_EXTENSIONS,
+        "externaldetails": NO_EXTENSIONS,
+        "storageaccessgroups": NO_ACCESS_GROUPS,
+        **dict.fromkeys(SWITCHES, "virtual switches are the hypervisor's own"),
+        **dict.fromkeys(("ovm3cluster", "ovm3pool", "ovm3vip"), "hosts of OVM3 are no pool of their own"),
+    },
+)
+
+UPDATE = Command(
+    name="updateCluster",
+    description="Changes a cluster. Whether it is enabled and managed is seen by the next deployment.",
+    handler=update_cluster,
+    shape=Shape.OBJECT,
+    response=CLUSTER,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.CLUSTER, "the cluster", required=True),
+        string("clustername", "its new name, unique in the pod"),
+        string("clustertype", "CloudManaged or ExternalManaged", choices=CLUSTER_TYPES),
+        string("hypervisor", "the hypervisor of its hosts; only while there are none", choices=HYPERVISORS),
+        string("allocationstate", "Enabled, or Disabled: no new VMs", choices=ALLOCATION_STATES),
+        string("managedstate", "Managed, or Unmanaged: no new VMs", choices=("Managed", "Unmanaged")),
+        ARCHITECTURE,
+    ),
+    unsupported={"externaldetails": NO_EXTENSIONS},
+)
+
+DELETE = Command(
+    name="deleteCluster",
+    description="Deletes a cluster without hosts and storage pools",
+    handler=delete_cluster,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(uuid("id", Entity.CLUSTER, "the cluster", required=True),),
+)
+
+COMMANDS = (
+    ADD,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listClusters",
+        description="Lists clusters",
+        handler=list_clusters,
+        shape=Shape.LIST,
+        response=CLUSTER,
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("id", Entity.CLUSTER, "only this cluster"),
+            string("name", "only clusters of this name"),
+            uuid("zoneid", Entity.ZONE, "only clusters of this zone"),
+            uuid("podid", Entity.POD, "only clusters of this pod"),
+            string("hypervisor", "only clusters of this hypervisor"),
+            string("clustertype", "only clusters of this type"),
+            string("managedstate", "only clusters in this state of management"),
+            string("arch", "only clusters of this CPU architecture; all here are x86_64"),
+            string(
+                "allocationstate",
+                "only clusters in this state",
+                choices=tuple(state.value for state in AllocationState),
+            ),
+            boolean("showcapacities", "whether to say what each cluster holds"),
+            *PAGING,
+        ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
+    ),
+)

@@ -1,0 +1,106 @@
+"""Dedicating zones, pods, clusters and hosts to one domain or account: given, released, listed."""
+
+from functools import partial
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Parameter, string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.services.infrastructure import dedications as dedication_service
+from bulkdeploy.store.infrastructure import dedications
+from bulkdeploy.store.listing import Page
+
+
+def list_dedications(place: Entity, call: Call) -> Page:
+    """Dedicated places of one kind."""
+    return dedications.list_dedications(call.connection, place, call.arguments, paging(call))
+
+
+def dedicate(place: Entity, call: Call) -> JobTicket:
+    """Give a place to one domain or account alone."""
+    ref = call.arguments[f"{place.name.lower()}id"]
+    return dedication_service.dedicate(
+        call.connection, call.caller, ref, call.arguments["domainid"], call.text("account")
+    )
+
+
+def release(place: Entity, call: Call) -> JobTicket:
+    """Let everybody use it again."""
+    return dedication_service.release(call.connection, call.caller, call.arguments[f"{place.name.lower()}id"])
+
+
+def _commands(place: Entity) -> tuple[Command, ...]:
+    word = place.name.lower()
+    dedicated = Response(
+        f"dedicated{word}",
+        (
+            text("id", "the dedication"),
+            text(f"{word}id", f"the {word}"),
+            text(f"{word}name", f"the {word}'s name"),
+            text("domainid", "the domain that has it"),
+            text("accountid", "the account that has it; absent: the whole domain"),
+            text("affinitygroupid", "the affinity group that VMs join to be placed there"),
+        ),
+    )
+    which = uuid(f"{word}id", place, f"the {word}", required=True)
+    return (_dedicate(place, dedicated, which), _release(place, which), _list(place, dedicated))
+
+
+def _dedicate(place: Entity, dedicated: Response, which: Parameter) -> Command:
+    return Command(
+        name=f"dedicate{place.name.capitalize()}",
+        description=f"Gives a {place.name.lower()} to one domain or account alone",
+        handler=partial(dedicate, place),
+        shape=Shape.JOB,
+        response=dedicated,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(ResourceInUse,),
+        parameters=(
+            which,
+            uuid("domainid", Entity.DOMAIN, "the domain, with those below", required=True),
+            string("account", "the only account of the domain that gets it"),
+        ),
+    )
+
+
+def _release(place: Entity, which: Parameter) -> Command:
+    return Command(
+        name=f"releaseDedicated{place.name.capitalize()}",
+        description=f"Lets everybody use a {place.name.lower()} again",
+        handler=partial(release, place),
+        shape=Shape.JOB_SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(which,),
+    )
+
+
+def _list(place: Entity, dedicated: Response) -> Command:
+    word = place.name.lower()
+    return Command(
+        name=f"listDedicated{place.name.capitalize()}s",
+        description=f"Lists {word}s that a domain or an account has alone",
+        handler=partial(list_dedications, place),
+        shape=Shape.LIST,
+        response=dedicated,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid(f"{word}id", place, f"only this {word}"),
+            uuid("domainid", Entity.DOMAIN, "only what this domain has"),
+            string("account", "only what accounts of this name have"),
+            uuid("affinitygroupid", Entity.AFFINITY_GROUP, "only what is used through this affinity group"),
+            *PAGING,
+        ),
+    )
+
+
+COMMANDS = tuple(
+    command for place in (Entity.ZONE, Entity.POD, Entity.CLUSTER, Entity.HOST) for command in _commands(place)
+)

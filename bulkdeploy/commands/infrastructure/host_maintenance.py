@@ -1,0 +1,46 @@
+"""prepareHostForMaintenance and cancelHostMaintenance (reference section 8.4)."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.services.infrastructure import host_maintenance
+
+
+def prepare_host_for_maintenance(call: Call) -> JobTicket:
+    """Have a host emptied; the job's result is the host."""
+    return host_maintenance.prepare_host_for_maintenance(
+        call.connection, call.system, call.caller, call.arguments["id"]
+    )
+
+
+def cancel_host_maintenance(call: Call) -> JobTicket:
+    """Let a host take VMs again; the job's result is the host."""
+    return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="prepareHostForMaintenance",
+        description="Takes a host out of placement and moves its virtual machines to other hosts",
+        handler=prepare_host_for_maintenance,
+        shape=Shape.JOB,
+        response=HOST,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+    ),
+    Command(
+        name="cancelHostMaintenance",
+        description="Lets a host in maintenance, or on its way there, take virtual machines again",
+        handler=cancel_host_maintenance,
+        shape=Shape.JOB,
+        response=HOST,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+    ),
+)

@@ -1,0 +1,210 @@
+"""listHosts, addHost, updateHost, deleteHost, reconnectHost (reference section 8.4)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS, NO_TAG_RULES
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import ExactlyOne, boolean, string, strings, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
+from bulkdeploy.domain.topology import AllocationState, HypervisorType
+from bulkdeploy.drivers.hosts import HostModel
+from bulkdeploy.services.infrastructure import hosts as host_service
+from bulkdeploy.services.infrastructure.hosts import ReachedHost
+from bulkdeploy.services.virtual_machines.virtual_machine_migration import find_hosts_for_migration
+from bulkdeploy.store.infrastructure import hosts
+from bulkdeploy.store.listing import Page
+
+DETAILS = ("all", "capacity", "events", "stats", "min")
+WITH_CAPACITY = frozenset({"all", "capacity"})
+
+
+def list_hosts(call: Call) -> Page:
+    """Hosts, by place or all; with ``virtualmachineid`` those that this VM could move to.
+
+    Raises:
+        InvalidParameter: that VM does not run.
+        PermissionDenied: it is not the caller's to see.
+    """
+    vm = call.ref("virtualmachineid")
+    if call.arguments.get("type", hosts.HOST_TYPE).lower() != hosts.HOST_TYPE.lower():
+        return Page((), 0)
+    if vm is not None:
+        return find_hosts_for_migration(call.connection, call.caller, vm, call.arguments, paging(call))
+    with_capacity = any(word in WITH_CAPACITY for word in call.arguments.get("details", ("all",)))
+    return hosts.list_hosts(call.connection, call.arguments, paging(call), with_capacity=with_capacity)
+
+
+def reach_new_host(call: Call) -> ReachedHost:
+    """Reach the host that is to be added."""
+    return host_service.reach_new_host(call.connection, call.system, call.arguments)
+
+
+def add_host(call: Call, reached: ReachedHost) -> Page:
+    """Add a host to a cluster."""
+    return host_service.add_host(call.connection, call.caller, reached)
+
+
+def update_host(call: Call) -> Mapping[str, Any]:
+    """Change a host."""
+    return host_service.update_host(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_host(call: Call) -> None:
+    """Delete a host without VMs."""
+    host_service.delete_host(call.connection, call.caller, call.arguments["id"], forced=call.flag("forced"))
+
+
+def reach_again(call: Call) -> HostModel:
+    """Ask a host again what it has."""
+    return host_service.reach_again(call.connection, call.system, call.arguments["id"])
+
+
+def reconnect_host(call: Call, model: HostModel) -> JobTicket:
+    """Take over what a host has now."""
+    return host_service.reconnect_host(call.connection, call.caller, call.arguments["id"], model)
+
+
+ALLOCATION_STATES = tuple(state.value for state in AllocationState)
+INFRASTRUCTURE_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
+
+ADD = Command(
+    name="addHost",
+    description="Adds a host to a cluster. What it has is what its hypervisor says; where the zone allows local "
+    "storage, its own disks become a storage pool.",
+    handler=add_host,
+    prepare=reach_new_host,
+    shape=Shape.LIST,
+    response=HOST,
+    roles=INFRASTRUCTURE_ADMINS,
+    changes_state=True,
+    errors=(ResourceUnavailable,),
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone", required=True),
+        uuid("podid", Entity.POD, "the pod", required=True),
+        uuid("clusterid", Entity.CLUSTER, "the cluster"),
+        string("clustername", "the cluster, by its name in the pod"),
+        string(
+            "hypervisor",
+            "its hypervisor, the cluster's",
+            required=True,
+            choices=tuple(kind.value for kind in HypervisorType),
+        ),
+        string(
+            "url",
+            "where its driver reaches it. A simulated host is what its url says: "
+            "http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144&local_disk_gib=500",
+            required=True,
+        ),
+        string("username", "whom its driver logs in as"),
+        string("password", "that user's password; never kept"),
+        strings("hosttags", "its tags"),
+        string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
+    ),
+    rules=(ExactlyOne(("clusterid", "clustername")),),
+    unsupported={"externaldetails": NO_EXTENSIONS, "storageaccessgroups": NO_ACCESS_GROUPS},
+)
+
+UPDATE = Command(
+    name="updateHost",
+    description="Changes a host. Whether it is enabled is seen by the next deployment.",
+    handler=update_host,
+    shape=Shape.OBJECT,
+    response=HOST,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.HOST, "the host", required=True),
+        string("name", "its new name, unique in the zone"),
+        string("allocationstate", "Enable, or Disable: no new VMs", choices=("Enable", "Disable")),
+        strings("hosttags", "its tags, instead of those it has; empty: none"),
+        string("annotation", "a remark; empty: none"),
+    ),
+    unsupported={
+        "url": "it is for secondary storage",
+        "oscategoryid": "hosts have no preferred operating system",
+        "istagarule": NO_TAG_RULES,
+        "externaldetails": NO_EXTENSIONS,
+        "cleanupexternaldetails": NO_EXTENSIONS,
+    },
+)
+
+DELETE = Command(
+    name="deleteHost",
+    description="Deletes a host that no VM is on, and the storage pools of its own disks",
+    handler=delete_host,
+    shape=Shape.SUCCESS,
+    roles=INFRASTRUCTURE_ADMINS,
+    changes_state=True,
+    errors=(ResourceInUse,),
+    parameters=(
+        uuid("id", Entity.HOST, "the host", required=True),
+        boolean("forced", "delete it though it is not in maintenance; never with VMs on it"),
+    ),
+    unsupported={"forcedestroylocalstorage": "volumes on the host's disks are not destroyed with it"},
+)
+
+RECONNECT = Command(
+    name="reconnectHost",
+    description="Reaches a host again and takes over what it says it has now",
+    handler=reconnect_host,
+    prepare=reach_again,
+    shape=Shape.JOB,
+    response=HOST,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(ResourceUnavailable,),
+    parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+)
+
+NO_OUT_OF_BAND = "hosts are not managed out of band"
+
+COMMANDS = (
+    ADD,
+    UPDATE,
+    DELETE,
+    RECONNECT,
+    Command(
+        name="listHosts",
+        description="Lists hosts and what is promised of each",
+        handler=list_hosts,
+        shape=Shape.LIST,
+        response=HOST,
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("id", Entity.HOST, "only this host"),
+            string("name", "only hosts of this name"),
+            uuid("zoneid", Entity.ZONE, "only hosts of this zone"),
+            uuid("podid", Entity.POD, "only hosts of this pod"),
+            uuid("clusterid", Entity.CLUSTER, "only hosts of this cluster"),
+            string("hypervisor", "only hosts of this hypervisor"),
+            string("state", "only hosts in this state, such as Up"),
+            string("resourcestate", "only hosts in this resource state, such as Enabled"),
+            string("type", "only hosts of this type; hosts that run VMs are of type Routing"),
+            string("arch", "only hosts of this CPU architecture; all here are x86_64"),
+            string("managementserverid", "only hosts of this management server; it is the one of all"),
+            uuid(
+                "virtualmachineid",
+                Entity.VIRTUAL_MACHINE,
+                "only hosts that this running VM could move to, each with suitableformigration and all details",
+            ),
+            strings("details", "what to say of each host; default all", choices=DETAILS),
+            *PAGING,
+        ),
+        errors=(PermissionDenied,),
+        unsupported={
+            "hahost": "no hosts are kept free for high availability",
+            "outofbandmanagementenabled": NO_OUT_OF_BAND,
+            "outofbandmanagementpowerstate": NO_OUT_OF_BAND,
+            "storageaccessgroup": NO_ACCESS_GROUPS,
+            "version": "hosts have no agent of a version; hypervisorversion is in each row",
+        },
+    ),
+)

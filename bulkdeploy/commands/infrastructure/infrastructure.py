@@ -1,0 +1,34 @@
+"""listInfrastructure: how many there are of each thing that VMs stand on."""
+
+from collections.abc import Mapping
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.response_fields import number
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.store.infrastructure.metrics import count_infrastructure
+
+THERE = (
+    *("zones", "pods", "clusters", "hosts", "storagepools", "imagestores", "cpusockets", "managementservers"),
+    *("systemvms", "routers", "ilbvms", "alerts", "objectstores", "backuprepositories"),
+)
+ABSENT = dict.fromkeys(THERE[-6:], 0)
+"""Things that there are none of, which CloudStack's console counts all the same."""
+
+
+def list_infrastructure(call: Call) -> Mapping[str, int]:
+    """The service itself is the one management server, however many processes it is."""
+    return {**count_infrastructure(call.connection), "managementservers": 1, **ABSENT}
+
+
+COMMANDS = (
+    Command(
+        name="listInfrastructure",
+        description="Counts zones, hosts and all else that VMs stand on",
+        handler=list_infrastructure,
+        shape=Shape.OBJECT,
+        response=Response("infrastructure", tuple(number(name, f"how many {name} there are") for name in THERE)),
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+    ),
+)

@@ -1,0 +1,207 @@
+"""Providers of network services, and what must be configured of them, as clients do that build a zone."""
+
+from functools import partial
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid
+from bulkdeploy.declare.response_fields import flag, objects, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.network_services import PROVIDERS, SERVICES
+from bulkdeploy.services.infrastructure import network_service_providers as provider_service
+from bulkdeploy.services.infrastructure.network_service_providers import ELEMENTS_BY_KEY
+from bulkdeploy.store.infrastructure import physical_networks
+from bulkdeploy.store.listing import Page, cut_page
+
+PROVIDER = Response(
+    "networkserviceprovider",
+    (
+        text("id", "the provider"),
+        text("name", "its name, such as VirtualRouter"),
+        text("state", "Enabled or Disabled"),
+        text("physicalnetworkid", "its physical network"),
+        texts("servicelist", "what it offers"),
+        flag("canenableindividualservice", "always false: all of it is offered"),
+    ),
+)
+
+NETWORK_SERVICE = Response(
+    "networkservice",
+    (
+        text("name", "the service, such as Dhcp"),
+        objects("provider", "who can offer it", (text("name", "the provider, such as VirtualRouter"),)),
+    ),
+)
+
+ELEMENT_FIELDS = (
+    text("id", "the element"),
+    text("nspid", "its provider"),
+    flag("enabled", "whether it may be used"),
+)
+ALL_OFFERED = "all services of a provider are offered"
+
+
+def list_providers(call: Call) -> Page:
+    """Providers, by physical network or all."""
+    return physical_networks.list_providers(call.connection, call.arguments, paging(call))
+
+
+def add_provider(call: Call) -> JobTicket:
+    """Add a provider."""
+    return provider_service.add_provider(call.connection, call.caller, call.arguments)
+
+
+def update_provider(call: Call) -> JobTicket:
+    """Enable or disable a provider."""
+    return provider_service.update_provider(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_provider(call: Call) -> JobTicket:
+    """Delete a provider."""
+    return provider_service.delete_provider(call.connection, call.caller, call.arguments["id"])
+
+
+def list_services(call: Call) -> Page:
+    """What networks can offer to VMs."""
+    service, provider, part = call.text("service"), call.text("provider"), call.text("keyword")
+    rows = [
+        {"name": name, "provider": [{"name": offering} for offering in offered]}
+        for name, offered in SERVICES.items()
+        if (service is None or name.lower() == service.lower())
+        and (provider is None or provider in offered)
+        and (part is None or part.lower() in name.lower())
+    ]
+    return cut_page(rows, paging(call))
+
+
+def list_elements(key: str, call: Call) -> Page:
+    """What must be configured of providers."""
+    return physical_networks.list_elements(call.connection, ELEMENTS_BY_KEY[key], call.arguments, paging(call))
+
+
+def configure_element(key: str, cmd: str, call: Call) -> JobTicket:
+    """Say whether an element may be used."""
+    element = call.arguments["id"]
+    return provider_service.configure_element(
+        call.connection, call.caller, key, cmd, element, enabled=call.flag("enabled")
+    )
+
+
+def _element_commands(noun: str, plural: str, key: str, cmd: str) -> tuple[Command, ...]:
+    response = Response(key, ELEMENT_FIELDS)
+    return (
+        Command(
+            name=f"list{plural}",
+            description="Lists what must be configured of providers before they are enabled",
+            handler=partial(list_elements, key),
+            shape=Shape.LIST,
+            response=response,
+            roles=ROOT_ADMIN_ONLY,
+            parameters=(
+                uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "only this element"),
+                uuid("nspid", Entity.NETWORK_SERVICE_PROVIDER, "only that of this provider"),
+                boolean("enabled", "only those that may be used, or only the others"),
+                *PAGING,
+            ),
+        ),
+        Command(
+            name=f"configure{noun}",
+            description="Says whether what a provider consists of may be used",
+            handler=partial(configure_element, key, cmd),
+            shape=Shape.JOB,
+            response=response,
+            roles=ROOT_ADMIN_ONLY,
+            changes_state=True,
+            parameters=(
+                uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the element", required=True),
+                Parameter("enabled", WireType.BOOLEAN, "whether it may be used", required=True),
+            ),
+        ),
+    )
+
+
+COMMANDS = (
+    *_element_commands(
+        "VirtualRouterElement",
+        "VirtualRouterElements",
+        "virtualrouterelement",
+        "router.ConfigureVirtualRouterElementCmd",
+    ),
+    *_element_commands(
+        "InternalLoadBalancerElement",
+        "InternalLoadBalancerElements",
+        "internalloadbalancerelement",
+        "internallb.ConfigureInternalLoadBalancerElementCmd",
+    ),
+    Command(
+        name="listSupportedNetworkServices",
+        description="Lists what networks can offer to VMs, and who can offer it",
+        handler=list_services,
+        shape=Shape.LIST,
+        response=NETWORK_SERVICE,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            string("service", "only this service"),
+            string("provider", "only what this provider offers", choices=tuple(PROVIDERS)),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="listNetworkServiceProviders",
+        description="Lists providers of network services",
+        handler=list_providers,
+        shape=Shape.LIST,
+        response=PROVIDER,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only those of this physical network"),
+            string("name", "only providers of this name"),
+            string("state", "only providers in this state, such as Enabled"),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="addNetworkServiceProvider",
+        description="Adds a provider of network services to a physical network, disabled",
+        handler=add_provider,
+        shape=Shape.JOB,
+        response=PROVIDER,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
+            string("name", "the provider; those of boxes are not known", required=True, choices=tuple(PROVIDERS)),
+        ),
+        unsupported={
+            "servicelist": ALL_OFFERED,
+            "destinationphysicalnetworkid": "traffic between physical networks is not bridged",
+        },
+    ),
+    Command(
+        name="updateNetworkServiceProvider",
+        description="Enables or disables a provider of network services",
+        handler=update_provider,
+        shape=Shape.JOB,
+        response=PROVIDER,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),
+            string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+        ),
+        unsupported={"servicelist": ALL_OFFERED},
+    ),
+    Command(
+        name="deleteNetworkServiceProvider",
+        description="Deletes a provider of network services",
+        handler=delete_provider,
+        shape=Shape.JOB_SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),),
+    ),
+)

@@ -1,0 +1,118 @@
+"""Physical networks: listed, made, changed and deleted (reference section 8.9)."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import string, strings, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.services.infrastructure import physical_networks as network_service
+from bulkdeploy.store.infrastructure import physical_networks
+from bulkdeploy.store.listing import Page
+
+PHYSICAL_NETWORK = Response(
+    "physicalnetwork",
+    (
+        text("id", "the physical network"),
+        text("name", "its name"),
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        text("state", "Enabled or Disabled"),
+        text("vlan", "the ranges of VLANs that guest networks may use"),
+        text("isolationmethods", "how guest networks are kept apart, such as VLAN"),
+        text("networkspeed", "its speed"),
+        text("broadcastdomainrange", "ZONE or POD"),
+        text("tags", "its tags, separated by commas"),
+    ),
+)
+
+
+def list_physical_networks(call: Call) -> Page:
+    """Physical networks, by zone or all."""
+    return physical_networks.list_physical_networks(call.connection, call.arguments, paging(call))
+
+
+def create_physical_network(call: Call) -> JobTicket:
+    """Make a physical network."""
+    return network_service.create_network(call.connection, call.caller, call.arguments)
+
+
+def update_physical_network(call: Call) -> JobTicket:
+    """Change a physical network."""
+    return network_service.update_network(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_physical_network(call: Call) -> JobTicket:
+    """Delete a physical network."""
+    return network_service.delete_network(call.connection, call.caller, call.arguments["id"])
+
+
+VLANS = string("vlan", "the ranges of VLANs that guest networks may use: 100-199,300-399", length=1024)
+SPEED = string("networkspeed", "its speed, such as 10G")
+TAGS = strings("tags", "its tags")
+
+COMMANDS = (
+    Command(
+        name="listPhysicalNetworks",
+        description="Lists physical networks",
+        handler=list_physical_networks,
+        shape=Shape.LIST,
+        response=PHYSICAL_NETWORK,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.PHYSICAL_NETWORK, "only this physical network"),
+            string("name", "only physical networks of this name"),
+            uuid("zoneid", Entity.ZONE, "only physical networks of this zone"),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createPhysicalNetwork",
+        description="Makes a physical network in a zone, disabled, with the providers that each starts with",
+        handler=create_physical_network,
+        shape=Shape.JOB,
+        response=PHYSICAL_NETWORK,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("zoneid", Entity.ZONE, "the zone", required=True),
+            string("name", "its name", required=True),
+            VLANS,
+            strings("isolationmethods", "VLAN, VXLAN, GRE, STT or L3; default VLAN"),
+            string("broadcastdomainrange", "ZONE or POD; default ZONE", choices=("ZONE", "POD")),
+            SPEED,
+            TAGS,
+        ),
+        unsupported={"domainid": "physical networks are not given to domains; dedicateZone gives a whole zone"},
+    ),
+    Command(
+        name="updatePhysicalNetwork",
+        description="Changes a physical network",
+        handler=update_physical_network,
+        shape=Shape.JOB,
+        response=PHYSICAL_NETWORK,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
+            string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+            VLANS,
+            SPEED,
+            TAGS,
+        ),
+    ),
+    Command(
+        name="deletePhysicalNetwork",
+        description="Deletes a physical network with its traffic types and providers, when no network is on it",
+        handler=delete_physical_network,
+        shape=Shape.JOB_SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(ResourceInUse,),
+        parameters=(uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),),
+    ),
+)

@@ -1,0 +1,151 @@
+"""listPods, createPod, updatePod, deletePod (reference section 8.2)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.capacity_fields import POD_CAPACITY
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.response_fields import objects, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.topology import AllocationState
+from bulkdeploy.services.infrastructure import pods as pod_service
+from bulkdeploy.store.infrastructure import pods
+from bulkdeploy.store.listing import Page
+
+POD = Response(
+    "pod",
+    (
+        text("id", "the pod"),
+        text("name", "its name"),
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        text("gateway", "the gateway of its management network"),
+        text("netmask", "the netmask of its management network"),
+        texts("startip", "the first address of each of its ranges"),
+        texts("endip", "the last address of each of its ranges"),
+        texts("forsystemvms", "0: its ranges are not kept to system VMs"),
+        texts("vlanid", "the VLAN of each of its ranges: vlan://untagged"),
+        objects(
+            "ipranges",
+            "its ranges",
+            (
+                text("startip", "the first address"),
+                text("endip", "the last address"),
+                text("forsystemvms", "0: not kept to system VMs"),
+                text("vlanid", "vlan://untagged"),
+                text("gateway", "the gateway"),
+                text("cidr", "the network"),
+            ),
+        ),
+        text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        POD_CAPACITY,
+    ),
+)
+
+
+def list_pods(call: Call) -> Page:
+    """Pods, by zone or all."""
+    return pods.list_pods(call.connection, call.arguments, paging(call))
+
+
+def create_pod(call: Call) -> Mapping[str, Any]:
+    """Make a pod."""
+    return pod_service.create_pod(call.connection, call.caller, call.arguments)
+
+
+def update_pod(call: Call) -> Mapping[str, Any]:
+    """Change a pod."""
+    return pod_service.update_pod(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_pod(call: Call) -> None:
+    """Delete an empty pod."""
+    pod_service.delete_pod(call.connection, call.caller, call.arguments["id"])
+
+
+NETWORK = (
+    string("gateway", "the gateway of its management network; not another pod's network"),
+    string("netmask", "the netmask of its management network"),
+    string("startip", "the first address for system machines"),
+    string("endip", "the last one; default: the last of the network"),
+    string(
+        "allocationstate",
+        "Enabled, or Disabled when it takes no new VMs",
+        choices=tuple(state.value for state in AllocationState),
+    ),
+)
+
+CREATE = Command(
+    name="createPod",
+    description="Makes a pod in a zone",
+    handler=create_pod,
+    shape=Shape.OBJECT,
+    response=POD,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone", required=True),
+        string("name", "its name, unique in the zone", required=True),
+        *NETWORK,
+    ),
+    unsupported={"storageaccessgroups": NO_ACCESS_GROUPS},
+)
+
+UPDATE = Command(
+    name="updatePod",
+    description="Changes a pod. Whether it is enabled is seen by the next deployment.",
+    handler=update_pod,
+    shape=Shape.OBJECT,
+    response=POD,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.POD, "the pod", required=True),
+        string("name", "its new name, unique in the zone"),
+        *NETWORK,
+    ),
+)
+
+DELETE = Command(
+    name="deletePod",
+    description="Deletes a pod with nothing in it",
+    handler=delete_pod,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(uuid("id", Entity.POD, "the pod", required=True),),
+)
+
+COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listPods",
+        description="Lists pods",
+        handler=list_pods,
+        shape=Shape.LIST,
+        response=POD,
+        roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
+        parameters=(
+            uuid("id", Entity.POD, "only this pod"),
+            string("name", "only pods of this name"),
+            uuid("zoneid", Entity.ZONE, "only pods of this zone"),
+            string(
+                "allocationstate",
+                "only pods in this state",
+                choices=tuple(state.value for state in AllocationState),
+            ),
+            boolean("showcapacities", "whether to say what each pod holds"),
+            *PAGING,
+        ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
+    ),
+)

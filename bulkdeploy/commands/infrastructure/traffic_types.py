@@ -1,0 +1,108 @@
+"""What physical networks carry: listTrafficTypes, addTrafficType, updateTrafficType, deleteTrafficType."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.domain.network_services import TrafficType
+from bulkdeploy.services.infrastructure import traffic_types as type_service
+from bulkdeploy.services.infrastructure.traffic_types import LABELS
+from bulkdeploy.store.infrastructure import physical_networks
+from bulkdeploy.store.listing import Page
+
+TRAFFIC_TYPE = Response(
+    "traffictype",
+    (
+        text("id", "the traffic type"),
+        text("traffictype", "what is carried, such as Guest"),
+        text("physicalnetworkid", "the physical network that carries it"),
+        *(text(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS),
+    ),
+)
+
+
+def list_traffic_types(call: Call) -> Page:
+    """What physical networks carry."""
+    return physical_networks.list_traffic_types(call.connection, call.arguments, paging(call))
+
+
+def add_traffic_type(call: Call) -> JobTicket:
+    """Let a physical network carry it."""
+    return type_service.add_type(call.connection, call.caller, call.arguments)
+
+
+def update_traffic_type(call: Call) -> JobTicket:
+    """Change its bridges."""
+    return type_service.update_type(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_traffic_type(call: Call) -> JobTicket:
+    """Let a physical network carry it no longer."""
+    return type_service.delete_type(call.connection, call.caller, call.arguments["id"])
+
+
+LABEL_PARAMETERS = tuple(string(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS)
+
+COMMANDS = (
+    Command(
+        name="listTrafficTypes",
+        description="Lists what physical networks carry",
+        handler=list_traffic_types,
+        shape=Shape.LIST,
+        response=TRAFFIC_TYPE,
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only what this physical network carries"),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="addTrafficType",
+        description="Lets a physical network carry a type of traffic",
+        handler=add_traffic_type,
+        shape=Shape.JOB,
+        response=TRAFFIC_TYPE,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
+            string(
+                "traffictype",
+                "what it shall carry",
+                required=True,
+                choices=tuple(kind.value for kind in TrafficType),
+            ),
+            *LABEL_PARAMETERS,
+        ),
+        unsupported={
+            "vlan": "the VLAN of a network is the network's",
+            "isolationmethod": "the isolation method is the physical network's",
+        },
+    ),
+    Command(
+        name="updateTrafficType",
+        description="Changes the bridges of a traffic type",
+        handler=update_traffic_type,
+        shape=Shape.JOB,
+        response=TRAFFIC_TYPE,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.TRAFFIC_TYPE, "the traffic type", required=True), *LABEL_PARAMETERS),
+    ),
+    Command(
+        name="deleteTrafficType",
+        description="Lets a physical network carry a type of traffic no longer",
+        handler=delete_traffic_type,
+        shape=Shape.JOB_SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(ResourceInUse,),
+        parameters=(uuid("id", Entity.TRAFFIC_TYPE, "the traffic type", required=True),),
+    ),
+)

@@ -1,0 +1,174 @@
+"""listZones, createZone, updateZone, deleteZone (reference section 8.1)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.capacity_fields import ZONE_CAPACITY
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_IPV6
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
+from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import TAGS, flag, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.topology import AllocationState, NetworkType
+from bulkdeploy.services.infrastructure import zones as zone_service
+from bulkdeploy.store.infrastructure import zones
+from bulkdeploy.store.listing import Page
+
+ZONE = Response(
+    "zone",
+    (
+        text("id", "the zone"),
+        text("name", "its name"),
+        text("description", "its description"),
+        text("displaytext", "its description"),
+        text("networktype", "Basic or Advanced"),
+        flag("securitygroupsenabled", "whether its networks have security groups"),
+        flag("localstorageenabled", "whether disks of hosts may be used"),
+        text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        text("type", "Core"),
+        text("dns1", "its first DNS server", ROOT_ADMIN_ONLY),
+        text("dns2", "its second DNS server", ROOT_ADMIN_ONLY),
+        text("internaldns1", "its first internal DNS server", ROOT_ADMIN_ONLY),
+        text("internaldns2", "its second internal DNS server", ROOT_ADMIN_ONLY),
+        text("guestcidraddress", "the CIDR of its guests", ROOT_ADMIN_ONLY),
+        text("domain", "the network domain of its guests"),
+        text("domainid", "the only domain that may use it; absent when it is public"),
+        text("domainname", "the name of that domain"),
+        TAGS,
+        ZONE_CAPACITY,
+    ),
+)
+
+
+def list_zones(call: Call) -> Page:
+    """The zones that the caller may use."""
+    return zones.list_zones(call.connection, call.caller, call.arguments, paging(call))
+
+
+def create_zone(call: Call) -> Mapping[str, Any]:
+    """Make a zone."""
+    return zone_service.create_zone(call.connection, call.caller, call.arguments)
+
+
+def update_zone(call: Call) -> Mapping[str, Any]:
+    """Change a zone."""
+    return zone_service.update_zone(call.connection, call.caller, call.arguments["id"], call.arguments)
+
+
+def delete_zone(call: Call) -> None:
+    """Delete an empty zone."""
+    zone_service.delete_zone(call.connection, call.caller, call.arguments["id"])
+
+
+ALLOCATION_STATES = tuple(state.value for state in AllocationState)
+
+CREATE = Command(
+    name="createZone",
+    description="Makes a zone. It takes VMs once its allocation state is Enabled.",
+    handler=create_zone,
+    shape=Shape.OBJECT,
+    response=ZONE,
+    roles=ROOT_ADMIN_ONLY,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        string("name", "its name, unique among zones", required=True),
+        string(
+            "networktype", "Basic or Advanced", required=True, choices=tuple(kind.value for kind in NetworkType)
+        ),
+        string("dns1", "its first DNS server", required=True),
+        string("dns2", "its second DNS server"),
+        string("internaldns1", "its first internal DNS server", required=True),
+        string("internaldns2", "its second internal DNS server"),
+        string("domain", "the network domain of its guests"),
+        uuid("domainid", Entity.DOMAIN, "the only domain that may use it; default: public"),
+        string("guestcidraddress", "the CIDR of its guests, Advanced only; default 10.1.1.0/24"),
+        boolean("localstorageenabled", "whether disks of hosts may be used"),
+        boolean("securitygroupenabled", "whether its networks have security groups; a Basic zone's always have"),
+        string("allocationstate", "Enabled or Disabled; default Disabled", choices=ALLOCATION_STATES),
+    ),
+    unsupported={
+        "ip6dns1": NO_IPV6,
+        "ip6dns2": NO_IPV6,
+        "isedge": "all zones are of type Core",
+        "storageaccessgroups": NO_ACCESS_GROUPS,
+    },
+)
+
+UPDATE = Command(
+    name="updateZone",
+    description="Changes a zone. Whether it is enabled is seen by the next deployment.",
+    handler=update_zone,
+    shape=Shape.OBJECT,
+    response=ZONE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.ZONE, "the zone", required=True),
+        string("name", "its new name, unique among zones"),
+        string("allocationstate", "Enabled, or Disabled: root admins alone can deploy", choices=ALLOCATION_STATES),
+        string("dns1", "its first DNS server"),
+        string("dns2", "its second DNS server; empty: none"),
+        string("internaldns1", "its first internal DNS server"),
+        string("internaldns2", "its second internal DNS server; empty: none"),
+        string("domain", "the network domain of its guests; empty: none"),
+        string("guestcidraddress", "the CIDR of its guests, Advanced only"),
+        boolean("localstorageenabled", "whether disks of hosts may be used"),
+        boolean("ispublic", "true: every domain may use it"),
+        integer("sortkey", "its place in lists, smallest first"),
+    ),
+    unsupported={
+        "details": "zones have no details",
+        "dhcpprovider": "addresses are given without a DHCP provider to choose",
+        "dnssearchorder": "the network domain is the only one searched",
+        "ip6dns1": NO_IPV6,
+        "ip6dns2": NO_IPV6,
+    },
+)
+
+DELETE = Command(
+    name="deleteZone",
+    description="Deletes a zone with nothing in it",
+    handler=delete_zone,
+    shape=Shape.SUCCESS,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(uuid("id", Entity.ZONE, "the zone", required=True),),
+)
+
+COMMANDS = (
+    CREATE,
+    UPDATE,
+    DELETE,
+    Command(
+        name="listZones",
+        description="Lists the zones that the caller may use",
+        handler=list_zones,
+        shape=Shape.LIST,
+        response=ZONE,
+        parameters=(
+            uuid("id", Entity.ZONE, "only this zone"),
+            uuids("ids", Entity.ZONE, "only these zones"),
+            string("name", "only the zone of this name"),
+            string(
+                "networktype",
+                "only zones of this type",
+                choices=tuple(kind.value for kind in NetworkType),
+            ),
+            uuid("domainid", Entity.DOMAIN, "only zones of this domain"),
+            boolean("available", "false, for others than root admins: only zones where the account has VMs"),
+            boolean("showcapacities", "whether to say what each zone holds"),
+            mapping("tags", "only zones with these tags: tags[0].key, tags[0].value"),
+            SHOW_ICON,
+            *PAGING,
+        ),
+        unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
+        rules=(Exclusive(("id", "ids")),),
+    ),
+)

@@ -1,0 +1,102 @@
+"""queryAsyncJobResult and listAsyncJobs (reference section 3)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.job_response import ASYNC_JOB
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING
+from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, UnknownEntity
+from bulkdeploy.services.virtual_machines import guest_passwords
+from bulkdeploy.store.jobs import async_jobs
+from bulkdeploy.store.known_entities import knows_owner
+from bulkdeploy.store.listing import Page
+
+VIRTUAL_MACHINE_TYPE = "VirtualMachine"
+
+RESOURCE: tuple[Parameter, ...] = (
+    uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM that the job works on", since="4.22"),
+    string("resourcetype", "the kind of the resource", choices=(VIRTUAL_MACHINE_TYPE,), since="4.22"),
+)
+
+
+NOBODY = 0
+"""No account has this id."""
+
+
+def query_async_job_result(call: Call) -> Mapping[str, Any]:
+    """One job, with its result once it is finished; by a VM, the job that was made for it last.
+
+    Thousands of clients ask this again and again, so it is one statement besides the caller's.
+
+    Raises:
+        UnknownEntity: the job expired, or was made by somebody whose jobs are not the caller's to see.
+    """
+    job_id = call.text("jobid")
+    if job_id is None:
+        return _newest_job(call)
+    by_number = job_id.isdecimal() and not call.caller.is_root_admin
+    job = None if by_number else _own(call, async_jobs.find_job(call.connection, job_id))
+    if job is None:
+        raise UnknownEntity(call.command.name, "jobid", job_id)
+    return job
+
+
+def _newest_job(call: Call) -> Mapping[str, Any]:
+    job_id = async_jobs.newest_job_of(call.connection, VIRTUAL_MACHINE_TYPE, call.arguments["resourceid"].id)
+    job = None if job_id is None else _own(call, async_jobs.find_job(call.connection, str(job_id)))
+    if job is None:
+        raise InvalidParameter("resourceid", str(call.ref_uuid("resourceid")), "no job is known that works on it")
+    return job
+
+
+def _own(call: Call, found: tuple[int, Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
+    """The job, where the caller may know of it; whether there is none or another's takes the same statements."""
+    account_id, row = (NOBODY, None) if found is None else found
+    mine = call.caller.is_root_admin or account_id == call.caller.owner.account_id
+    if row is None and mine:
+        return None
+    known = mine or knows_owner(call.connection, call.caller, account_id)
+    return guest_passwords.told(row, call.system.cipher) if row is not None and known else None
+
+
+def list_async_jobs(call: Call) -> Page:
+    """Jobs that have not expired, of the accounts shown; passwords are told to who asks for the job itself."""
+    page = async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
+    return Page([guest_passwords.told(row, None) for row in page.rows], page.count)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="queryAsyncJobResult",
+        description="Answers a job's state, and its result once it is finished",
+        handler=query_async_job_result,
+        shape=Shape.BARE,
+        response=replace(ASYNC_JOB, key="asyncjob"),
+        parameters=(uuid("jobid", Entity.JOB, "the job", resolved=False), *RESOURCE),
+        rules=(ExactlyOne(("jobid", "resourceid")), Needs("resourceid", "resourcetype")),
+    ),
+    Command(
+        name="listAsyncJobs",
+        description="Lists jobs that are under way or were finished not long ago",
+        handler=list_async_jobs,
+        shape=Shape.LIST,
+        response=ASYNC_JOB,
+        errors=(PermissionDenied,),
+        parameters=(
+            Parameter("startdate", WireType.TZDATE, "only jobs made at this time or later"),
+            uuid("deploymentid", Entity.DEPLOYMENT, "only the jobs of this deploy call"),
+            string("managementserverid", "only jobs of this management server; it is the one of all"),
+            *RESOURCE,
+            *OWNER,
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Events: the lists, archiving and deleting."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid, uuids
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.events import EventLevel, EventState, EventType
+from bulkdeploy.services.jobs import events as service
+from bulkdeploy.store.jobs import events
+from bulkdeploy.store.listing import Page
+
+EVENT = Response(
+    "event",
+    (
+        text("id", "the event"),
+        text("type", "what happened, such as VM.CREATE"),
+        text("level", "INFO, WARN or ERROR"),
+        text("state", "Created, Scheduled, Started or Completed"),
+        text("description", "what happened, in words"),
+        *OWNER_FIELDS,
+        text("username", "the user who did it"),
+        text("parentid", "the event that began the action"),
+        text("resourcetype", "the kind of thing that it happened to"),
+        text("resourceid", "the thing that it happened to"),
+        flag("archived", "whether it was archived"),
+        moment("created", "when it happened"),
+    ),
+)
+
+
+def list_events(call: Call) -> Page:
+    """Events, newest first.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return events.list_events(call.connection, visible(call), call.arguments, paging(call))
+
+
+def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes the call
+    """The types that events have."""
+    return Page([{"name": kind.value} for kind in EventType], len(EventType))
+
+
+def archive_events(call: Call) -> None:
+    """Archive events: lists show them only where archived ones are asked for.
+
+    Raises:
+        InvalidCombination: nothing says which.
+        PermissionDenied: an id is somebody else's.
+    """
+    service.archive_events(call.connection, call.caller, call.arguments)
+
+
+def delete_events(call: Call) -> None:
+    """Delete events.
+
+    Raises:
+        InvalidCombination, PermissionDenied: as for ``archive_events``.
+    """
+    service.delete_events(call.connection, call.caller, call.arguments)
+
+
+WHICH = (
+    uuids("ids", Entity.EVENT, "these events"),
+    string("type", "events of this type"),
+    Parameter("startdate", WireType.DATE, "events from this day or moment on"),
+    Parameter("enddate", WireType.DATE, "events up to this day's end or this moment"),
+)
+
+COMMANDS = (
+    Command(
+        name="listEvents",
+        description="Lists events, newest first",
+        handler=list_events,
+        shape=Shape.LIST,
+        response=EVENT,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.EVENT, "only this event"),
+            uuid("startid", Entity.EVENT, "only this event and those of the same action"),
+            string("type", "only events of this type"),
+            string("level", "only events of this level", choices=tuple(level.value for level in EventLevel)),
+            string("state", "only events in this state", choices=tuple(state.value for state in EventState)),
+            Parameter("startdate", WireType.DATE, "only events from this day or moment on"),
+            Parameter("enddate", WireType.DATE, "only events up to this day's end or this moment"),
+            string("resourcetype", "only events of this kind of thing, such as VirtualMachine"),
+            string("resourceid", "only events of this thing"),
+            boolean("archived", "archived events instead of the others"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        unsupported=dict.fromkeys(("duration", "entrytime"), "startdate and enddate say from when to when"),
+    ),
+    Command(
+        name="listEventTypes",
+        description="Lists the types that events have",
+        handler=list_event_types,
+        shape=Shape.LIST,
+        response=Response("eventtype", (text("name", "the type"),)),
+    ),
+    Command(
+        name="archiveEvents",
+        description="Archives events of the caller, for admins also of those below",
+        handler=archive_events,
+        shape=Shape.SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=WHICH,
+    ),
+    Command(
+        name="deleteEvents",
+        description="Deletes events of the caller, for admins also of those below",
+        handler=delete_events,
+        shape=Shape.SUCCESS,
+        changes_state=True,
+        errors=(PermissionDenied,),
+        parameters=WHICH,
+    ),
+)

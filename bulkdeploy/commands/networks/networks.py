@@ -1,0 +1,264 @@
+"""listNetworks, createNetwork, updateNetwork, restartNetwork, deleteNetwork."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.networks.network_response import NETWORK
+from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_IPV6, NO_ROUTERS, NO_VPCS
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import (
+    Parameter,
+    WireType,
+    boolean,
+    integer,
+    mapping,
+    only_true,
+    string,
+    strings,
+    uuid,
+)
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InsufficientVlans, PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.domain.guest_networks import LARGEST_MTU, SMALLEST_MTU, AskedSubnet
+from bulkdeploy.services.networks import networks as service
+from bulkdeploy.services.networks.network_rules import NetworkAsk
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.networks import networks
+from bulkdeploy.store.networks.networks import NetworkFilter
+
+
+def list_networks(call: Call) -> Page:
+    """The networks that the accounts shown own, and those that they may use.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    shown = NetworkFilter(call.arguments.get("networkfilter", NetworkFilter.ALL))
+    return networks.list_networks(call.connection, visible(call), call.arguments, paging(call), shown)
+
+
+def create_network(call: Call) -> Mapping[str, Any]:
+    """Make a network."""
+    arguments = call.arguments
+    ask = NetworkAsk(
+        name=arguments["name"],
+        zone=arguments["zoneid"],
+        offering=arguments["networkofferingid"],
+        named=named_owner(call),
+        subnet=AskedSubnet(call.text("gateway"), call.text("netmask"), call.text("startip"), call.text("endip")),
+        display_text=call.text("displaytext"),
+        acl_type=call.text("acltype"),
+        domain=call.ref("domainid"),
+        subdomain_access=arguments.get("subdomainaccess"),
+        vlan=call.text("vlan"),
+        bypass_vlan_overlap_check=call.flag("bypassvlanoverlapcheck"),
+        physical_network=call.ref("physicalnetworkid"),
+        network_domain=call.text("networkdomain"),
+        settings=_settings(call),
+    )
+    return service.create_network(call.connection, call.caller, ask)
+
+
+NOT_ASSOCIATED = "networks are not associated with one another"
+NOT_OF_NETWORKS = {
+    **dict.fromkeys(("ip6dns1", "ip6dns2"), NO_IPV6),
+    "hideipaddressusage": "the use of addresses is not recorded",
+    "sourcenatipaddress": NO_ROUTERS,
+}
+"""Parameters that both createNetwork and updateNetwork have in CloudStack, and why they are refused."""
+
+SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
+    string("dns1", "its first DNS server, an IPv4 address, instead of its zone's; its offering has service Dns"),
+    string("dns2", "its second DNS server; with dns1"),
+    integer(
+        "publicmtu",
+        "the largest packets to the outside, bytes; no guest is told",
+        minimum=SMALLEST_MTU,
+        maximum=LARGEST_MTU,
+    ),
+    integer(
+        "privatemtu",
+        "the largest packets within, bytes; no guest is told",
+        minimum=SMALLEST_MTU,
+        maximum=LARGEST_MTU,
+    ),
+)
+"""Parameters that both createNetwork and updateNetwork take."""
+
+SETTINGS = {"dns1": "dns1", "dns2": "dns2", "publicmtu": "public_mtu", "privatemtu": "private_mtu"}
+CHANGEABLE = {"name": "name", "displaytext": "display_text", "networkdomain": "network_domain"}
+"""Parameters of updateNetwork, and the columns that they change; an empty DNS server takes away what there was."""
+
+
+def update_network(call: Call) -> JobTicket:
+    """Change a network; the job's result is the network."""
+    changes = {column: call.arguments[name] for name, column in CHANGEABLE.items() if call.arguments.get(name)}
+    changes |= _settings(call)
+    return service.update_network(
+        call.connection, call.caller, call.arguments["id"], changes, call.ref("networkofferingid")
+    )
+
+
+def _settings(call: Call) -> dict[str, Any]:
+    """DNS servers and packet sizes that are given, by column."""
+    return {column: call.arguments[name] or None for name, column in SETTINGS.items() if name in call.arguments}
+
+
+def restart_network(call: Call) -> JobTicket:
+    """Restart what serves a network: nothing does."""
+    return service.restart_network(call.connection, call.caller, call.arguments["id"])
+
+
+def delete_network(call: Call) -> JobTicket:
+    """Delete a network."""
+    return service.delete_network(call.connection, call.caller, call.arguments["id"])
+
+
+COMMANDS = (
+    Command(
+        name="listNetworks",
+        description="Lists the networks that the caller may use",
+        handler=list_networks,
+        shape=Shape.LIST,
+        response=NETWORK,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.NETWORK, "only this network"),
+            string("name", "only networks of this name"),
+            uuid("zoneid", Entity.ZONE, "only networks of this zone"),
+            string(
+                "networkfilter",
+                "accounts' own, those of domains, both, or shared ones; default All",
+                choices=tuple(word.value for word in NetworkFilter),
+            ),
+            string("type", "only networks of this type", choices=("Isolated", "Shared", "L2")),
+            string("acltype", "only networks of this access", choices=("Account", "Domain")),
+            string("traffictype", "only networks of this traffic; all here are Guest"),
+            uuid("networkofferingid", Entity.NETWORK_OFFERING, "only networks of this offering"),
+            uuid(
+                "physicalnetworkid",
+                Entity.PHYSICAL_NETWORK,
+                "only networks on this physical network",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            boolean("issystem", "only those that only the system uses, or only the others"),
+            boolean("canusefordeploy", "only those that a deployment may name, or only the others"),
+            strings("supportedservices", "only networks that offer all these services"),
+            boolean("specifyipranges", "only those whose addresses were given, or only the others"),
+            boolean("displaynetwork", "false: only hidden networks; there are none"),
+            boolean("restartrequired", "true: only networks that must be restarted; none ever must"),
+            string("vlan", "only networks of this VLAN"),
+            COUNT_ONLY,
+            SHOW_ICON,
+            mapping("tags", "only networks with these tags: tags[0].key, tags[0].value"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        unsupported={"associatednetworkid": NOT_ASSOCIATED, "forvpc": NO_VPCS, "vpcid": NO_VPCS},
+    ),
+    Command(
+        name="createNetwork",
+        description="Makes a guest network",
+        handler=create_network,
+        shape=Shape.OBJECT,
+        response=NETWORK,
+        errors=(PermissionDenied, ResourceLimitExceeded, InsufficientVlans),
+        changes_state=True,
+        parameters=(
+            string("name", "its name", required=True),
+            string("displaytext", "its description; its name where not given"),
+            uuid("zoneid", Entity.ZONE, "its zone, an Advanced one", required=True),
+            uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
+            string("acltype", "who has it: Domain for Shared networks only", choices=("Account", "Domain")),
+            boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
+            string("gateway", "its gateway; with netmask"),
+            string("netmask", "its netmask, such as 255.255.255.0"),
+            string("startip", "the first address that VMs get; Shared networks need it"),
+            string("endip", "the last address that VMs get; startip where not given"),
+            string("networkdomain", "its DNS domain"),
+            Parameter("vlan", WireType.STRING, "its VLAN, a number or untagged", roles=ROOT_ADMIN_ONLY),
+            boolean("bypassvlanoverlapcheck", "accept a VLAN that another network has", roles=ROOT_ADMIN_ONLY),
+            uuid(
+                "physicalnetworkid",
+                Entity.PHYSICAL_NETWORK,
+                "its physical network; the first enabled one of the zone where not given",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            *SERVERS_AND_PACKETS,
+            only_true("displaynetwork", "true, as every network is shown"),
+            *FOR_OWNER,
+        ),
+        unsupported={
+            **NOT_OF_NETWORKS,
+            **dict.fromkeys(("aclid", "vpcid"), NO_VPCS),
+            **dict.fromkeys(("asnumber", "bgppeerids"), "networks are not routed by BGP"),
+            **dict.fromkeys(("endipv6", "startipv6", "ip6cidr", "ip6gateway", "routeripv6"), NO_IPV6),
+            **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "VLANs are not divided into private ones"),
+            "associatednetworkid": NOT_ASSOCIATED,
+            "cidrsize": "gateway and netmask say how large it is",
+            "externalid": "networks are known by the service's own ids",
+            "routerip": NO_ROUTERS,
+            "tungstenvirtualrouteruuid": "there is no Tungsten Fabric",
+        },
+    ),
+    Command(
+        name="updateNetwork",
+        description="Changes names, DNS, packet sizes or the offering of a guest network",
+        handler=update_network,
+        shape=Shape.JOB,
+        response=NETWORK,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            string("name", "its new name"),
+            string("displaytext", "its new description"),
+            string("networkdomain", "its new DNS domain, for VMs made from now on"),
+            *SERVERS_AND_PACKETS,
+            uuid(
+                "networkofferingid", Entity.NETWORK_OFFERING, "its new offering, with all services of its present"
+            ),
+            only_true("displaynetwork", "true, as every network is shown"),
+            boolean("forced", "change the offering whatever hinders it; there is nothing that could"),
+        ),
+        unsupported={
+            **NOT_OF_NETWORKS,
+            **dict.fromkeys(("changecidr", "guestvmcidr"), "a network keeps its addresses"),
+            "customid": NO_CUSTOM_IDS,
+            "updateinsequence": NO_ROUTERS,
+        },
+    ),
+    Command(
+        name="restartNetwork",
+        description="Restarts what serves a guest network; nothing does here, so nothing happens",
+        handler=restart_network,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            boolean("cleanup", "make anew what serves it; there is nothing to make"),
+        ),
+        unsupported={"makeredundant": NO_ROUTERS, "livepatch": NO_ROUTERS},
+    ),
+    Command(
+        name="deleteNetwork",
+        description="Deletes a guest network that no VM has a nic in",
+        handler=delete_network,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied, ResourceInUse),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.NETWORK, "the network", required=True),
+            boolean("forced", "delete it even if taking it down fails; there is nothing that could"),
+        ),
+    ),
+)

@@ -1,0 +1,126 @@
+"""listNics, addNicToVirtualMachine, removeNicFromVirtualMachine, updateDefaultNicForVirtualMachine."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_DHCP_OPTIONS
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import NIC_FIELDS, VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InsufficientAddresses, PermissionDenied
+from bulkdeploy.services.networks import nics
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.networks import nics as store
+
+NIC = Response("nic", (*NIC_FIELDS, text("virtualmachineid", "the VM that it belongs to")))
+
+
+def list_nics(call: Call) -> Page:
+    """The nics of a VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to see.
+    """
+    vm = call.arguments["virtualmachineid"]
+    row = store.read_vm(call.connection, vm.id)
+    require_access(call.connection, call.caller, row.account_id, f"virtual machine {vm.uuid}")
+    return store.list_nics(call.connection, vm.id, call.arguments, paging(call))
+
+
+def add_nic(call: Call) -> JobTicket:
+    """Give a VM one more nic; the job's result is the VM."""
+    arguments = call.arguments
+    return nics.add_nic(
+        call.connection,
+        call.system,
+        call.caller,
+        arguments["virtualmachineid"],
+        arguments["networkid"],
+        call.text("ipaddress"),
+        call.text("macaddress"),
+    )
+
+
+def remove_nic(call: Call) -> JobTicket:
+    """Take a nic from a VM; the job's result is the VM."""
+    return nics.remove_nic(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["virtualmachineid"],
+        call.arguments["nicid"],
+    )
+
+
+def make_default_nic(call: Call) -> JobTicket:
+    """Make a nic the default one; the job's result is the VM."""
+    return nics.make_default_nic(
+        call.connection, call.caller, call.arguments["virtualmachineid"], call.arguments["nicid"]
+    )
+
+
+OF_VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True)
+ONE_NIC: tuple[Parameter, ...] = (OF_VM, uuid("nicid", Entity.NIC, "one of its nics", required=True))
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="listNics",
+        description="Lists the nics of a virtual machine",
+        handler=list_nics,
+        shape=Shape.LIST,
+        response=NIC,
+        errors=(PermissionDenied,),
+        parameters=(
+            OF_VM,
+            uuid("nicid", Entity.NIC, "only this nic"),
+            uuid("networkid", Entity.NETWORK, "only the nic in this network"),
+            boolean("fordisplay", "false: only hidden nics; there are none"),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="addNicToVirtualMachine",
+        description="Gives a virtual machine one more nic, also while it runs",
+        handler=add_nic,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied, InsufficientAddresses),
+        changes_state=True,
+        parameters=(
+            OF_VM,
+            uuid(
+                "networkid",
+                Entity.NETWORK,
+                "the network, one of the VM's zone that its owner may use",
+                required=True,
+            ),
+            string("ipaddress", "its address; a free one of the network where not given"),
+            string("macaddress", "its MAC address; a new one where not given"),
+        ),
+        unsupported={"dhcpoptions": NO_DHCP_OPTIONS},
+    ),
+    Command(
+        name="removeNicFromVirtualMachine",
+        description="Takes a nic that is not the default one from a virtual machine, also while it runs",
+        handler=remove_nic,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=ONE_NIC,
+    ),
+    Command(
+        name="updateDefaultNicForVirtualMachine",
+        description="Makes another nic of a virtual machine the default one; its hypervisor is not told",
+        handler=make_default_nic,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=ONE_NIC,
+    ),
+)

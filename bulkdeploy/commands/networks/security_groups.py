@@ -1,0 +1,119 @@
+"""listSecurityGroups, createSecurityGroup, updateSecurityGroup, deleteSecurityGroup."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.networks.security_group_response import SECURITY_GROUP
+from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services.networks import security_groups as service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.networks import security_groups
+
+
+def list_security_groups(call: Call) -> Page:
+    """Security groups with their rules and VMs.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return security_groups.list_security_groups(call.connection, visible(call), call.arguments, paging(call))
+
+
+def create_security_group(call: Call) -> Mapping[str, Any]:
+    """Make a security group."""
+    return service.create_security_group(
+        call.connection,
+        call.caller,
+        named_owner(call),
+        call.arguments["name"],
+        call.arguments.get("description", ""),
+    )
+
+
+def update_security_group(call: Call) -> Mapping[str, Any]:
+    """Rename a security group."""
+    return service.update_security_group(
+        call.connection, call.caller, call.arguments["id"], call.text("name") or None
+    )
+
+
+def delete_security_group(call: Call) -> None:
+    """Delete a security group."""
+    service.delete_security_group(
+        call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listSecurityGroups",
+        description="Lists security groups with their rules and VMs",
+        handler=list_security_groups,
+        shape=Shape.LIST,
+        response=SECURITY_GROUP,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.SECURITY_GROUP, "only this security group"),
+            string("securitygroupname", "only security groups of this name"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only those that this VM is in"),
+            mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createSecurityGroup",
+        description="Makes a security group without rules",
+        handler=create_security_group,
+        shape=Shape.OBJECT,
+        response=SECURITY_GROUP,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            string("name", "its name; an owner has each name once", required=True),
+            string("description", "its description"),
+            *FOR_OWNER,
+        ),
+    ),
+    Command(
+        name="updateSecurityGroup",
+        description="Renames a security group",
+        handler=update_security_group,
+        shape=Shape.OBJECT,
+        response=SECURITY_GROUP,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
+            string("name", "its new name; absent: nothing changes"),
+        ),
+        unsupported={"customid": NO_CUSTOM_IDS},
+    ),
+    Command(
+        name="deleteSecurityGroup",
+        description="Deletes a security group that no VM is in and no other group's rule names",
+        handler=delete_security_group,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied, ResourceInUse),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.SECURITY_GROUP, "the security group; not with name"),
+            string("name", "the security group by its name among the owner's; not with id"),
+            *FOR_OWNER,
+        ),
+        rules=(ExactlyOne(("id", "name")),),
+    ),
+)

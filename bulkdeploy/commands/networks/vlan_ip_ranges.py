@@ -1,0 +1,119 @@
+"""Address ranges: listVlanIpRanges, createVlanIpRange, deleteVlanIpRange."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_IPV6, NO_SYSTEM_VMS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, string, uuid
+from bulkdeploy.declare.response_fields import flag, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services.networks import vlan_ip_ranges as range_service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.networks import vlan_ip_ranges
+
+FIELDS = (
+    text("id", "the range"),
+    text("startip", "its first address"),
+    text("endip", "its last address"),
+    text("gateway", "the gateway of its addresses"),
+    text("netmask", "the netmask of its addresses"),
+    text("cidr", "the network of its addresses"),
+    text("vlan", "its VLAN: vlan://100 or vlan://untagged"),
+    flag("forvirtualnetwork", "whether they are public addresses; false: of guests"),
+    text("zoneid", "its zone"),
+    text("networkid", "the guest network it belongs to"),
+    text("physicalnetworkid", "the physical network that carries it"),
+    text("podid", "the only pod whose VMs get its addresses"),
+    text("podname", "the pod's name"),
+)
+NOT_GIVEN_AWAY = "public addresses are not given to accounts"
+
+
+def list_ranges(call: Call) -> Page:
+    """Address ranges, by place or all."""
+    return vlan_ip_ranges.list_ranges(call.connection, call.arguments, paging(call))
+
+
+def create_range(call: Call) -> Mapping[str, Any]:
+    """Add a range."""
+    return range_service.create_range(call.connection, call.caller, call.arguments)
+
+
+def delete_range(call: Call) -> None:
+    """Delete a range."""
+    range_service.delete_range(call.connection, call.caller, call.arguments["id"])
+
+
+COMMANDS = (
+    Command(
+        name="listVlanIpRanges",
+        description="Lists address ranges of guest networks and of zones",
+        handler=list_ranges,
+        shape=Shape.LIST,
+        response=Response("vlaniprange", FIELDS),
+        roles=ROOT_ADMIN_ONLY,
+        parameters=(
+            uuid("id", Entity.VLAN_IP_RANGE, "only this range"),
+            uuid("zoneid", Entity.ZONE, "only ranges of this zone"),
+            uuid("networkid", Entity.NETWORK, "only ranges of this guest network"),
+            uuid("podid", Entity.POD, "only ranges of this pod"),
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only ranges that this physical network carries"),
+            string("vlan", "only ranges of this VLAN, such as 100 or untagged"),
+            boolean("forvirtualnetwork", "only public addresses, or only those of guests"),
+            *PAGING,
+        ),
+        unsupported=dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
+    ),
+    Command(
+        name="createVlanIpRange",
+        description="Adds addresses to a Shared guest network, or public ones to a zone",
+        handler=create_range,
+        shape=Shape.OBJECT,
+        response=Response("vlan", FIELDS),
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("zoneid", Entity.ZONE, "the zone"),
+            uuid("networkid", Entity.NETWORK, "the guest network; default: the zone's only one"),
+            uuid("podid", Entity.POD, "the only pod whose VMs get them; needed in a Basic zone"),
+            uuid(
+                "physicalnetworkid",
+                Entity.PHYSICAL_NETWORK,
+                "what carries public addresses; default: the only physical network that can",
+            ),
+            boolean("forvirtualnetwork", "true: public addresses; default false: addresses of guests"),
+            string("startip", "the first address", required=True),
+            string("endip", "the last address; default: the first"),
+            string("gateway", "their gateway; default: the guest network's"),
+            string("netmask", "their netmask; default: the guest network's"),
+            string("vlan", "their VLAN, a number or untagged; default: the guest network's"),
+        ),
+        unsupported={
+            **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
+            "forsystemvms": NO_SYSTEM_VMS,
+            "provider": "addresses are of no network provider",
+            "startipv6": NO_IPV6,
+            "endipv6": NO_IPV6,
+            "ip6gateway": NO_IPV6,
+            "ip6cidr": NO_IPV6,
+        },
+    ),
+    Command(
+        name="deleteVlanIpRange",
+        description="Deletes an address range that nobody has an address of",
+        handler=delete_range,
+        shape=Shape.SUCCESS,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        errors=(ResourceInUse,),
+        parameters=(uuid("id", Entity.VLAN_IP_RANGE, "the range", required=True),),
+    ),
+)

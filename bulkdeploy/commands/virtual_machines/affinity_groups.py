@@ -1,0 +1,122 @@
+"""listAffinityGroups, listAffinityGroupTypes, createAffinityGroup, deleteAffinityGroup."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import ExactlyOne, string, uuid
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.services.virtual_machines import affinity_groups as service
+from bulkdeploy.store.listing import Page, cut_page
+from bulkdeploy.store.virtual_machines import affinity_groups
+
+AFFINITY_GROUP = Response(
+    "affinitygroup",
+    (
+        text("id", "the affinity group"),
+        text("name", "its name"),
+        text("type", "its type, such as host anti-affinity"),
+        text("description", "its description"),
+        *OWNER_FIELDS,
+        texts("virtualmachineIds", "the VMs in it"),
+    ),
+)
+
+
+def list_affinity_groups(call: Call) -> Page:
+    """Affinity groups of the accounts shown, and of domains they are in.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return affinity_groups.list_affinity_groups(call.connection, visible(call), call.arguments, paging(call))
+
+
+def list_affinity_group_types(call: Call) -> Page:
+    """The types that there are."""
+    keyword = (call.text("keyword") or "").lower()
+    return cut_page([{"type": kind.value} for kind in AffinityType if keyword in kind.value.lower()], paging(call))
+
+
+def create_affinity_group(call: Call) -> JobTicket:
+    """Make an affinity group; the job's result is the group."""
+    arguments = call.arguments
+    return service.create_affinity_group(
+        call.connection,
+        call.caller,
+        named_owner(call),
+        arguments["name"],
+        arguments["type"],
+        arguments.get("description", ""),
+    )
+
+
+def delete_affinity_group(call: Call) -> JobTicket:
+    """Delete an affinity group."""
+    return service.delete_affinity_group(
+        call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
+    )
+
+
+COMMANDS = (
+    Command(
+        name="listAffinityGroups",
+        description="Lists affinity groups with their VMs",
+        handler=list_affinity_groups,
+        shape=Shape.LIST,
+        response=AFFINITY_GROUP,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.AFFINITY_GROUP, "only this affinity group"),
+            string("name", "only affinity groups of this name"),
+            string("type", "only affinity groups of this type"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only those that this VM is in"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="listAffinityGroupTypes",
+        description="Lists the types of affinity groups",
+        handler=list_affinity_group_types,
+        shape=Shape.LIST,
+        response=Response("affinityGroupType", (text("type", "the type"),)),
+        parameters=PAGING,
+    ),
+    Command(
+        name="createAffinityGroup",
+        description="Makes an affinity group without VMs",
+        handler=create_affinity_group,
+        shape=Shape.JOB,
+        response=AFFINITY_GROUP,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            string("name", "its name; an owner has each name once", required=True),
+            string("type", "its type, one that listAffinityGroupTypes names", required=True),
+            string("description", "its description"),
+            *FOR_OWNER,
+        ),
+    ),
+    Command(
+        name="deleteAffinityGroup",
+        description="Deletes an affinity group that no VM is in",
+        handler=delete_affinity_group,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied, ResourceInUse),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.AFFINITY_GROUP, "the affinity group; not with name"),
+            string("name", "the affinity group by its name among the owner's; not with id"),
+            *FOR_OWNER,
+        ),
+        rules=(ExactlyOne(("id", "name")),),
+    ),
+)

@@ -1,0 +1,104 @@
+"""listTags, createTags, deleteTags."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import Parameter, WireType, mapping, string
+from bulkdeploy.declare.response_fields import TAG_FIELDS
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import resource_tags as service
+from bulkdeploy.services.virtual_machines.resource_tags import TAGGABLE
+from bulkdeploy.store import resource_tags
+from bulkdeploy.store.listing import Page
+
+
+def list_tags(call: Call) -> Page:
+    """Tags.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return resource_tags.list_tags(call.connection, visible(call), call.arguments, paging(call))
+
+
+def create_tags(call: Call) -> JobTicket:
+    """Put tags on things."""
+    arguments = call.arguments
+    return service.create_tags(
+        call.connection,
+        call.caller,
+        arguments["resourcetype"],
+        arguments["resourceids"],
+        arguments["tags"],
+        call.text("customer"),
+    )
+
+
+def delete_tags(call: Call) -> JobTicket:
+    """Take tags off things."""
+    arguments = call.arguments
+    return service.delete_tags(
+        call.connection, call.caller, arguments["resourcetype"], arguments["resourceids"], arguments.get("tags")
+    )
+
+
+RESOURCES: tuple[Parameter, ...] = (
+    Parameter(
+        "resourceids",
+        WireType.LIST,
+        "the things, all of one type",
+        required=True,
+        element=WireType.UUID,
+        entity=tuple(TAGGABLE.values()),
+    ),
+    string("resourcetype", "the type of the things", required=True, choices=tuple(TAGGABLE)),
+)
+
+COMMANDS = (
+    Command(
+        name="listTags",
+        description="Lists the tags of resources",
+        handler=list_tags,
+        shape=Shape.LIST,
+        response=Response("tag", TAG_FIELDS),
+        errors=(PermissionDenied,),
+        parameters=(
+            string("key", "only tags of this key"),
+            string("value", "only tags of this value"),
+            string("resourcetype", "only tags of this kind of thing, such as UserVm"),
+            string("resourceid", "only tags of this thing"),
+            string("customer", "only tags of this customer"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createTags",
+        description="Puts tags on things; each thing has each key once",
+        handler=create_tags,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            *RESOURCES,
+            Parameter("tags", WireType.MAP, "the tags: tags[0].key, tags[0].value", required=True),
+            string("customer", "the customer that the tags are set for"),
+        ),
+    ),
+    Command(
+        name="deleteTags",
+        description="Takes tags off things",
+        handler=delete_tags,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            *RESOURCES,
+            mapping("tags", "the tags: tags[0].key, and tags[0].value where only that value is meant; absent: all"),
+        ),
+    ),
+)

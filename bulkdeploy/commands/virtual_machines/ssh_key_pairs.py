@@ -1,0 +1,116 @@
+"""listSSHKeyPairs, createSSHKeyPair, registerSSHKeyPair, deleteSSHKeyPair."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import ssh_key_pairs as service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines import ssh_key_pairs
+
+SSH_KEY_PAIR = Response(
+    "sshkeypair",
+    (
+        text("id", "the key pair"),
+        text("name", "its name"),
+        text("fingerprint", "the fingerprint of its public key"),
+        *OWNER_FIELDS,
+    ),
+)
+
+
+def list_ssh_key_pairs(call: Call) -> Page:
+    """SSH key pairs; private keys are never kept.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return ssh_key_pairs.list_ssh_key_pairs(call.connection, visible(call), call.arguments, paging(call))
+
+
+def generate_keys(_: Call) -> service.KeyTexts:
+    """Make the keys of a key pair."""
+    return service.generate_key_pair()
+
+
+def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]:
+    """Make a key pair."""
+    return service.create_ssh_key_pair(
+        call.connection, call.caller, named_owner(call), call.arguments["name"], keys
+    )
+
+
+def register_ssh_key_pair(call: Call) -> Mapping[str, Any]:
+    """Keep a public key."""
+    return service.register_ssh_key_pair(
+        call.connection, call.caller, named_owner(call), call.arguments["name"], call.arguments["publickey"]
+    )
+
+
+def delete_ssh_key_pair(call: Call) -> None:
+    """Delete a key pair."""
+    service.delete_ssh_key_pair(call.connection, call.caller, named_owner(call), call.arguments["name"])
+
+
+COMMANDS = (
+    Command(
+        name="listSSHKeyPairs",
+        description="Lists SSH key pairs",
+        handler=list_ssh_key_pairs,
+        shape=Shape.LIST,
+        response=SSH_KEY_PAIR,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.SSH_KEY_PAIR, "only this key pair"),
+            string("name", "only key pairs of this name"),
+            string("fingerprint", "only key pairs of this fingerprint"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="createSSHKeyPair",
+        description="Makes an RSA key pair; its private key is in this answer and nowhere else",
+        handler=create_ssh_key_pair,
+        prepare=generate_keys,
+        shape=Shape.OBJECT,
+        response=Response("keypair", (*SSH_KEY_PAIR.fields, text("privatekey", "the private key, PEM"))),
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(string("name", "its name; an owner has each name once", required=True), *FOR_OWNER),
+    ),
+    Command(
+        name="registerSSHKeyPair",
+        description="Keeps a public key under a name",
+        handler=register_ssh_key_pair,
+        shape=Shape.OBJECT,
+        response=Response("keypair", SSH_KEY_PAIR.fields),
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            string("name", "its name; an owner has each name once", required=True),
+            string("publickey", "the public key, in OpenSSH's one-line form", required=True, length=5120),
+            *FOR_OWNER,
+        ),
+    ),
+    Command(
+        name="deleteSSHKeyPair",
+        description="Deletes a key pair; VMs made with it keep the public key",
+        handler=delete_ssh_key_pair,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(string("name", "its name among the owner's", required=True), *FOR_OWNER),
+    ),
+)

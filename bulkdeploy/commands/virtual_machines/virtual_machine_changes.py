@@ -1,0 +1,279 @@
+"""Changing existing VMs: names, flags, groups, keys, user data and sizes (reference section 8.16)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
+from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import (
+    Exclusive,
+    Parameter,
+    boolean,
+    mapping,
+    string,
+    strings,
+    uuid,
+    uuids,
+)
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.services.ownership import NamedOwner
+from bulkdeploy.services.virtual_machines import virtual_machine_sizes, virtual_machine_updates
+from bulkdeploy.services.virtual_machines.virtual_machine_updates import GivenUserData, VmUpdate
+from bulkdeploy.services.wire_values import details_of
+
+FLAGS = {
+    "haenable": "ha_enabled",
+    "isdynamicallyscalable": "dynamic_scaling",
+    "deleteprotection": "delete_protection",
+    "displayvm": "display_vm",
+}
+"""Parameters that are flags, and their columns."""
+
+USER_DATA = Response(
+    "virtualmachineuserdata",
+    (text("virtualmachineid", "the VM"), text("userdata", "its user data, base64")),
+)
+
+VM = uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True)
+
+NEW_SIZE: tuple[Parameter, ...] = (
+    VM,
+    uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the new service offering", required=True),
+    mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings"),
+)
+
+OWNER: tuple[Parameter, ...] = (
+    string("account", "the account that owns the VM; with domainid"),
+    uuid("domainid", Entity.DOMAIN, "the domain of the account"),
+    uuid("projectid", Entity.PROJECT, "the project that owns the VM, instead of an account"),
+)
+
+NO_USER_DATA_DETAILS = {"userdatadetails": "user data has no variables here"}
+NO_DISK_CHANGES = {
+    "miniops": NO_QUALITY_OF_SERVICE,
+    "maxiops": NO_QUALITY_OF_SERVICE,
+    "shrinkok": "an offering changes no root disk",
+}
+
+
+def update_virtual_machine(call: Call) -> Mapping[str, Any]:
+    """Change what is given."""
+    arguments = call.arguments
+    columns = {column: arguments[name] for name, column in FLAGS.items() if name in arguments}
+    if (os_type := call.ref("ostypeid")) is not None:
+        columns["os_type_id"] = os_type.id
+    return virtual_machine_updates.update_virtual_machine(
+        call.connection,
+        call.caller,
+        arguments["id"],
+        VmUpdate(
+            name=call.text("name"),
+            display_name=call.text("displayname"),
+            group=call.text("group"),
+            columns=columns,
+            details=None if "details" not in arguments else details_of(arguments["details"]),
+            forget_details=call.flag("cleanupdetails"),
+            user_data=_user_data(call),
+            security_group_ids=arguments.get("securitygroupids"),
+            security_group_names=arguments.get("securitygroupnames"),
+        ),
+    )
+
+
+def change_service(call: Call) -> Mapping[str, Any]:
+    """Give a stopped VM another service offering."""
+    return virtual_machine_sizes.change_service(
+        call.connection,
+        call.caller,
+        call.arguments["id"],
+        call.arguments["serviceofferingid"],
+        details_of(call.arguments.get("details", ())),
+    )
+
+
+def scale_virtual_machine(call: Call) -> JobTicket:
+    """Give a stopped or running VM another service offering; the job's result is the VM."""
+    return virtual_machine_sizes.scale_virtual_machine(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        call.arguments["serviceofferingid"],
+        details_of(call.arguments.get("details", ())),
+    )
+
+
+def reset_ssh_key(call: Call) -> JobTicket:
+    """Give a stopped VM other key pairs.
+
+    Raises:
+        InvalidCombination: none is named.
+    """
+    names = key_pair_names(call)
+    if not names:
+        raise InvalidCombination(("keypair", "keypairs"), "keypair or keypairs must be given")
+    return virtual_machine_updates.reset_ssh_key(
+        call.connection, call.caller, call.arguments["id"], names, _named_owner(call)
+    )
+
+
+def reset_user_data(call: Call) -> Mapping[str, Any]:
+    """Give a stopped VM other user data."""
+    return virtual_machine_updates.reset_user_data(
+        call.connection, call.caller, call.arguments["id"], _user_data(call), _named_owner(call)
+    )
+
+
+def update_affinity_groups(call: Call) -> JobTicket:
+    """Put a stopped VM into other affinity groups."""
+    return virtual_machine_updates.update_affinity_groups(
+        call.connection,
+        call.caller,
+        call.arguments["id"],
+        call.arguments.get("affinitygroupids"),
+        call.arguments.get("affinitygroupnames"),
+    )
+
+
+def get_user_data(call: Call) -> Mapping[str, Any]:
+    """A VM's user data."""
+    return virtual_machine_updates.user_data_of(call.connection, call.caller, call.arguments["virtualmachineid"])
+
+
+def _user_data(call: Call) -> GivenUserData:
+    return GivenUserData(call.text("userdata"), call.ref("userdataid"), call.method)
+
+
+def _named_owner(call: Call) -> NamedOwner:
+    return NamedOwner(call.text("account"), call.ref_id("domainid"), call.ref_id("projectid"))
+
+
+UPDATE_VIRTUAL_MACHINE = Command(
+    name="updateVirtualMachine",
+    description="Changes a virtual machine; names and user data reach the guest when it is started next",
+    handler=update_virtual_machine,
+    shape=Shape.OBJECT,
+    response=VIRTUAL_MACHINE,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        VM,
+        string("name", "another host name"),
+        string("displayname", "another name to show it by"),
+        string("group", "the instance group to put it in; made when it is missing"),
+        boolean("haenable", "whether it is started elsewhere when its host fails"),
+        boolean("isdynamicallyscalable", "whether it may be scaled while it runs"),
+        boolean("deleteprotection", "whether it is protected from being destroyed"),
+        boolean("displayvm", "whether it is shown to users", roles=ROOT_ADMIN_ONLY),
+        uuid("ostypeid", Entity.OS_TYPE, "its guest OS type, instead of its template's"),
+        mapping("details", "its details from now on, instead of those it has"),
+        boolean("cleanupdetails", "forget its details"),
+        string("userdata", "other user data, base64; not with userdataid", length=1048576),
+        uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
+        uuids(
+            "securitygroupids", Entity.SECURITY_GROUP, "other security groups, while it is stopped; empty: default"
+        ),
+        strings("securitygroupnames", "other security groups by name, while it is stopped; empty: default"),
+    ),
+    rules=(Exclusive(("securitygroupids", "securitygroupnames")), Exclusive(("userdata", "userdataid"))),
+    unsupported={
+        **NO_USER_DATA_DETAILS,
+        "customid": "ids are given when a VM is made",
+        "dhcpoptionsnetworklist": "networks have no DHCP options",
+        "extraconfig": "hypervisors take no configuration of a caller's own",
+        "instancename": "names on the hypervisor are not changed",
+        "leaseduration": "VMs have no leases",
+        "leaseexpiryaction": "VMs have no leases",
+    },
+)
+
+COMMANDS: tuple[Command, ...] = (
+    UPDATE_VIRTUAL_MACHINE,
+    Command(
+        name="changeServiceForVirtualMachine",
+        description="Gives a stopped virtual machine another service offering",
+        handler=change_service,
+        shape=Shape.OBJECT,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=NEW_SIZE,
+        unsupported={**NO_DISK_CHANGES, "automigrate": "volumes stay in their pools"},
+    ),
+    Command(
+        name="scaleVirtualMachine",
+        description="Gives a virtual machine another service offering; a running one only grows, on its host",
+        handler=scale_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=NEW_SIZE,
+        unsupported={**NO_DISK_CHANGES, "automigrate": "a VM whose host has no room is migrated by its own call"},
+    ),
+    Command(
+        name="resetSSHKeyForVirtualMachine",
+        description="Gives a stopped virtual machine other SSH key pairs, which it has from its next start",
+        handler=reset_ssh_key,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            VM,
+            string("keypair", "a key pair of the VM's owner"),
+            strings("keypairs", "key pairs of the VM's owner"),
+            *OWNER,
+        ),
+    ),
+    Command(
+        name="resetUserDataForVirtualMachine",
+        description="Gives a stopped virtual machine other user data, which it has from its next start",
+        handler=reset_user_data,
+        shape=Shape.OBJECT,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        since="4.18",
+        parameters=(
+            VM,
+            string("userdata", "the user data, base64; neither this nor userdataid: none", length=1048576),
+            uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata"),
+            *OWNER,
+        ),
+        rules=(Exclusive(("userdata", "userdataid")),),
+        unsupported=NO_USER_DATA_DETAILS,
+    ),
+    Command(
+        name="getVirtualMachineUserData",
+        description="Answers the user data of a virtual machine",
+        handler=get_user_data,
+        shape=Shape.OBJECT,
+        response=USER_DATA,
+        errors=(PermissionDenied,),
+        parameters=(uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
+    ),
+    Command(
+        name="updateVMAffinityGroup",
+        description="Puts a stopped virtual machine into other affinity groups",
+        handler=update_affinity_groups,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        envelope="updatevirtualmachineresponse",
+        parameters=(
+            VM,
+            uuids("affinitygroupids", Entity.AFFINITY_GROUP, "its affinity groups from now on; empty: none"),
+            strings("affinitygroupnames", "its affinity groups from now on, by name; empty: none"),
+        ),
+        rules=(Exclusive(("affinitygroupids", "affinitygroupnames")),),
+    ),
+)

@@ -1,0 +1,53 @@
+"""attachIso and detachIso (reference section 8.8)."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import boolean, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import virtual_machine_isos
+
+VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM, Running or Stopped", required=True)
+
+
+def attach_iso(call: Call) -> JobTicket:
+    """Put an ISO into a VM's drive."""
+    arguments = call.arguments
+    return virtual_machine_isos.attach_iso(
+        call.connection, call.caller, arguments["id"], arguments["virtualmachineid"], forced=call.flag("forced")
+    )
+
+
+def detach_iso(call: Call) -> JobTicket:
+    """Take the ISO out of a VM's drive."""
+    return virtual_machine_isos.detach_iso(call.connection, call.caller, call.arguments["virtualmachineid"])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="attachIso",
+        description="Puts an ISO into the one drive of a VM: what lists show, which hypervisors are not told",
+        handler=attach_iso,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.ISO, "the ISO, one that the VM's owner may use", required=True),
+            VM,
+            boolean("forced", "put it in the place of the ISO that is there"),
+        ),
+    ),
+    Command(
+        name="detachIso",
+        description="Takes the ISO out of the drive of a VM: what lists show, which hypervisors are not told",
+        handler=detach_iso,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(VM, boolean("forced", "nothing resists: it is taken out either way")),
+    ),
+)

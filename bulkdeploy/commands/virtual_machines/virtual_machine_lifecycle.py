@@ -1,0 +1,149 @@
+"""Starting, stopping, rebooting, destroying, recovering and expunging VMs (reference section 8.16)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deploy_parameters import deployment_planner
+from bulkdeploy.commands.unsupported import NO_SETUP
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import boolean, uuid, uuids
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.services.virtual_machines import virtual_machine_updates, virtual_machines
+
+
+def start_virtual_machine(call: Call) -> JobTicket:
+    """Start a stopped VM; the job's result is the VM."""
+    return virtual_machines.start_virtual_machine(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        pod_id=call.ref_id("podid"),
+        cluster_id=call.ref_id("clusterid"),
+        host_id=call.ref_id("hostid"),
+        planner=call.text("deploymentplanner"),
+        consider_last_host=call.flag("considerlasthost"),
+    )
+
+
+def stop_virtual_machine(call: Call) -> JobTicket:
+    """Stop a VM; the job's result is the VM."""
+    return virtual_machines.stop_virtual_machine(
+        call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
+    )
+
+
+def destroy_virtual_machine(call: Call) -> JobTicket:
+    """Destroy a VM; the job's result is the VM."""
+    return virtual_machines.destroy_virtual_machine(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        expunge=call.flag("expunge"),
+        volumes=call.arguments.get("volumeids", ()),
+    )
+
+
+def reboot_virtual_machine(call: Call) -> JobTicket:
+    """Stop and start a running VM; the job's result is the VM."""
+    return virtual_machines.reboot_virtual_machine(
+        call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
+    )
+
+
+def expunge_virtual_machine(call: Call) -> JobTicket:
+    """Remove a destroyed VM now; the job's result is success."""
+    return virtual_machines.expunge_virtual_machine(call.connection, call.system, call.caller, call.arguments["id"])
+
+
+def recover_virtual_machine(call: Call) -> Mapping[str, Any]:
+    """Make a destroyed VM Stopped again."""
+    return virtual_machine_updates.recover_virtual_machine(call.connection, call.caller, call.arguments["id"])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="startVirtualMachine",
+        description="Starts a virtual machine that is stopped",
+        handler=start_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            uuid("podid", Entity.POD, "start it in this pod or nowhere", roles=ROOT_ADMIN_ONLY),
+            uuid("clusterid", Entity.CLUSTER, "start it in this cluster or nowhere", roles=ROOT_ADMIN_ONLY),
+            uuid("hostid", Entity.HOST, "start it on this host or nowhere", roles=ROOT_ADMIN_ONLY),
+            boolean("considerlasthost", "try the host that it was on last before others", roles=ROOT_ADMIN_ONLY),
+            deployment_planner("the planner to place it with, instead of the offering's"),
+        ),
+        unsupported={"bootintosetup": NO_SETUP},
+    ),
+    Command(
+        name="stopVirtualMachine",
+        description="Stops a virtual machine",
+        handler=stop_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            boolean("forced", "cut its power instead of asking it to shut down"),
+        ),
+    ),
+    Command(
+        name="rebootVirtualMachine",
+        description="Stops a running virtual machine and starts it again",
+        handler=reboot_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            boolean("forced", "cut its power instead of asking it to shut down"),
+        ),
+        unsupported={"bootintosetup": NO_SETUP},
+    ),
+    Command(
+        name="recoverVirtualMachine",
+        description="Makes a destroyed virtual machine stopped again; for admins, and users who are let",
+        handler=recover_virtual_machine,
+        shape=Shape.OBJECT,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
+    ),
+    Command(
+        name="expungeVirtualMachine",
+        description="Removes a destroyed virtual machine and its volumes; for admins, and users who are let",
+        handler=expunge_virtual_machine,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
+    ),
+    Command(
+        name="destroyVirtualMachine",
+        description="Destroys a virtual machine. Its volumes stay until it is expunged, expunge.delay later.",
+        handler=destroy_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            boolean("expunge", "remove it and its volumes now; for admins, and users who are let"),
+            uuids("volumeids", Entity.VOLUME, "data volumes of it to delete with it; they can not be recovered"),
+        ),
+    ),
+)

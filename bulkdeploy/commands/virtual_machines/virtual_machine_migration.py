@@ -1,0 +1,70 @@
+"""migrateVirtualMachine and findHostsForMigration (reference sections 8.16 and 8.4)."""
+
+from dataclasses import replace
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.placement_fields import REASON_FIELDS
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import boolean, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import virtual_machine_migration
+from bulkdeploy.store.listing import Page
+
+
+def migrate_virtual_machine(call: Call) -> JobTicket:
+    """Move a running VM to another host; the job's result is the VM."""
+    return virtual_machine_migration.migrate_virtual_machine(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["virtualmachineid"],
+        host=call.ref("hostid"),
+        autoselect=call.flag("autoselect"),
+    )
+
+
+def find_hosts_for_migration(call: Call) -> Page:
+    """Hosts a running VM could move to."""
+    return virtual_machine_migration.find_hosts_for_migration(
+        call.connection, call.caller, call.arguments["virtualmachineid"], call.arguments, paging(call)
+    )
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="migrateVirtualMachine",
+        description="Moves a running virtual machine to another host; its volumes stay where they are",
+        handler=migrate_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            uuid("hostid", Entity.HOST, "the host to move it to"),
+            boolean("autoselect", "let placement choose the host, where hostid is not given", since="4.16"),
+        ),
+        unsupported={"storageid": "volumes stay in their pools"},
+    ),
+    Command(
+        name="findHostsForMigration",
+        description="Lists the hosts that a running virtual machine could move to",
+        handler=find_hosts_for_migration,
+        shape=Shape.LIST,
+        response=replace(HOST, fields=(*HOST.fields, *REASON_FIELDS)),
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,33 @@
+"""resetPasswordForVirtualMachine (reference section 8.16)."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import guest_passwords
+
+
+def reset_password(call: Call) -> JobTicket:
+    """Give a stopped VM another password."""
+    vm, given = call.arguments["id"], call.text("password")
+    return guest_passwords.reset_password(call.connection, call.system, call.caller, vm, given)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="resetPasswordForVirtualMachine",
+        description="Gives a stopped virtual machine another password, which its guest has from its next start",
+        handler=reset_password,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM, made from a password enabled template", required=True),
+            string("password", "the password, 6 to 128 signs of ASCII without spaces; a random one if not given"),
+        ),
+    ),
+)

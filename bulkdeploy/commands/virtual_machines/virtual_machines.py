@@ -1,0 +1,119 @@
+"""listVirtualMachines."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_GPU, NO_LEASES, NO_VNF, NO_VPCS
+from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, strings, uuid, uuids
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.deployments.registered_user_data import require_user_data
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machines.virtual_machine_details import Detail
+
+STATES = (*(state.value for state in VmState), virtual_machines.PRESENT)
+
+
+def list_virtual_machines(call: Call) -> Page:
+    """VMs of the accounts shown, in the order they were made.
+
+    Raises:
+        InvalidParameter: an unknown word in ``details``.
+        PermissionDenied: an owner parameter names somebody outside the caller's reach, or the user data is not
+            the caller's to see.
+    """
+    require_user_data(call.connection, call.caller, call.ref("userdataid"))
+    return virtual_machines.list_virtual_machines(
+        call.connection,
+        visible(call),
+        call.arguments,
+        paging(call),
+        _details(call),
+        sees_instance_names=call.caller.is_root_admin,
+        sees_destroyed=_sees_destroyed(call),
+    )
+
+
+def _details(call: Call) -> frozenset[Detail]:
+    words = call.arguments.get("details", (Detail.ALL.value,))
+    for word in words:
+        if word.lower() not in set(Detail):
+            known = ", ".join(detail.value for detail in Detail)
+            raise InvalidParameter("details", word, f"it should be one of: {known}")
+    return frozenset(Detail(word.lower()) for word in words)
+
+
+def _sees_destroyed(call: Call) -> bool:
+    """Admins see destroyed VMs; users where the operator lets them."""
+    if call.caller.role_type is not RoleType.USER:
+        return True
+    return read_configuration(call.connection).flag("allow.user.view.destroyed.vm")
+
+
+COMMANDS = (
+    Command(
+        name="listVirtualMachines",
+        description="Lists virtual machines",
+        handler=list_virtual_machines,
+        shape=Shape.LIST,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "only this VM"),
+            uuids("ids", Entity.VIRTUAL_MACHINE, "only these VMs"),
+            string("name", "only VMs of this host name"),
+            string(
+                "state",
+                "only VMs in this state; present: all but destroyed ones",
+                choices=STATES,
+            ),
+            uuid("zoneid", Entity.ZONE, "only VMs in this zone"),
+            uuid("podid", Entity.POD, "only VMs in this pod", roles=ROOT_ADMIN_ONLY),
+            uuid("clusterid", Entity.CLUSTER, "only VMs in this cluster", roles=ROOT_ADMIN_ONLY),
+            uuid("hostid", Entity.HOST, "only VMs on this host", roles=ROOT_ADMIN_ONLY),
+            uuid("storageid", Entity.STORAGE_POOL, "only VMs with a volume on this pool", roles=ROOT_ADMIN_ONLY),
+            string("hypervisor", "only VMs on this hypervisor"),
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "only VMs of this service offering"),
+            uuid("templateid", Entity.TEMPLATE, "only VMs made from this template"),
+            uuid("isoid", Entity.ISO, "only VMs made from this ISO"),
+            uuid("networkid", Entity.NETWORK, "only VMs in this network"),
+            uuid("securitygroupid", Entity.SECURITY_GROUP, "only VMs in this security group"),
+            uuid("affinitygroupid", Entity.AFFINITY_GROUP, "only VMs in this affinity group"),
+            uuid("groupid", Entity.INSTANCE_GROUP, "only VMs in this instance group"),
+            uuid("userid", Entity.USER, "only VMs that this user deployed"),
+            string("keypair", "only VMs with this SSH key pair"),
+            boolean("haenable", "only VMs that are started elsewhere when their host fails, or only the others"),
+            boolean("displayvm", "only VMs that are shown to users, or only the others", roles=ROOT_ADMIN_ONLY),
+            mapping("tags", "only VMs with these tags: tags[0].key, tags[0].value"),
+            strings("details", f"what to say of each VM: {', '.join(detail.value for detail in Detail)}"),
+            uuid("userdataid", Entity.USER_DATA, "only VMs whose user data is this registered one", since="4.18"),
+            boolean("forvirtualnetwork", "only VMs in an Isolated network, or only the others"),
+            string("arch", "only VMs made from a template for this CPU architecture"),
+            boolean("userdata", "whether to answer user data"),
+            COUNT_ONLY,
+            SHOW_ICON,
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        rules=(Exclusive(("id", "ids")),),
+        unsupported={
+            "accumulate": "nothing is measured that could be summed up",
+            "autoscalevmgroupid": "there are no groups that scale by themselves",
+            "backupofferingid": "there are no backups",
+            "extensionid": NO_EXTENSIONS,
+            "gpuenabled": NO_GPU,
+            "isvnf": NO_VNF,
+            "leased": NO_LEASES,
+            "vpcid": NO_VPCS,
+        },
+    ),
+)

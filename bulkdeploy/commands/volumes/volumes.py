@@ -1,0 +1,256 @@
+"""listVolumes, createVolume, attachVolume, detachVolume, deleteVolume, destroyVolume."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.unsupported import (
+    NO_CUSTOM_IDS,
+    NO_ENCRYPTION,
+    NO_QUALITY_OF_SERVICE,
+    NO_SNAPSHOTS,
+    NO_SYSTEM_VMS,
+)
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import (
+    ExactlyOne,
+    Exclusive,
+    Needs,
+    boolean,
+    long,
+    mapping,
+    only_true,
+    string,
+    uuid,
+    uuids,
+)
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded, ResourceUnavailable
+from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.services.volumes import volume_attachment
+from bulkdeploy.services.volumes import volumes as service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.volumes import volumes
+
+VOLUME = Response(
+    "volume",
+    (
+        text("id", "the volume"),
+        text("name", "its name"),
+        text("type", "ROOT or DATADISK"),
+        text("state", "Allocated, Attaching, Ready, Destroy or Expunged"),
+        large_number("size", "its size, bytes"),
+        large_number("deviceid", "its number in its VM, from 0"),
+        *OWNER_FIELDS,
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        text("virtualmachineid", "its VM"),
+        text("vmname", "the VM's host name"),
+        text("vmdisplayname", "the name that the VM is shown by"),
+        text("vmstate", "the VM's state"),
+        text("vmtype", "User"),
+        text("hypervisor", "the VM's hypervisor"),
+        text("diskofferingid", "its disk offering"),
+        text("diskofferingname", "the disk offering's name"),
+        text("diskofferingdisplaytext", "the disk offering's description"),
+        text("serviceofferingid", "the service offering that it comes from, for root disks"),
+        text("serviceofferingname", "the service offering's name"),
+        text("serviceofferingdisplaytext", "the service offering's description"),
+        text("templateid", "the template that it was made from"),
+        text("templatename", "the template's name"),
+        text("templatedisplaytext", "the template's description"),
+        text("storageid", "its storage pool", ROOT_ADMIN_ONLY),
+        text("storage", "the storage pool's name", ROOT_ADMIN_ONLY),
+        text("storagetype", "shared, or local where it is on a disk of its host"),
+        text("clusterid", "the pool's cluster", ROOT_ADMIN_ONLY),
+        text("clustername", "the cluster's name", ROOT_ADMIN_ONLY),
+        text("podid", "the pool's pod", ROOT_ADMIN_ONLY),
+        text("podname", "the pod's name", ROOT_ADMIN_ONLY),
+        text("provisioningtype", "thin"),
+        flag("destroyed", "whether it is about to be removed"),
+        flag("displayvolume", "always true"),
+        flag("isextractable", "always false"),
+        TAGS,
+        moment("created", "when it was made"),
+        moment("attached", "when it was attached"),
+    ),
+)
+
+
+def list_volumes(call: Call) -> Page:
+    """Volumes.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return volumes.list_volumes(call.connection, visible(call), call.arguments, paging(call))
+
+
+def create_volume(call: Call) -> JobTicket:
+    """Make a data volume."""
+    arguments = call.arguments
+    return service.create_volume(
+        call.connection,
+        call.caller,
+        named_owner(call),
+        call.text("name"),
+        arguments["zoneid"],
+        arguments["diskofferingid"],
+        arguments.get("size"),
+    )
+
+
+def attach_volume(call: Call) -> JobTicket:
+    """Give a data volume to a VM."""
+    arguments = call.arguments
+    return volume_attachment.attach_volume(
+        call.connection,
+        call.system,
+        call.caller,
+        arguments["id"],
+        arguments["virtualmachineid"],
+        arguments.get("deviceid"),
+    )
+
+
+def detach_volume(call: Call) -> JobTicket:
+    """Take a data volume from its VM."""
+    return volume_attachment.detach_volume(
+        call.connection,
+        call.system,
+        call.caller,
+        call.ref("id"),
+        call.ref("virtualmachineid"),
+        call.arguments.get("deviceid"),
+    )
+
+
+def delete_volume(call: Call) -> None:
+    """Delete a volume."""
+    service.delete_volume(call.connection, call.caller, call.arguments["id"])
+
+
+def destroy_volume(call: Call) -> JobTicket:
+    """Delete a volume, as a job."""
+    return service.destroy_volume(call.connection, call.caller, call.arguments["id"])
+
+
+COMMANDS = (
+    Command(
+        name="listVolumes",
+        description="Lists volumes",
+        handler=list_volumes,
+        shape=Shape.LIST,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("id", Entity.VOLUME, "only this volume"),
+            uuids("ids", Entity.VOLUME, "only these volumes"),
+            string("name", "only volumes of this name"),
+            string("type", "only volumes of this type", choices=tuple(kind.value for kind in VolumeType)),
+            string("state", "only volumes in this state"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only volumes of this VM"),
+            uuid("zoneid", Entity.ZONE, "only volumes in this zone"),
+            uuid("diskofferingid", Entity.DISK_OFFERING, "only volumes of this disk offering"),
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "only volumes of this service offering"),
+            uuid("podid", Entity.POD, "only volumes on pools of this pod", roles=ROOT_ADMIN_ONLY),
+            uuid("clusterid", Entity.CLUSTER, "only volumes on pools of this cluster", roles=ROOT_ADMIN_ONLY),
+            uuid("hostid", Entity.HOST, "only volumes of VMs on this host", roles=ROOT_ADMIN_ONLY),
+            uuid("storageid", Entity.STORAGE_POOL, "only volumes on this pool", roles=ROOT_ADMIN_ONLY),
+            boolean("displayvolume", "false: only hidden volumes; there are none"),
+            mapping("tags", "only volumes with these tags: tags[0].key, tags[0].value"),
+            COUNT_ONLY,
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        rules=(Exclusive(("id", "ids")),),
+        unsupported={"isencrypted": NO_ENCRYPTION, "listsystemvms": NO_SYSTEM_VMS},
+    ),
+    Command(
+        name="createVolume",
+        description="Makes a data volume; it gets a place when a VM that runs gets it, or starts with it",
+        handler=create_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=(
+            string("name", "its name"),
+            uuid("zoneid", Entity.ZONE, "its zone", required=True),
+            uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering", required=True),
+            long("size", "its size in GiB, for disk offerings of custom size", minimum=1),
+            only_true("displayvolume", "true, as every volume is shown"),
+            *FOR_OWNER,
+        ),
+        unsupported={
+            "customid": NO_CUSTOM_IDS,
+            "snapshotid": NO_SNAPSHOTS,
+            "storageid": "the place is chosen when a VM gets the volume",
+            "virtualmachineid": "attachVolume gives a volume to a VM",
+            "miniops": NO_QUALITY_OF_SERVICE,
+            "maxiops": NO_QUALITY_OF_SERVICE,
+        },
+    ),
+    Command(
+        name="attachVolume",
+        description="Gives a data volume to a VM, and to its guest where the VM runs",
+        handler=attach_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied, ResourceUnavailable),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume, one that no VM has", required=True),
+            uuid(
+                "virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM of its owner, Running or Stopped", required=True
+            ),
+            long("deviceid", "its number in the VM, from 1; the lowest free one where not given"),
+        ),
+    ),
+    Command(
+        name="detachVolume",
+        description="Takes a data volume from its VM, and from the guest: by its id, or by VM and device number",
+        handler=detach_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume; not with virtualmachineid"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM; with deviceid"),
+            long("deviceid", "the volume's number in the VM; with virtualmachineid"),
+        ),
+        rules=(
+            ExactlyOne(("id", "virtualmachineid")),
+            Needs("virtualmachineid", "deviceid"),
+            Needs("deviceid", "virtualmachineid"),
+        ),
+    ),
+    Command(
+        name="deleteVolume",
+        description="Deletes a volume that no VM has",
+        handler=delete_volume,
+        shape=Shape.SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.VOLUME, "the volume", required=True),),
+    ),
+    Command(
+        name="destroyVolume",
+        description="Deletes a volume that no VM has: there is nothing to recover it from",
+        handler=destroy_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume", required=True),
+            boolean("expunge", "delete it at once; it is, in any case"),
+        ),
+    ),
+)

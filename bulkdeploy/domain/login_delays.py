@@ -1,0 +1,39 @@
+"""How long somebody who gave wrong passwords waits before the next one is looked at.
+
+Delays are for everybody, the default admin included, and hold in all API processes together. CloudStack has none:
+it disables a user after ``incorrect.login.attempts.allowed`` wrong passwords, its API keys included, and never the
+default admin.
+"""
+
+from dataclasses import dataclass
+
+from bulkdeploy.domain.errors import BulkDeployError
+
+FORGOTTEN_AFTER_S = 3600
+"""An attempt that long ago counts no more, nor those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """After ``free`` failures each further one doubles the wait, from 1 s to ``most_s``."""
+
+    free: int
+    most_s: int
+
+    def after(self, failures: int) -> int:
+        """Seconds to wait after so many failures in a row."""
+        beyond = failures - self.free
+        return 0 if beyond <= 0 else min(self.most_s, 2 ** min(beyond - 1, 30))
+
+
+OF_A_USER = Delay(free=5, most_s=60)
+OF_AN_ADDRESS = Delay(free=20, most_s=300)
+"""More are free: whole offices come from one address."""
+
+
+class LoginDelayed(BulkDeployError):
+    """A password that is not looked at, for too many wrong ones came before it (429)."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"Too many failed logins; the next one is looked at in {retry_after_s} s")

@@ -1,0 +1,69 @@
+"""Whose calls a proxy passes on: the address of the client behind trusted proxies.
+
+Source: CloudStack's settings ``proxy.header.verify``, ``proxy.header.names`` and ``proxy.cidr``. CloudStack
+believes the first address of a header, which the client may have written itself; here the last one counts that is
+not a trusted proxy's own, for each proxy adds the address that it sees.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from bulkdeploy.domain.source_networks import is_within
+
+VERIFY, NAMES, NETWORKS = "proxy.header.verify", "proxy.header.names", "proxy.cidr"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """Which proxies are trusted, and what they say it by.
+
+    Attributes:
+        names: of headers, in the order in which they are looked at.
+        networks: of the proxies, as CIDRs separated by commas; blank: none is trusted.
+    """
+
+    names: tuple[str, ...] = ()
+    networks: str = ""
+
+    @classmethod
+    def of(cls, text: Callable[[str], str]) -> "ProxySettings":
+        """From the values of the settings, by name."""
+        if text(VERIFY) != "true":
+            return cls()
+        names = (name.strip() for name in text(NAMES).split(","))
+        return cls(tuple(name for name in names if name), text(NETWORKS).strip())
+
+    def trusts(self, address: str) -> bool:
+        """Whether calls from this address are a trusted proxy's."""
+        return bool(self.networks) and is_within(address, self.networks)
+
+    def client(self, peer: str, header: Callable[[str], str | None]) -> str:
+        """The address of who calls, where ``peer`` is the other end of the connection."""
+        if not self.trusts(peer):
+            return peer
+        told = (self._told(header(name) or "") for name in self.names)
+        return next((address for address in told if address is not None), peer)
+
+    def _told(self, text: str) -> str | None:
+        """The address that a header names; what no address can be read from says nothing, nor what is before it."""
+        found: str | None = None
+        for part in reversed(text.split(",")):
+            address = _address(part.strip())
+            if address is None:
+                break
+            found = address
+            if not self.trusts(address):
+                break
+        return found
+
+
+def _address(text: str) -> str | None:
+    """An IP address as headers have it, with or without a port: ``192.0.2.1:4711``, ``[2001:db8::1]:4711``."""
+    bare = text[1:].partition("]")[0] if text.startswith("[") else text
+    if bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        return str(ip_address(bare))
+    except ValueError:
+        return None

@@ -1,0 +1,43 @@
+"""Why a request is not read to its end: told in the form of every other refusal, then the connection closes."""
+
+from bulkdeploy.domain.errors import BulkDeployError
+
+
+class MalformedRequest(BulkDeployError):
+    """What came is not HTTP/1 (400)."""
+
+    def __init__(self) -> None:
+        super().__init__("The request is not valid HTTP/1.1")
+
+
+class RequestLineTooLong(BulkDeployError):
+    """The URL is longer than one may be (414)."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        super().__init__(
+            f"The URL is too long: at most {most_bytes} bytes are accepted; send the parameters as a form by POST"
+        )
+
+
+class HeadersTooLarge(BulkDeployError):
+    """More headers, or longer ones, than one request may have (431, as in RFC 6585)."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self.most, self.most_bytes = most, most_bytes
+        super().__init__(f"The headers are too large: at most {most} with {most_bytes} bytes in all are accepted")
+
+
+class RequestTooSlow(BulkDeployError):
+    """Headers or body did not arrive in their time (408)."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what, self.seconds = what, seconds
+        super().__init__(f"The {what} of the request did not arrive within {seconds:g} s")
+
+
+class ServerBusy(BulkDeployError):
+    """All that this process may have in hand at once it has (503)."""
+
+    def __init__(self) -> None:
+        super().__init__("The server has as many requests in hand as it may; try again later")

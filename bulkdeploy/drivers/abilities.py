@@ -1,0 +1,34 @@
+"""What a hypervisor may be able to do beyond running, stopping and removing guests."""
+
+from enum import StrEnum
+
+
+class Ability(StrEnum):
+    """One thing that a driver declares in ``HypervisorDriver.abilities``.
+
+    A call of the API that needs an absent one is refused before a job is made (``services.abilities``).
+    """
+
+    LIVE_MIGRATION = "live migration"
+    """``ensure_migrated``: a running guest moves to another host."""
+
+    LIVE_SCALING = "live scaling"
+    """``ensure_scaled``: a running guest gets more CPU and memory."""
+
+    HOT_PLUG_VOLUMES = "hot plug of volumes"
+    """``ensure_devices``: a running guest gets and loses volumes."""
+
+    HOT_PLUG_NICS = "hot plug of nics"
+    """``ensure_devices``: a running guest gets and loses nics."""
+
+    GUEST_PASSWORDS = "guest passwords"
+    """``ensure_running`` hands ``GuestSpec.password`` to the guest."""
+
+    SNAPSHOTS = "snapshots"
+    """Snapshots of guests; no call needs it yet."""
+
+    CONSOLE = "console"
+    """A console of a guest; no call needs it yet."""
+
+    STORAGE_REPAIR = "storage repair"
+    """Broken storage of a guest is made whole; no call needs it yet."""

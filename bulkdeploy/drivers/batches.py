@@ -1,0 +1,124 @@
+"""Drivers that take many calls at once, for hypervisors to which one message may say much.
+
+The worker sends calls together that gather while others are under way; a driver that is no ``BatchDriver`` gets
+each call by itself, from a thread of its own.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import ANY_HOST, GuestSpec, HostAddress, HypervisorDriver
+
+
+@dataclass(frozen=True, slots=True)
+class StartCall:
+    """One ``ensure_running``."""
+
+    host: HostAddress
+    guest: GuestSpec
+    fence: int
+
+    @property
+    def guest_uuid(self) -> UUID:
+        """The guest's uuid, as other calls name it."""
+        return self.guest.uuid
+
+
+@dataclass(frozen=True, slots=True)
+class StopCall:
+    """One ``ensure_stopped``."""
+
+    host: HostAddress
+    guest_uuid: UUID
+    forced: bool
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveCall:
+    """One ``ensure_absent``."""
+
+    host: HostAddress | None
+    guest_uuid: UUID
+    volume_uuids: tuple[UUID, ...]
+    fence: int
+
+
+GuestCall = StartCall | StopCall | RemoveCall
+
+
+def host_name(call: GuestCall) -> str:
+    """The call's host, as errors name it."""
+    return ANY_HOST if call.host is None else call.host.name
+
+
+Answer = Callable[[], None]
+"""Waits until one call of a batch has ended: returns, or raises the call's own DriverError. Called once."""
+
+
+class BatchDriver(HypervisorDriver):
+    """A driver whose hypervisor takes many calls at once; ``begin`` is all that it writes for three of them.
+
+    Attributes:
+        largest_batch: most calls that ``begin`` is given.
+    """
+
+    largest_batch: ClassVar[int] = 100
+
+    @abstractmethod
+    def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
+        """Tell the hypervisor of all these calls; one answer each, in their order.
+
+        The calls are of any kinds and for any hosts, at most one for a guest. It takes as long as the telling does:
+        what takes time for one guest is waited for in its answer, which its caller's own thread calls, so that no
+        guest waits for another. A call that fails, for whatever reason, fails in its own answer. Where the
+        hypervisor was told and nothing was heard, each answer is a DriverError that is ``unanswered``.
+
+        Args:
+            calls: at least one.
+            timeout_s: how long each call may take, telling and waiting together.
+        """
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver: a batch of one."""
+        self._alone(StartCall(host, guest, fence), timeout_s)
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: a batch of one."""
+        self._alone(StopCall(host, guest_uuid, forced, fence), timeout_s)
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver: a batch of one."""
+        self._alone(RemoveCall(host, guest_uuid, tuple(volume_uuids), fence), timeout_s)
+
+    def _alone(self, call: GuestCall, timeout_s: float) -> None:
+        (answer,) = self.begin([call], timeout_s=timeout_s)
+        answer()
+
+
+def make_call(driver: HypervisorDriver, call: GuestCall, timeout_s: float) -> None:
+    """Make one call by itself, of any driver.
+
+    Raises:
+        DriverError: it failed.
+    """
+    match call:
+        case StartCall(host, guest, fence):
+            driver.ensure_running(host, guest, fence=fence, timeout_s=timeout_s)
+        case StopCall(host, guest_uuid, forced, fence):
+            driver.ensure_stopped(host, guest_uuid, forced=forced, fence=fence, timeout_s=timeout_s)
+        case RemoveCall(host, guest_uuid, volume_uuids, fence):
+            driver.ensure_absent(host, guest_uuid, volume_uuids, fence=fence, timeout_s=timeout_s)

@@ -1,0 +1,47 @@
+"""The contract of drivers as test suites: pytest classes to subclass, which docs/drivers.md shows. Needs pytest.
+
+``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` is for those
+that take batches, ``FencingContract`` for hypervisors that check fences and ``RoomContract`` for those that count
+room; each of the others is for an ability.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
+
+from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
+from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
+from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.room import RoomContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
+    PATIENCE_S,
+    Caller,
+    Rig,
+    Subjects,
+    guests_of,
+    volume_uuids,
+)
+from bulkdeploy.drivers.contract_suites.volumes import VolumeContract  # noqa: E402
+
+__all__ = [
+    "PATIENCE_S",
+    "BatchContract",
+    "Caller",
+    "DeviceContract",
+    "DriverContract",
+    "FencingContract",
+    "HostContract",
+    "Machines",
+    "MigrationContract",
+    "Rig",
+    "RoomContract",
+    "ScalingContract",
+    "Subjects",
+    "VolumeContract",
+    "guests_of",
+    "volume_uuids",
+]

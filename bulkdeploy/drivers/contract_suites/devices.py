@@ -1,0 +1,103 @@
+"""What a driver keeps that plugs volumes and nics into running guests."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, PowerState
+
+
+def more(rig: Rig, guest: GuestSpec) -> GuestSpec:
+    """The guest with one more volume, and one more nic where nics can be plugged."""
+    nics = (rig.subjects.new_nic(),) if Ability.HOT_PLUG_NICS in rig.driver.abilities else ()
+    return replace(guest, volumes=(*guest.volumes, rig.subjects.new_volume()), nics=(*guest.nics, *nics))
+
+
+def assert_has(there: Guest, guest: GuestSpec) -> None:
+    """The guest runs with these devices and no others; a hypervisor need not know its nics."""
+    assert there.power is PowerState.RUNNING
+    assert there.volume_uuids == set(volume_uuids(guest))
+    assert there.nic_uuids is None or there.nic_uuids == {nic.uuid for nic in guest.nics}
+
+
+class DeviceContract:
+    """A running guest has the devices that it was given last, all of them or those before."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_running_guest_gets_devices_and_loses_them(self, rig: Rig, caller: Caller, times: int) -> None:
+        """New volumes are made, asked once or often; what it loses stays on its pool, for the next guest."""
+        guest, other = rig.new_guest(), rig.new_guest()
+        for one in (guest, other):
+            caller.run(rig.hosts[0], one)
+        larger = more(rig, guest)
+        for _ in range(times):
+            caller.devices(rig.hosts[0], larger)
+        assert_has(guests_of(rig.driver)[guest.uuid], larger)
+        (made,) = set(volume_uuids(larger)) - set(volume_uuids(guest))
+        assert (made, rig.subjects.pool_uuid, larger.volumes[-1].size_bytes) in set(rig.driver.list_volumes())
+        for _ in range(times):
+            caller.devices(rig.hosts[0], guest)
+        assert_has(guests_of(rig.driver)[guest.uuid], guest)
+        assert made in rig.volumes()
+        taking = replace(other, volumes=(*other.volumes, larger.volumes[-1]))
+        caller.devices(rig.hosts[0], taking)
+        assert_has(guests_of(rig.driver)[other.uuid], taking)
+
+    def test_a_volume_in_use_is_not_shared(self, rig: Rig, caller: Caller) -> None:
+        """What one guest has no other gets, running or starting, and it can not be removed."""
+        guest, other = rig.new_guest(), rig.new_guest()
+        for one in (guest, other):
+            caller.run(rig.hosts[0], one)
+        larger = more(rig, guest)
+        caller.devices(rig.hosts[0], larger)
+        with pytest.raises(DriverError):
+            caller.devices(rig.hosts[0], replace(other, volumes=(*other.volumes, larger.volumes[-1])))
+        with pytest.raises(DriverError):
+            caller.remove_volume(rig.subjects.pool_uuid, larger.volumes[-1].uuid)
+        assert_has(guests_of(rig.driver)[other.uuid], other)
+        assert_has(guests_of(rig.driver)[guest.uuid], larger)
+
+    def test_a_failed_change_is_undone_by_its_opposite(self, rig: Rig, caller: Caller) -> None:
+        """Then the guest has what it had, a volume that was made for it is nobody's, and the next call gives it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = more(rig, guest)
+        rig.fail_next("devices")
+        with pytest.raises(DriverError) as failed:
+            caller.devices(rig.hosts[0], larger)
+        assert failed.value.step == "devices"
+        caller.devices(rig.hosts[0], guest)
+        assert_has(guests_of(rig.driver)[guest.uuid], guest)
+        caller.remove_volume(rig.subjects.pool_uuid, larger.volumes[-1].uuid)
+        assert rig.volumes() == set(volume_uuids(guest))
+        caller.devices(rig.hosts[0], larger)
+        assert_has(guests_of(rig.driver)[guest.uuid], larger)
+
+    def test_devices_go_with_the_guest(self, rig: Rig, caller: Caller) -> None:
+        """They move with it where it can move, and once it is stopped nobody uses them."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = more(rig, guest)
+        caller.devices(rig.hosts[0], larger)
+        host = rig.hosts[0]
+        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+            caller.migrate(rig.hosts[0], rig.hosts[1], larger)
+            host = rig.hosts[1]
+        assert_has(guests_of(rig.driver)[guest.uuid], larger)
+        caller.stop(host, guest)
+        caller.remove_volume(rig.subjects.pool_uuid, larger.volumes[-1].uuid)
+        assert rig.volumes() == set(volume_uuids(guest))
+
+    def test_what_does_not_run_gets_no_devices(self, rig: Rig, caller: Caller) -> None:
+        """A guest that is not there, or on another host, is an error that stays, and nothing is made."""
+        guest = rig.new_guest()
+        for where in (0, 1):
+            with pytest.raises(DriverError) as refused:
+                caller.devices(rig.hosts[0], more(rig, guest))
+            assert not refused.value.transient
+            if where == 0:
+                assert list(rig.driver.list_volumes()) == []
+                caller.run(rig.hosts[1], guest)
+        assert_has(guests_of(rig.driver)[guest.uuid], guest)

@@ -1,0 +1,82 @@
+"""What a driver keeps whose hypervisor checks fences."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import DriverError, StaleFence
+
+
+class FencingContract:
+    """Who was overtaken changes nothing any more."""
+
+    def test_an_overtaken_fence_is_refused(self, rig: Rig) -> None:
+        """Every call with a lower fence than one seen for the guest is refused and changes nothing."""
+        guest, late = rig.new_guest(), Caller(rig.driver, fence=4)
+        Caller(rig.driver, fence=5).run(rig.hosts[0], guest)
+        before = guests_of(rig.driver)
+        with pytest.raises(StaleFence):
+            late.run(rig.hosts[0], guest)
+        with pytest.raises(StaleFence):
+            late.stop(rig.hosts[0], guest, forced=True)
+        with pytest.raises(StaleFence):
+            late.remove(None, guest)
+        with pytest.raises(StaleFence):
+            late.look(rig.hosts[0], guest)
+        calls: dict[Ability, Callable[[], None]] = {
+            Ability.LIVE_MIGRATION: lambda: late.migrate(rig.hosts[0], rig.hosts[1], guest),
+            Ability.LIVE_SCALING: lambda: late.scale(rig.hosts[0], replace(guest, cpu_number=2)),
+            Ability.HOT_PLUG_NICS: lambda: late.devices(rig.hosts[0], replace(guest, nics=())),
+        }
+        for ability, call in calls.items():
+            if ability in rig.driver.abilities:
+                with pytest.raises(StaleFence):
+                    call()
+        assert guests_of(rig.driver) == before
+
+    def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:
+        """A start with a lower fence than that of the look does not bring the guest back."""
+        guest = rig.new_guest()
+        assert Caller(rig.driver, fence=5).look(rig.hosts[0], guest) is None
+        with pytest.raises(StaleFence):
+            Caller(rig.driver, fence=4).run(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+
+    def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:
+        """One lease calls as often as it likes, and the next lease takes over."""
+        guest = rig.new_guest()
+        for fence in (3, 3, 4):
+            Caller(rig.driver, fence=fence).run(rig.hosts[0], guest)
+        Caller(rig.driver, fence=9).stop(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+
+    @pytest.mark.parametrize("how", ["stop", "remove"])
+    def test_fences_outlive_the_guest(self, rig: Rig, how: str) -> None:
+        """A paused caller that wakes up after a removal (even of nothing) cannot make the guest anew."""
+        guest, new = rig.new_guest(), Caller(rig.driver, fence=2)
+        if how == "stop":
+            new.stop(rig.hosts[0], guest)
+        else:
+            new.remove(None, guest)
+        with pytest.raises(StaleFence):
+            Caller(rig.driver, fence=1).run(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+
+    def test_a_refused_call_is_seen_too(self, rig: Rig) -> None:
+        """A call that is refused for another reason still overtakes older fences."""
+        guest, old = rig.new_guest(), Caller(rig.driver, fence=1)
+        old.run(rig.hosts[0], guest)
+        with pytest.raises(DriverError):
+            Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+        with pytest.raises(StaleFence):
+            old.stop(rig.hosts[0], guest)
+
+    def test_fences_are_per_guest(self, rig: Rig) -> None:
+        """A high fence of one guest says nothing about another."""
+        Caller(rig.driver, fence=100).run(rig.hosts[0], rig.new_guest())
+        guest = rig.new_guest()
+        Caller(rig.driver, fence=1).run(rig.hosts[0], guest)
+        assert guest.uuid in guests_of(rig.driver)

@@ -1,0 +1,230 @@
+"""What any hypervisor driver must keep: guests run, stop and go as they were asked to, whatever fails."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.batches import BatchDriver
+from bulkdeploy.drivers.contract_suites.batches import BatchContract
+from bulkdeploy.drivers.contract_suites.devices import DeviceContract
+from bulkdeploy.drivers.contract_suites.migration import MigrationContract
+from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
+from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+
+SUITES: Mapping[Ability, type] = {
+    Ability.LIVE_MIGRATION: MigrationContract,
+    Ability.LIVE_SCALING: ScalingContract,
+    Ability.HOT_PLUG_VOLUMES: DeviceContract,
+    Ability.HOT_PLUG_NICS: DeviceContract,
+}
+"""Who declares an ability keeps its suite as well."""
+
+
+class DriverContract:
+    """Make-it-so calls, and the truth about what is there. Subclasses give the fixture ``rig``, a ``Rig``."""
+
+    @pytest.fixture
+    def caller(self, rig: Rig) -> Caller:
+        """Calls the driver under test."""
+        return Caller(rig.driver)
+
+    def test_what_it_declares_is_tested(self, rig: Rig) -> None:
+        """Who declares an ability, or takes batches, mixes in the suite for it."""
+        needed = {SUITES[ability] for ability in rig.driver.abilities if ability in SUITES}
+        if isinstance(rig.driver, BatchDriver):
+            needed.add(BatchContract)
+        assert sorted(suite.__name__ for suite in needed if not isinstance(self, suite)) == []
+
+    def test_what_it_does_not_declare_is_refused(self, rig: Rig, caller: Caller) -> None:
+        """A call for an absent ability is an error that stays, and the guest runs on as it was."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        before = guests_of(rig.driver)
+        calls: dict[Ability, Callable[[], None]] = {
+            Ability.LIVE_MIGRATION: lambda: caller.migrate(rig.hosts[0], rig.hosts[1], guest),
+            Ability.LIVE_SCALING: lambda: caller.scale(rig.hosts[0], replace(guest, cpu_number=2)),
+        }
+        for ability in calls.keys() - rig.driver.abilities:
+            with pytest.raises(DriverError) as refused:
+                calls[ability]()
+            assert not refused.value.transient
+        assert guests_of(rig.driver) == before
+
+    def test_running_guest_is_there_as_asked(self, rig: Rig, caller: Caller) -> None:
+        """A guest that was made runs on its host with its sizes and volumes."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        there = guests_of(rig.driver)[guest.uuid]
+        assert (there.host_uuid, there.power) == (rig.hosts[0].uuid, PowerState.RUNNING)
+        assert (there.cpu_number, there.cpu_mhz, there.memory_mib) == (
+            guest.cpu_number,
+            guest.cpu_mhz,
+            guest.memory_mib,
+        )
+        assert there.volume_uuids == set(volume_uuids(guest))
+        assert sorted(rig.driver.list_volumes()) == sorted(
+            (volume.uuid, volume.pool_uuid, volume.size_bytes) for volume in guest.volumes
+        )
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_every_call_may_be_repeated(self, rig: Rig, caller: Caller, times: int) -> None:
+        """Running, stopping and removing again changes nothing and is no error."""
+        guest = rig.new_guest()
+        for _ in range(times):
+            caller.run(rig.hosts[0], guest)
+        assert len(guests_of(rig.driver)) == 1
+        for _ in range(times):
+            caller.stop(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+        for _ in range(times):
+            caller.remove(rig.hosts[0], guest)
+        assert list(rig.driver.list_volumes()) == []
+
+    def test_stopping_leaves_the_volumes(self, rig: Rig, caller: Caller) -> None:
+        """A stopped guest is on no host, keeps its volumes and starts on another host with them."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        assert rig.volumes() == set(volume_uuids(guest))
+        caller.run(rig.hosts[1], guest)
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+        assert len(list(rig.driver.list_volumes())) == 2
+
+    @pytest.mark.parametrize("forced", [False, True])
+    def test_what_never_was_can_be_stopped_and_removed(self, rig: Rig, caller: Caller, forced: bool) -> None:
+        """Absent is fine, with a host and without."""
+        guest = rig.new_guest()
+        caller.stop(rig.hosts[0], guest, forced=forced)
+        caller.remove(rig.hosts[0], guest)
+        caller.remove(None, guest)
+        assert guests_of(rig.driver) == {}
+
+    def test_a_guest_is_never_made_twice(self, rig: Rig, caller: Caller) -> None:
+        """While it runs on one host, another host refuses it and stays as it is."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        with pytest.raises(DriverError) as refused:
+            caller.run(rig.hosts[1], guest)
+        assert refused.value.host == rig.hosts[1].name
+        assert not refused.value.transient
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[0].uuid
+
+    def test_removing_at_the_wrong_host_never_lies(self, rig: Rig, caller: Caller) -> None:
+        """A removal that names another host either says that it failed, or the guest is gone."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        failed = False
+        try:
+            caller.remove(rig.hosts[1], guest)
+        except DriverError:
+            failed = True
+        assert failed == (guest.uuid in guests_of(rig.driver))
+
+    def test_removal_without_a_host_finds_the_guest(self, rig: Rig, caller: Caller) -> None:
+        """Host None means wherever it is."""
+        guest, other = rig.new_guest(), rig.new_guest()
+        caller.run(rig.hosts[1], guest)
+        caller.run(rig.hosts[1], other)
+        caller.remove(None, guest)
+        assert set(guests_of(rig.driver)) == {other.uuid}
+        assert rig.volumes() == set(volume_uuids(other))
+
+    def test_a_failed_start_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
+        """After a failure in any step the same call makes the guest, once and whole."""
+        for step in rig.start_steps:
+            guest = rig.new_guest()
+            rig.fail_next(step)
+            with pytest.raises(DriverError) as failed:
+                caller.run(rig.hosts[0], guest)
+            assert failed.value.step == step
+            there = guests_of(rig.driver).get(guest.uuid)
+            assert there is None or there.power is PowerState.STOPPED
+            caller.run(rig.hosts[0], guest)
+            there = guests_of(rig.driver)[guest.uuid]
+            assert (there.power, there.volume_uuids) == (PowerState.RUNNING, frozenset(volume_uuids(guest)))
+        assert len(list(rig.driver.list_volumes())) == 2 * len(rig.start_steps)
+
+    def test_a_failed_start_can_be_undone(self, rig: Rig, caller: Caller) -> None:
+        """After a failure in any step a removal leaves nothing, and another host takes the guest."""
+        for step in rig.start_steps:
+            guest = rig.new_guest()
+            rig.fail_next(step)
+            with pytest.raises(DriverError):
+                caller.run(rig.hosts[0], guest)
+            caller.remove(rig.hosts[0], guest)
+            assert (guests_of(rig.driver), rig.volumes()) == ({}, set())
+            caller.run(rig.hosts[1], guest)
+            assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+            caller.remove(rig.hosts[1], guest)
+
+    def test_a_failed_stop_says_the_truth(self, rig: Rig, caller: Caller) -> None:
+        """A stop that fails leaves the guest running, and can be repeated."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        rig.fail_next("stop")
+        with pytest.raises(DriverError):
+            caller.stop(rig.hosts[0], guest)
+        assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
+        caller.stop(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+
+    def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
+        """It runs, or it is not there; whoever asks at another host is told that it is not that host's."""
+        guest, host = rig.new_guest(), rig.hosts[0]
+        assert caller.look(host, guest) is None
+        caller.run(host, guest)
+        assert caller.look(host, guest) is PowerState.RUNNING
+        with pytest.raises(DriverError):
+            caller.look(rig.hosts[1], guest)
+        caller.stop(host, guest)
+        assert caller.look(host, guest) is None
+
+    def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
+        """A removal that fails half-way is finished by the next one."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        rig.fail_next("delete")
+        with pytest.raises(DriverError):
+            caller.remove(rig.hosts[0], guest)
+        caller.remove(rig.hosts[0], guest)
+        assert guests_of(rig.driver) == {}
+        assert list(rig.driver.list_volumes()) == []
+
+    def test_many_callers_of_one_guest_make_one(self, rig: Rig, caller: Caller) -> None:
+        """Threads that ask for one guest on all hosts at once get it once; only its host says yes."""
+        guest = rig.new_guest()
+
+        def ask(number: int) -> HostAddress | None:
+            host = rig.hosts[number % len(rig.hosts)]
+            try:
+                caller.run(host, guest)
+            except DriverError:
+                return None
+            return host
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            took = set(threads.map(ask, range(THREADS * 2))) - {None}
+        there = guests_of(rig.driver)
+        assert set(there) == {guest.uuid}
+        assert {host.uuid for host in took if host} == {there[guest.uuid].host_uuid}
+        assert len(list(rig.driver.list_volumes())) == 2
+
+    def test_opposite_calls_at_once_end_in_one_of_the_two(self, rig: Rig, caller: Caller) -> None:
+        """Making and removing one guest at once leaves it whole, or nothing."""
+        guest = rig.new_guest()
+
+        def ask(number: int) -> None:
+            with suppress(DriverError):
+                if number % 2:
+                    caller.run(rig.hosts[0], guest)
+                else:
+                    caller.remove(None, guest)
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(ask, range(THREADS * 4)))
+        assert len(rig.volumes()) == 2 * len(guests_of(rig.driver))

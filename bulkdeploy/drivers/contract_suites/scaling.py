@@ -1,0 +1,36 @@
+"""What a driver keeps that lets running guests grow."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import DriverError, PowerState
+
+
+class ScalingContract:
+    """A grown guest has the sizes that it was given last, all of them or those before."""
+
+    def test_a_scaled_guest_has_its_sizes(self, rig: Rig, caller: Caller) -> None:
+        """It runs on with the new sizes, asked once or often; a failed call leaves the old."""
+        guest = rig.new_guest()
+        larger = replace(guest, cpu_number=2, memory_mib=2 * guest.memory_mib)
+        caller.run(rig.hosts[0], guest)
+        rig.fail_next("scale")
+        with pytest.raises(DriverError) as failed:
+            caller.scale(rig.hosts[0], larger)
+        assert (failed.value.step, guests_of(rig.driver)[guest.uuid].cpu_number) == ("scale", 1)
+        for _ in range(2):
+            caller.scale(rig.hosts[0], larger)
+        there = guests_of(rig.driver)[guest.uuid]
+        assert (there.power, there.cpu_number, there.memory_mib) == (PowerState.RUNNING, 2, larger.memory_mib)
+
+    def test_what_does_not_run_is_not_scaled(self, rig: Rig, caller: Caller) -> None:
+        """A guest that is not there, or on another host, is an error that stays."""
+        guest = rig.new_guest()
+        for where in (0, 1):
+            with pytest.raises(DriverError) as refused:
+                caller.scale(rig.hosts[0], guest)
+            assert not refused.value.transient
+            if where == 0:
+                caller.run(rig.hosts[1], guest)

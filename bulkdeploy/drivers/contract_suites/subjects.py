@@ -1,0 +1,148 @@
+"""What the suites of the contract work with: a driver on a hypervisor, guests to ask it for, and a caller."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from uuid import UUID, uuid4
+
+from bulkdeploy.drivers.driver import (
+    Guest,
+    GuestSpec,
+    HostAddress,
+    HypervisorDriver,
+    NicSpec,
+    PowerState,
+    VolumeSpec,
+)
+
+POOL = UUID("00000000-0000-4000-8000-0000000000f0")
+NETWORK = UUID("00000000-0000-4000-8000-0000000000f1")
+TEMPLATE = UUID("00000000-0000-4000-8000-0000000000f2")
+GIB = 1024**3
+PATIENCE_S = 30.0
+THREADS = 16
+
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What guests are made of: a pool, a network and a template of the hypervisor's, where these must exist."""
+
+    pool_uuid: UUID = POOL
+    network_uuid: UUID = NETWORK
+    template_uuid: UUID = TEMPLATE
+    volume_bytes: int = GIB
+    cpu_mhz: int = 500
+    memory_mib: int = 256
+
+    def new_volume(self) -> VolumeSpec:
+        """A volume that does not exist yet."""
+        return VolumeSpec(uuid4(), "ROOT-1", self.volume_bytes, self.pool_uuid, self.template_uuid)
+
+    def new_nic(self) -> NicSpec:
+        """A nic that no guest has."""
+        number = next(_numbers)
+        mac_address = f"02:00:00:00:{number // 256 % 256:02x}:{number % 256:02x}"
+        return NicSpec(uuid4(), mac_address, None, self.network_uuid, "100")
+
+    def new_guest(
+        self,
+        *,
+        cpu_number: int = 1,
+        cpu_mhz: int | None = None,
+        memory_mib: int | None = None,
+        volumes: int = 2,
+    ) -> GuestSpec:
+        """A guest that does not exist yet."""
+        disks = tuple(self.new_volume() for _ in range(volumes))
+        return GuestSpec(
+            uuid4(),
+            f"i-2-{next(_numbers)}-VM",
+            cpu_number,
+            self.cpu_mhz if cpu_mhz is None else cpu_mhz,
+            self.memory_mib if memory_mib is None else memory_mib,
+            disks,
+            (self.new_nic(),),
+        )
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A driver on a hypervisor without guests.
+
+    Attributes:
+        driver: the driver under test.
+        hosts: at least two hosts, each with room for 12 guests.
+        fail_next: makes the next call fail in the given step, with what was done before it left behind.
+        start_steps: the steps of a start, in their order, as ``fail_next`` and errors name them.
+        subjects: what guests are made of.
+    """
+
+    driver: HypervisorDriver
+    hosts: tuple[HostAddress, ...]
+    fail_next: Callable[[str], None]
+    start_steps: Sequence[str] = ("volume", "network", "boot")
+    subjects: Subjects = field(default_factory=Subjects)
+
+    def new_guest(self) -> GuestSpec:
+        """A guest that does not exist yet."""
+        return self.subjects.new_guest()
+
+    def volumes(self) -> set[UUID]:
+        """Every volume there is."""
+        return {volume[0] for volume in self.driver.list_volumes()}
+
+
+def volume_uuids(guest: GuestSpec) -> list[UUID]:
+    """The guest's volumes."""
+    return [volume.uuid for volume in guest.volumes]
+
+
+def guests_of(driver: HypervisorDriver) -> dict[UUID, Guest]:
+    """Every guest there is, each once."""
+    listed = list(driver.list_guests())
+    by_uuid = {guest.uuid: guest for guest in listed}
+    assert len(by_uuid) == len(listed)
+    return by_uuid
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Calls a driver with a fence and patience that most tests do not care about."""
+
+    driver: HypervisorDriver
+    fence: int = 1
+    timeout_s: float = PATIENCE_S
+
+    def run(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_running``."""
+        self.driver.ensure_running(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+
+    def stop(self, host: HostAddress, guest: GuestSpec, *, forced: bool = False) -> None:
+        """``ensure_stopped``."""
+        self.driver.ensure_stopped(host, guest.uuid, forced=forced, fence=self.fence, timeout_s=self.timeout_s)
+
+    def look(self, host: HostAddress, guest: GuestSpec) -> PowerState | None:
+        """``power_of``."""
+        return self.driver.power_of(host, guest.uuid, fence=self.fence, timeout_s=self.timeout_s)
+
+    def remove(self, host: HostAddress | None, guest: GuestSpec) -> None:
+        """``ensure_absent``, with all of the guest's volumes."""
+        self.driver.ensure_absent(host, guest.uuid, volume_uuids(guest), fence=self.fence, timeout_s=self.timeout_s)
+
+    def remove_volume(self, pool_uuid: UUID, volume_uuid: UUID) -> None:
+        """``ensure_volume_absent``."""
+        self.driver.ensure_volume_absent(pool_uuid, volume_uuid, timeout_s=self.timeout_s)
+
+    def scale(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_scaled``."""
+        self.driver.ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+
+    def devices(self, host: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_devices``."""
+        self.driver.ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+
+    def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
+        """``ensure_migrated``."""
+        self.driver.ensure_migrated(source, destination, guest, fence=self.fence, timeout_s=self.timeout_s)

@@ -1,0 +1,66 @@
+"""What any driver keeps when it removes single volumes."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.driver import DriverError
+
+
+class VolumeContract:
+    """A volume that no guest uses is removed, once and for all; one in use stays whole."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_of_a_stopped_guest_is_removed(self, rig: Rig, caller: Caller, times: int) -> None:
+        """It goes, other volumes stay; asking again, or for one that never was, changes nothing."""
+        guest, never_was = rig.new_guest(), rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        gone, kept = volume_uuids(guest)
+        for _ in range(times):
+            caller.remove_volume(rig.subjects.pool_uuid, gone)
+            caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(never_was)[0])
+        assert [volume[0] for volume in rig.driver.list_volumes()] == [kept]
+
+    def test_a_volume_in_use_stays(self, rig: Rig, caller: Caller) -> None:
+        """While its guest runs the answer is an error that passes; once that has stopped it can go."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        with pytest.raises(DriverError) as refused:
+            caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(guest)[0])
+        assert refused.value.transient
+        assert rig.volumes() == set(volume_uuids(guest))
+        caller.stop(rig.hosts[0], guest)
+        caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(guest)[0])
+        assert len(list(rig.driver.list_volumes())) == 1
+
+    def test_a_failed_removal_of_a_volume_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
+        """A removal that fails is finished by the next one."""
+        guest = rig.subjects.new_guest(volumes=1)
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        rig.fail_next("delete")
+        with pytest.raises(DriverError):
+            caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(guest)[0])
+        caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(guest)[0])
+        assert list(rig.driver.list_volumes()) == []
+
+    def test_a_running_guest_never_loses_a_volume(self, rig: Rig, caller: Caller) -> None:
+        """However starts and removals of its volume meet, a guest that runs has all its volumes."""
+        guest = rig.subjects.new_guest(volumes=1)
+
+        def ask(number: int) -> None:
+            with suppress(DriverError):
+                if number % 2:
+                    caller.run(rig.hosts[0], guest)
+                else:
+                    caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(guest)[0])
+
+        for _ in range(5):
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(ask, range(8)))
+            there = guests_of(rig.driver)[guest.uuid]
+            assert rig.volumes() == there.volume_uuids
+            caller.stop(rig.hosts[0], guest)

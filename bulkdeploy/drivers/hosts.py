@@ -1,0 +1,47 @@
+"""Machines that are to be hosts: how they are reached, what they may promise, and what they say they have."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """How to reach a machine that is to be a host: its url, and whom to log in as; the password is never kept."""
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPromise:
+    """How much of itself a host may promise to guests: times its CPU and its memory, and guests at most."""
+
+    cpu_overcommit: Decimal
+    memory_overcommit: Decimal
+    guests_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewHost:
+    """A machine that is to be a host: the uuid it is known by from now on, and its hypervisor type."""
+
+    uuid: UUID
+    hypervisor: str
+    access: HostAccess
+    promise: HostPromise
+
+
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """What a host says it has: physical cores, MHz of one, MiB; bytes of its own disks for volumes (0: none)."""
+
+    name: str
+    ip_address: str
+    cpu_sockets: int
+    cpu_cores: int
+    cpu_mhz: int
+    memory_mib: int
+    local_disk_bytes: int
+    hypervisor_version: str | None = None

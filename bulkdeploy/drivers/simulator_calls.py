@@ -1,0 +1,101 @@
+"""Calls as the simulator's database reads them (``simulator_batches.sql``), and their outcomes as it tells them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import orjson
+
+from bulkdeploy.drivers.batches import GuestCall, RemoveCall, StartCall, StopCall
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, HostAddress, StaleFence
+
+STEPS: Mapping[type[GuestCall], str] = {StartCall: "boot", StopCall: "stop", RemoveCall: "delete"}
+"""The step that an error of a call names when the reason lies before any step."""
+
+BUSY = "busy"
+"""The verdict of a call that was not made: another one for its guest is under way."""
+
+
+def write_calls(calls: Sequence[tuple[GuestCall, float]]) -> str:
+    """The calls as JSON, each with the number that everything random in it follows from."""
+    rows = [
+        {"number": number, "guest": call.guest_uuid, "fence": call.fence, "draw": draw, **_parameters(call)}
+        for number, (call, draw) in enumerate(calls)
+    ]
+    try:
+        return orjson.dumps(rows).decode()
+    except TypeError:  # a number of more than 64 bits, which the database refuses in its own words
+        return json.dumps(rows, default=str)
+
+
+def _parameters(call: GuestCall) -> dict[str, object]:
+    match call:
+        case StartCall(host, guest):
+            return {
+                "kind": "start",
+                "host": host.uuid,
+                "name": guest.name,
+                "cpu_number": guest.cpu_number,
+                "cpu_mhz": guest.cpu_mhz,
+                "memory_mib": guest.memory_mib,
+                "volumes": [volume.uuid for volume in guest.volumes],
+                "pools": [volume.pool_uuid for volume in guest.volumes],
+                "sizes": [volume.size_bytes for volume in guest.volumes],
+                "nics": [nic.uuid for nic in guest.nics],
+            }
+        case StopCall(host, forced=forced):
+            return {"kind": "stop", "host": host.uuid, "forced": forced}
+        case RemoveCall(host, volume_uuids=volume_uuids):
+            return {
+                "kind": "remove",
+                "host": None if host is None else host.uuid,
+                "volumes": volume_uuids,
+            }
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCall:
+    """What every call has: the step to name when the reason is elsewhere, host, fence (of guests), patience."""
+
+    step: str
+    host: HostAddress | None
+    fence: int | None
+    timeout_s: float
+
+    @property
+    def host_name(self) -> str:
+        """The host as errors name it."""
+        return ANY_HOST if self.host is None else self.host.name
+
+    def answer(self, row: Sequence[Any], sleep: Callable[[float], None]) -> str | None:
+        """Wait as long as the call takes, then say what it answers, if anything.
+
+        Args:
+            row: an ``outcome`` of ``simulator_faults.sql``.
+            sleep: what passes the time, in seconds.
+
+        Raises:
+            DriverError: it failed.
+        """
+        verdict, step, reason, transient, wait_ms, host_found = row
+        host = self.host_name if self.host is not None or host_found is None else host_found
+        wait_s = min(wait_ms / 1000, self.timeout_s)
+        if wait_s > 0:
+            sleep(wait_s)
+        if verdict == "silent":
+            reason = f"no answer within {self.timeout_s:g} s"
+            raise DriverError(step, host, reason, transient=True, unanswered=True)
+        if verdict == "stale":
+            raise StaleFence(step, host, reason, transient=False)
+        if verdict == "failed":
+            raise DriverError(step, host, reason, transient=transient)
+        return None if reason is None else str(reason)
+
+    def fail(self, error: DriverError) -> NoReturn:
+        """Fail as the whole batch did.
+
+        Raises:
+            DriverError: always.
+        """
+        raise error.at(self.host_name)

@@ -1,0 +1,106 @@
+"""One process of the HTTP API: uvicorn's event loop under gunicorn's supervision.
+
+Gunicorn loads the application once, forks, replaces what dies and passes signals on. Its own workers give a thread
+to every connection that has begun to send, however slowly; here the loop reads, and threads get whole requests.
+"""
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from gunicorn.workers.base import Worker
+from uvicorn.config import Config
+from uvicorn.server import Server
+
+from bulkdeploy.api.asgi import ThreadedApplication
+from bulkdeploy.api.connections import Connections
+from bulkdeploy.api.protocol import BoundedProtocol, Patience
+from bulkdeploy.manage.api import GRACEFUL_SECONDS
+from bulkdeploy.wiring.settings import Settings
+
+MOST_CONNECTIONS = 4096
+BACKLOG = 1024
+OTHER_FILES = BACKLOG + 256
+"""Open files beside connections: those accepted before others have gone, the database's, Redis, logs, figures."""
+
+
+class _QuietServer(Server):
+    """Uvicorn's server, which leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
+    """Serves the ``Applications`` that the server loaded."""
+
+    def init_signals(self) -> None:
+        """Take none of gunicorn's handlers: the event loop gets the signals."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    def run(self) -> None:
+        """Serve until SIGTERM; calls in hand are answered first."""
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        settings: Settings = self.app.settings
+        listeners = [listener.sock for listener in self.sockets]
+        watched = None if settings.monitoring_listen is None else int(listeners[-1].getsockname()[1])
+        application = ThreadedApplication(self.wsgi, settings.api_threads, watched)
+        server = _QuietServer(self._config(settings, application))
+
+        def end() -> None:
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            asyncio.get_running_loop().add_signal_handler(number, end)
+        await server.serve(sockets=listeners)
+
+    def _config(self, settings: Settings, application: ThreadedApplication) -> Config:
+        patience = Patience(
+            settings.request_header_seconds, settings.request_body_seconds, settings.keepalive_seconds
+        )
+        connections = Connections(
+            room_for_connections(),
+            settings.connections_per_address,
+            self.wsgi.is_proxy,
+            asyncio.get_running_loop(),
+        )
+        protocol: Any = partial(BoundedProtocol, connections, patience)
+        return Config(
+            application,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            backlog=BACKLOG,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=settings.keepalive_seconds,
+            timeout_graceful_shutdown=GRACEFUL_SECONDS,
+            callback_notify=self._tell_that_it_lives,
+        )
+
+    async def _tell_that_it_lives(self) -> None:
+        self.notify()
+
+
+def room_for_connections() -> int:
+    """How many connections this process may have; asks for as many open files as that takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + OTHER_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(MOST_CONNECTIONS, soft - OTHER_FILES))

@@ -1,0 +1,35 @@
+"""What an affinity group's VMs on hosts mean for a batch that joins the group."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.placement.model import Ints, PlacementRequest
+
+
+def has_vms(vms_by_host: Mapping[int, int]) -> bool:
+    """Whether a group has any VM that counts."""
+    return any(vms_by_host.values())
+
+
+def vms_on_hosts(host_ids: Ints, vms_by_host: Mapping[int, int]) -> Ints:
+    """A group's VMs on each host; hosts that are not in the columns are left out."""
+    counts = np.zeros(len(host_ids), dtype=np.int64)
+    if not vms_by_host or len(host_ids) == 0:
+        return counts
+    order = None if (host_ids[1:] >= host_ids[:-1]).all() else np.argsort(host_ids)
+    wanted = np.fromiter(vms_by_host.keys(), np.int64, len(vms_by_host))
+    found = np.minimum(np.searchsorted(host_ids, wanted, sorter=order), len(host_ids) - 1)
+    position = found if order is None else order[found]
+    present = host_ids[position] == wanted
+    counts[position[present]] = np.fromiter(vms_by_host.values(), np.int64, len(vms_by_host))[present]
+    return counts
+
+
+def needs_one_host(request: PlacementRequest) -> bool:
+    """Whether the batch is in a strict host affinity group without VMs: the first VM's host binds the rest."""
+    return any(
+        affinity.kind is AffinityType.HOST_AFFINITY and not has_vms(affinity.vms_by_host)
+        for affinity in request.affinities
+    )

@@ -1,0 +1,187 @@
+"""How many VMs each cluster takes: what its candidate hosts hold, capped by storage and by its own rules.
+
+Capacity is never cut to the number of VMs asked for: that keeps the order among clusters the same however a
+number of VMs is split over calls.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.placement.affinity_members import needs_one_host
+from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.fitting import ENDLESS
+from bulkdeploy.placement.host_filter import HostFilter
+from bulkdeploy.placement.hosts import CandidateHosts
+from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, ZoneSnapshot, total
+from bulkdeploy.placement.packing import Packing, pack
+from bulkdeploy.placement.pools import PoolTable, Volumes, local_pools, rows_of
+from bulkdeploy.placement.rule import Rule
+from bulkdeploy.placement.rules import affinity, out_of_scope, storage
+from bulkdeploy.placement.shared_storage import SharedStorage, shared_storage
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStorage:
+    """The candidates' own pools (a row per candidate host) and how they fill."""
+
+    volumes: Volumes
+    table: PoolTable
+    packing: Packing
+
+    def pools_for(self, vms: Ints) -> Ints:
+        """Positions of pools for so many VMs per host: a line per VM, host after host, a column per disk."""
+        row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
+        return self.table.pool[row[:, np.newaxis], self.packing.columns(vms)]
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the candidate hosts hold. Clusters are numbered in order of their ids, all of them.
+
+    ``order``: their positions in the columns. ``clusters``: how many VMs each takes, with zone-wide storage
+    taken as endless; ``alone``: with zone-wide storage as it is, were no other cluster to use it. Each VM in a
+    cluster leaves exactly one less.
+    """
+
+    hosts: HostFilter
+    order: Ints
+    candidates: CandidateHosts
+    clusters: Ints
+    alone: Ints
+    local: LocalStorage | None
+    shared: SharedStorage | None
+
+    def of_candidates(self) -> Ints:
+        """How many VMs each candidate host takes, were it the only one to take any."""
+        return np.minimum(self.candidates.capacity, self.alone[self.candidates.cluster])
+
+
+def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Capacity:
+    """Apply every rule, in order, and count what is left.
+
+    Raises:
+        PlannerNotInstalled: the request names a planner that is not there.
+    """
+    rules = catalog.rules_for(request)
+    hosts = HostFilter(rules, snapshot.hosts.cluster)
+    disks = request.disks if storage.RULE in rules else ()
+    per_host = _apply_host_rules(snapshot, request, rules, hosts)
+    order, number = _numbered(snapshot.clusters.id)
+    candidates = _candidates(snapshot, hosts, number, per_host)
+    local = None
+    volumes = Volumes.of(disks, StorageType.LOCAL)
+    if volumes.sizes:
+        candidates, local = _store_locally(snapshot, volumes, candidates)
+        hosts.exclude_at(candidates.at[candidates.capacity == 0], storage.RULE)
+    clusters = total(candidates.cluster, candidates.capacity, len(order))
+    shared, alone = None, clusters
+    volumes = Volumes.of(disks, StorageType.SHARED)
+    if volumes.sizes:
+        shared = shared_storage(snapshot, request, volumes, order, clusters)
+        clusters, alone = np.minimum(clusters, shared.room), np.minimum(clusters, shared.alone)
+        hosts.exclude_clusters((clusters == 0)[number], storage.RULE)
+    for rule in rules:
+        bound = None if rule.cluster_capacity is None else rule.cluster_capacity(snapshot, request)
+        if bound is not None:
+            clusters, alone = (np.minimum(one, np.maximum(bound[order], 0)) for one in (clusters, alone))
+            hosts.exclude_clusters((clusters == 0)[number], rule)
+    found = Capacity(hosts, order, candidates, clusters, alone, local, shared)
+    is_bound = affinity.RULE in rules and needs_one_host(request)
+    return _on_one_host(snapshot, found) if is_bound else found
+
+
+class HostAnswers:
+    """What the rules say of every host of a zone: how many of a request's VMs it takes, or why none.
+
+    Raises:
+        PlannerNotInstalled: the request names a planner that is not there.
+    """
+
+    def __init__(self, snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> None:
+        found = measure_capacity(snapshot, request, catalog)
+        self._ids, self._filter = snapshot.hosts.id, found.hosts
+        self._capacity = np.zeros(len(self._ids), dtype=np.int64)
+        self._capacity[found.candidates.at] = found.of_candidates()
+
+    def of(self, host_ids: Sequence[int]) -> list[HostAnswer]:
+        """One answer for each of these hosts; those of other zones are out of scope."""
+        found = {
+            int(self._ids[at]): HostAnswer(int(self._ids[at]), int(self._capacity[at]), self._filter.reason(at))
+            for at in np.flatnonzero(np.isin(self._ids, np.array(host_ids, dtype=np.int64))).tolist()
+        }
+        return [found.get(host_id, HostAnswer(host_id, 0, out_of_scope.RULE.reason)) for host_id in host_ids]
+
+
+def _apply_host_rules(
+    snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule], hosts: HostFilter
+) -> Ints:
+    """Exclude hosts; the answer is how many VMs each host holds that is left."""
+    capacity = np.full(len(snapshot.hosts.id), ENDLESS, dtype=np.int64)
+    for rule in rules:
+        if rule.excludes_clusters is not None and (marked := rule.excludes_clusters(snapshot, request)) is not None:
+            hosts.exclude_clusters(marked, rule)
+        if rule.excludes_hosts is not None and (marked := rule.excludes_hosts(snapshot, request)) is not None:
+            hosts.exclude(marked, rule)
+        if rule.host_capacity is not None and (bound := rule.host_capacity(snapshot, request)) is not None:
+            hosts.exclude(bound <= 0, rule)
+            np.minimum(capacity, bound, out=capacity)
+    return capacity
+
+
+def _numbered(ids: Ints) -> tuple[Ints, Ints]:
+    """Positions in order of id, and for each position its number in that order."""
+    order = np.argsort(ids, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(ids), dtype=np.int64)
+    return order, number
+
+
+def _candidates(snapshot: ZoneSnapshot, hosts: HostFilter, number: Ints, capacity: Ints) -> CandidateHosts:
+    """The hosts that are left, by cluster and id."""
+    at = hosts.candidates()
+    cluster = number[snapshot.hosts.cluster[at]]
+    ids = snapshot.hosts.id[at]
+    if not _ascending(ids):
+        by_id = np.argsort(ids)
+        at, cluster = at[by_id], cluster[by_id]
+    if not _ascending(cluster):
+        key = (cluster << 32) | np.arange(len(at), dtype=np.int64)
+        key.sort()
+        by_cluster = key & 0xFFFFFFFF
+        at, cluster = at[by_cluster], cluster[by_cluster]
+    return CandidateHosts(at, cluster, capacity[at])
+
+
+def _ascending(values: Ints) -> bool:
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def _store_locally(
+    snapshot: ZoneSnapshot, volumes: Volumes, candidates: CandidateHosts
+) -> tuple[CandidateHosts, LocalStorage]:
+    table = rows_of(local_pools(snapshot, volumes), candidates.at)
+    packing = pack(table, volumes.sizes, candidates.capacity, np.zeros(len(volumes.sizes), dtype=bool))
+    return replace(candidates, capacity=packing.held()), LocalStorage(volumes, table, packing)
+
+
+def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
+    """Keep only the host with most capacity, counting what its cluster takes.
+
+    Ties: the cluster with fewest of the owner's VMs, then the lower ids. The choice does not look at the
+    number of VMs asked for, so that a batch in two calls ends on the same host as in one.
+    """
+    candidates = found.candidates
+    capacity = found.of_candidates()
+    kept = np.zeros_like(capacity)
+    clusters = np.zeros_like(found.clusters)
+    if capacity.any():
+        owner_vms = snapshot.clusters.owner_vms[found.order][candidates.cluster]
+        chosen = np.lexsort((owner_vms, -capacity))[0]
+        kept[chosen] = capacity[chosen]
+        clusters[candidates.cluster[chosen]] = capacity[chosen]
+        found.hosts.exclude_at(candidates.at[kept == 0], affinity.RULE)
+    one = replace(candidates, capacity=kept)
+    return replace(found, candidates=one, clusters=clusters, alone=clusters)

@@ -1,0 +1,86 @@
+"""The placement rules and strategies that there are, found elsewhere (``scheduling.catalog``), in their order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from bulkdeploy.domain.errors import ResourceUnavailable
+from bulkdeploy.placement.model import PlacementRequest, Purpose
+from bulkdeploy.placement.rule import Rule
+from bulkdeploy.placement.strategy import Strategy
+
+T = TypeVar("T")
+
+
+class DuplicateName(Exception):
+    """Two strategies have one planner, or two rules one reason."""
+
+
+class PlannerNotInstalled(ResourceUnavailable):
+    """A service offering, call or setting names a deployment planner that is not there (any more)."""
+
+    def __init__(self, planner: str, installed: Sequence[str]) -> None:
+        self.planner, self.installed = planner, tuple(installed)
+        super().__init__(f"Deployment planner {planner} is not installed; installed are: {', '.join(installed)}")
+
+
+class PlacementCatalog:
+    """Rules by reason and strategies by planner.
+
+    Raises:
+        DuplicateName: a reason or a planner is there twice.
+    """
+
+    def __init__(self, rules: Iterable[Rule], strategies: Iterable[Strategy]) -> None:
+        in_order = sorted(strategies, key=lambda strategy: (strategy.order, strategy.planners))
+        self._own = tuple(rules)
+        self._strategies = _by_name((planner, each) for each in in_order for planner in each.planners)
+        every = [*self._own, *(rule for strategy in in_order for rule in strategy.rules)]
+        self._rules = _by_name((rule.reason, rule) for rule in sorted(every, key=_turn))
+        self._chosen: dict[tuple[Purpose, str, str | None], tuple[Rule, ...]] = {}
+
+    @property
+    def planners(self) -> tuple[str, ...]:
+        """The planners' names, in order."""
+        return tuple(self._strategies)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """All rules by reason, in the order in which they apply."""
+        return self._rules
+
+    def strategy(self, planner: str) -> Strategy:
+        """The strategy that a planner's name chooses.
+
+        Raises:
+            PlannerNotInstalled: none does.
+        """
+        if planner not in self._strategies:
+            raise PlannerNotInstalled(planner, self.planners)
+        return self._strategies[planner]
+
+    def rules_for(self, request: PlacementRequest) -> tuple[Rule, ...]:
+        """The rules that a request is placed by, in the order in which they apply.
+
+        Raises:
+            PlannerNotInstalled: it names a planner that is not there.
+        """
+        key = (request.purpose, request.planner, request.offering_planner)
+        if key not in self._chosen:
+            planners = {request.planner, *([request.offering_planner] if request.offering_planner else ())}
+            brought = {rule for planner in planners for rule in self.strategy(planner).rules}
+            rules = (rule for rule in {*self._own, *brought} if request.purpose in rule.purposes)
+            self._chosen[key] = tuple(sorted(rules, key=_turn))
+        return self._chosen[key]
+
+
+def _turn(rule: Rule) -> tuple[int, str]:
+    return rule.order, rule.reason
+
+
+def _by_name(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    found: dict[str, T] = {}
+    for name, thing in pairs:
+        if name in found:
+            raise DuplicateName(f"{name!r} is declared twice: by {found[name]} and by {thing}")
+        found[name] = thing
+    return found

@@ -1,0 +1,45 @@
+"""What a placement rule is: which hosts, or clusters, it excludes or how many VMs it lets them take, and why.
+
+A rule is one file in ``placement/rules`` with its ``RULE``; nothing else names it. A strategy may bring rules
+of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, Purpose, ZoneSnapshot
+
+Excludes: TypeAlias = Callable[[ZoneSnapshot, PlacementRequest], Flags | None]
+"""Marks what is excluded, in the order of the snapshot's columns; None: the rule asks nothing of this request."""
+
+Capacity: TypeAlias = Callable[[ZoneSnapshot, PlacementRequest], Ints | None]
+"""How many of the request's VMs each takes, not cut to how many are asked for; None: any number."""
+
+PLACING = frozenset({Purpose.START, Purpose.MOVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule. Of the four functions it has those that say what it does; none: the planner itself applies it.
+
+    Attributes:
+        reason: its code, in plans and answers.
+        text: what the code means, said of the host.
+        remedy: what an operator can do about it.
+        order: rules apply by it, lowest first; a host counts as excluded by the first that excludes it. What bounds
+            clusters applies after all that is said of hosts, and after storage.
+        purposes: what it holds for.
+        excludes_hosts, excludes_clusters: what takes no VM at all.
+        host_capacity, cluster_capacity: how many VMs each takes; without any it is excluded.
+    """
+
+    reason: str
+    text: str
+    remedy: str
+    order: int
+    purposes: frozenset[Purpose] = PLACING
+    excludes_hosts: Excludes | None = None
+    excludes_clusters: Excludes | None = None
+    host_capacity: Capacity | None = None
+    cluster_capacity: Capacity | None = None

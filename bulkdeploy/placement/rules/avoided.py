@@ -1,0 +1,22 @@
+"""Hosts that a start or a move failed on, and the one that a VM is to leave."""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Flags, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.rule import Rule
+
+
+def avoided(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags | None:
+    """Hosts that the request avoids."""
+    if not request.avoid_host_ids:
+        return None
+    return np.isin(snapshot.hosts.id, np.fromiter(request.avoid_host_ids, np.int64))
+
+
+RULE = Rule(
+    reason="avoided",
+    text="the VM is to leave it, or did not start there",
+    remedy="look at the host's state",
+    order=70,
+    excludes_hosts=avoided,
+)

@@ -1,0 +1,11 @@
+"""Clusters that take no VMs."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="cluster_disabled",
+    text="its cluster is disabled or unmanaged",
+    remedy="enable the cluster",
+    order=30,
+    excludes_clusters=lambda zone, _: ~zone.clusters.enabled,
+)

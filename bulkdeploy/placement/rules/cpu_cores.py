@@ -1,0 +1,13 @@
+"""A VM has no more cores than its host."""
+
+from bulkdeploy.placement.model import Purpose
+from bulkdeploy.placement.rule import PLACING, Rule
+
+RULE = Rule(
+    reason="cpu_cores",
+    text="has fewer cores than the offering",
+    remedy="use an offering with fewer cores",
+    order=130,
+    purposes=PLACING | {Purpose.GROW},
+    excludes_hosts=lambda zone, request: zone.hosts.cores < request.cpu_number,
+)

@@ -1,0 +1,13 @@
+"""A VM's cores are no faster than its host's."""
+
+from bulkdeploy.placement.model import Purpose
+from bulkdeploy.placement.rule import PLACING, Rule
+
+RULE = Rule(
+    reason="cpu_speed",
+    text="its cores are slower than the offering's",
+    remedy="use an offering with a lower speed",
+    order=140,
+    purposes=PLACING | {Purpose.GROW},
+    excludes_hosts=lambda zone, request: zone.hosts.mhz < request.cpu_mhz,
+)

@@ -1,0 +1,11 @@
+"""Hosts that somebody else has alone (reference section 6.3)."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="dedicated_to_others",
+    text="dedicated to another account or domain",
+    remedy="release the dedication, or deploy for its owner",
+    order=80,
+    excludes_hosts=lambda zone, _: zone.hosts.foreign,
+)

@@ -1,0 +1,11 @@
+"""How many guests the host's hypervisor may have."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="guest_limit",
+    text="holds as many guests as its hypervisor may",
+    remedy="add hosts",
+    order=170,
+    host_capacity=lambda zone, _: zone.hosts.vms_limit - zone.hosts.vms_used,
+)

@@ -1,0 +1,11 @@
+"""Hosts that the operator wants no VMs on."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="host_not_enabled",
+    text="the host is disabled or in maintenance",
+    remedy="enable it, or end its maintenance",
+    order=60,
+    excludes_hosts=lambda zone, _: ~zone.hosts.enabled,
+)

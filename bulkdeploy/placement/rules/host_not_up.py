@@ -1,0 +1,11 @@
+"""Hosts whose agent does not answer."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="host_not_up",
+    text="the host is not Up",
+    remedy="look at the host's state and its agent",
+    order=50,
+    excludes_hosts=lambda zone, _: ~zone.hosts.up,
+)

@@ -1,0 +1,21 @@
+"""Clusters of another hypervisor than the VMs'."""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Flags, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.rule import Rule
+
+
+def other_hypervisor(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
+    """Clusters of another hypervisor."""
+    names = snapshot.clusters.hypervisor
+    return np.fromiter((name != request.hypervisor for name in names), bool, len(names))
+
+
+RULE = Rule(
+    reason="hypervisor",
+    text="another hypervisor than the template's",
+    remedy="use a template for that hypervisor",
+    order=20,
+    excludes_clusters=other_hypervisor,
+)

@@ -1,0 +1,11 @@
+"""Batches in an ExplicitDedication group use only hosts dedicated to the owner."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="not_dedicated",
+    text="not dedicated to the owner, as the affinity group wants",
+    remedy="dedicate more hosts, or leave the affinity group out",
+    order=90,
+    excludes_hosts=lambda zone, request: ~zone.hosts.own if request.dedicated else None,
+)

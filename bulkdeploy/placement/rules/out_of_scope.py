@@ -1,0 +1,29 @@
+"""A pinned pod, cluster or host is considered alone; pins hold together, and no pin lifts another rule."""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Flags, PlacementRequest, Purpose, ZoneSnapshot
+from bulkdeploy.placement.rule import Rule
+
+
+def elsewhere(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
+    """Hosts outside the pod, the cluster or the host asked for."""
+    hosts, clusters = snapshot.hosts, snapshot.clusters
+    outside = np.zeros(len(hosts.id), dtype=bool)
+    if request.pod_id is not None:
+        outside |= clusters.pod_id[hosts.cluster] != request.pod_id
+    if request.cluster_id is not None:
+        outside |= clusters.id[hosts.cluster] != request.cluster_id
+    if request.host_id is not None:
+        outside |= hosts.id != request.host_id
+    return outside
+
+
+RULE = Rule(
+    reason="out_of_scope",
+    text="outside the zone, pod, cluster or host asked for, or out of reach of the VM's volumes and address",
+    remedy="ask for another pod, cluster or host, or for none",
+    order=10,
+    purposes=frozenset(Purpose),
+    excludes_hosts=elsewhere,
+)

@@ -1,0 +1,11 @@
+"""Pods that take no VMs."""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="pod_disabled",
+    text="its pod is disabled",
+    remedy="enable the pod",
+    order=40,
+    excludes_clusters=lambda zone, _: ~zone.clusters.pod_enabled,
+)

@@ -1,0 +1,13 @@
+"""Disks need pools with room: of the host, of its cluster or of the zone (reference section 6.3).
+
+The planner applies it (``capacity``): where the disks lie decides how many VMs fit, and which pools they get.
+"""
+
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="storage",
+    text="no pool that it can use has room for the disks",
+    remedy="add or free primary storage, or use an offering without storage tags",
+    order=190,
+)

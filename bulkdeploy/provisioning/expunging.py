@@ -1,0 +1,31 @@
+"""What kinds that expunge a VM share: guest and volumes go, then all that the VM holds is given back.
+
+Expunging insists: a hypervisor that does not answer is asked again until ``job.cancel.threshold.minutes`` are
+over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.
+"""
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.driver_calls import DriverCalls
+from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, Failed, FinalState, Outcome, Succeeded
+from bulkdeploy.provisioning.progress import OVERDUE, pause
+from bulkdeploy.store.ledger.release import release_vms
+
+EXPUNGED = FinalState(VmState.EXPUNGING, release_vms, removed=True)
+STILL_THERE = FinalState(VmState.EXPUNGING)
+EXPUNGE_FAILPOINTS = frozenset({CrashPoint.DRIVER_DELETE})
+
+
+def expunge(calls: DriverCalls, work: Assignment) -> Outcome:
+    """Remove the VM.
+
+    Raises:
+        LeaseLost: see DriverCalls.
+    """
+    failure = calls.remove(work, with_volumes=True)
+    if failure is None:
+        return Succeeded(EXPUNGED)
+    if failure.transient and OVERDUE not in work.job.progress:
+        return pause(work, failure)
+    return Failed(RESOURCE_UNAVAILABLE, f"{work.label} was not expunged: {failure}", STILL_THERE)

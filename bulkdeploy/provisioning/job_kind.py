@@ -1,0 +1,197 @@
+"""What one kind of job is declared with: all that is true of it, and its steps.
+
+A kind is one file in ``provisioning/kinds``. Workers, sweepers, services and the events of jobs read what they need
+of it there, and nowhere else is any of it written again.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from threading import Semaphore
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Engine
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType, class_for
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.assignment import Assignment, Work
+from bulkdeploy.provisioning.driver_calls import DriverCalls
+from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, NOTHING_EXCLUDED, UNCHANGED, Failed, FinalState, Outcome
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import LeasedJob, NewJob
+
+W = TypeVar("W", bound=Work)
+
+PLANNERS_AT_ONCE = 4
+"""Planning one VM reads a zone's snapshot; when many hosts die at once, a process must not do that for every VM at
+once, nor take all its database connections for it."""
+
+
+class JobResult(StrEnum):
+    """What ``jobresult`` shows of a job that succeeded, by the key it has there.
+
+    VOLUME is the volume that the job's params name: ``volume_id``. What is gone by then is a bare success.
+    """
+
+    VIRTUAL_MACHINE = "virtualmachine"
+    HOST = "host"
+    VOLUME = "volume"
+    SUCCESS = "success"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A VM in one of ``sources`` moves to ``state`` as a job of it begins, and stays there while the job runs."""
+
+    sources: frozenset[VmState]
+    state: VmState
+
+
+@dataclass(frozen=True, slots=True)
+class StepTools:
+    """What steps work with.
+
+    Attributes:
+        engine: the database; transactions of steps are short.
+        calls: the drivers.
+        lease_seconds: how long a transaction prolongs the lease.
+        planning: held while a place is looked for.
+    """
+
+    engine: Engine
+    calls: DriverCalls
+    lease_seconds: float
+    planning: Semaphore = field(default_factory=lambda: Semaphore(PLANNERS_AT_ONCE))
+
+
+class JobSteps(ABC, Generic[W]):
+    """What jobs of one kind do. Holds no state of a job and is shared by all threads.
+
+    Args:
+        kind: the kind.
+        tools: see StepTools.
+    """
+
+    def __init__(self, kind: "JobKind", tools: StepTools) -> None:
+        self.kind, self.tools = kind, tools
+
+    def moves(self, job: LeasedJob) -> bool:
+        """Whether the VM moves as the kind declares when this job begins."""
+        del job
+        return True
+
+    def at_once(self, work: W) -> Outcome | None:
+        """The outcome where what was read with the lease decides it; None where ``run`` is needed."""
+        del work
+        return None
+
+    @abstractmethod
+    def run(self, work: W) -> Outcome:
+        """Do it, from wherever an earlier try ended; blocks. What was done and cannot be kept is undone.
+
+        Raises:
+            LeaseLost: stop, and write nothing.
+        """
+
+    def failed(
+        self,
+        work: W,
+        code: int,
+        why: str,
+        final: FinalState = UNCHANGED,
+        excluded: Mapping[str, int] = NOTHING_EXCLUDED,
+    ) -> Failed:
+        """The failure in words: ``VM v-1 was not stopped: ...``; ``excluded``: hosts excluded, by rule."""
+        return Failed(code, f"{work.label} {self.kind.not_done}: {why}", final, excluded)
+
+
+class VmSteps(JobSteps[Assignment]):
+    """Steps of a kind that works on VMs."""
+
+    def at_once(self, work: Assignment) -> Outcome | None:
+        """Refuse a VM that is in no state for it by now."""
+        if work.state in self.kind.states_at_run:
+            return None
+        why = f"it is {work.state.value}; it must be {one_of(self.kind.states)}"
+        return self.failed(work, INTERNAL_ERROR, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    """A kind of job. Nothing has a default: what is true of a kind is said in its file.
+
+    Attributes:
+        name: as rows and messages name it: the short name of its Celery task.
+        instance_type: what its jobs work on.
+        command_class: ``cmd`` of its jobs as a root admin's call shows it; clients match it by keyword.
+        event_type: the type of its events.
+        verb, action, not_done: it in words: "stop", "stopping", "was not stopped".
+        states: those in which it can be asked for, and in which a job of it does something.
+        move: the VM's state while it runs; None: it keeps its own.
+        ability: what its hypervisor must be able to do where the VM runs; None: nothing special.
+        if_abandoned: what is left where a job is given up on that cannot even be cleaned up after, because worker
+            after worker died under it. Only what is certain may be given back.
+        if_never_begun: what is left where no worker ever ran it.
+        result: what its result shows.
+        failpoints: the commits and driver calls on its way and on its way back, besides those of every job.
+        steps: makes its steps.
+    """
+
+    name: str
+    instance_type: InstanceType
+    command_class: str
+    event_type: EventType
+    verb: str
+    action: str
+    not_done: str
+    states: frozenset[StrEnum]
+    move: Move | None
+    ability: Ability | None
+    if_abandoned: FinalState
+    if_never_begun: FinalState
+    result: JobResult
+    failpoints: frozenset[str]
+    steps: Callable[["JobKind", StepTools], JobSteps[Any]]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def states_at_run(self) -> frozenset[StrEnum]:
+        """The states in which its steps find an instance that it was accepted for."""
+        return self.states if self.move is None else (self.states - self.move.sources) | {self.move.state}
+
+    def describe(self, name: str) -> str:
+        """What a job of it does, for descriptions of events: ``stopping Vm v-1``."""
+        return f"{self.action} {self.instance_type.noun} {name}"
+
+    def cmd(self, *, is_root_admin: bool) -> str:
+        """``cmd`` of a job as its caller's CloudStack would name it."""
+        return class_for(self.command_class, is_root_admin=is_root_admin)
+
+    def new_job(
+        self,
+        instance: Instance,
+        description: str,
+        *,
+        account_id: int,
+        user_id: int,
+        is_root_admin: bool = True,
+        params: Mapping[str, Any] | None = None,
+        parent_id: int | None = None,
+    ) -> NewJob:
+        """A job of this kind for ``insert_jobs``; ``description`` is its Scheduled event's."""
+        return NewJob(
+            kind=self.name,
+            cmd=self.cmd(is_root_admin=is_root_admin),
+            account_id=account_id,
+            user_id=user_id,
+            instance=instance,
+            params=params or {},
+            event_type=self.event_type,
+            description=description,
+            parent_id=parent_id,
+        )

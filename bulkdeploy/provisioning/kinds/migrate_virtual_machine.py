@@ -1,0 +1,199 @@
+"""Migrating a running VM: both hosts are claimed while it moves, one of them afterwards.
+
+The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
+move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
+claimed, also beyond ``job.cancel.threshold.minutes``: nothing may be given back before it is known where the
+guest runs. One that is seen to run nowhere keeps nobody waiting.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sqlalchemy import Connection
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+from bulkdeploy.provisioning.assignment import Assignment, read_assignment
+from bulkdeploy.provisioning.held_leases import keep_lease
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, VmSteps
+from bulkdeploy.provisioning.outcome import (
+    INSUFFICIENT_CAPACITY,
+    INTERNAL_ERROR,
+    RESOURCE_UNAVAILABLE,
+    UNCHANGED,
+    Failed,
+    FinalState,
+    Outcome,
+    Succeeded,
+)
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.starting import AVOID
+from bulkdeploy.scheduling.migrate import claim_destination, find_destination
+from bulkdeploy.scheduling.place import NoPlace
+from bulkdeploy.scheduling.replace import replace_place
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.infrastructure.host_maintenance import is_enabled
+from bulkdeploy.store.jobs.jobs import LeasedJob
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import (
+    read_source,
+    release_destinations,
+    release_sources,
+)
+
+ARRIVED = FinalState(VmState.RUNNING, release_sources)
+STAYED = FinalState(VmState.RUNNING, release_destinations)
+MIGRATE_COMMIT = "migrate.commit"
+HOST = "host_id"
+FROM_HOST = "from_host_id"
+"""Params of the job: the host to move to (else placement chooses), or the one to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A VM that holds its destination (``work.host``), and where it comes from."""
+
+    work: Assignment
+    destination: HostAddress
+    source_id: int
+    source: HostAddress
+
+
+class MigrateVirtualMachine(VmSteps):
+    """Params: see HOST."""
+
+    def at_once(self, work: Assignment) -> Outcome | None:
+        """See JobSteps. A VM that is to leave a host and holds none has left it."""
+        if FROM_HOST in work.job.params and work.host_id is None and work.state is not VmState.MIGRATING:
+            return Succeeded(UNCHANGED)
+        return super().at_once(work)
+
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps."""
+        with self.tools.planning:
+            move = run_transaction(self.tools.engine, partial(self._begin_move, work=work), MIGRATE_COMMIT)
+        if not isinstance(move, _Move):
+            return move
+        failure = earlier_failure(work.job.progress)
+        if failure is None and OVERDUE in work.job.progress:
+            failure = DriverError("migrate", move.destination.name, why_overdue(work.job.progress), transient=True)
+        while True:
+            if failure is None:
+                failure = self.tools.calls.migrate(move.work, move.source, move.destination)
+            if failure is None:
+                return Succeeded(ARRIVED)
+            keep_lease(self.tools.engine, move.work.job, self.tools.lease_seconds)
+            left = self.tools.calls.migrate(move.work, move.destination, move.source)
+            if left is not None:
+                return self._off(move, left) or pause(move.work, failure)
+            again = self._elsewhere(move, failure)
+            if not isinstance(again, _Move):
+                return again
+            move, failure = again, None
+
+    def _off(self, move: _Move, left: DriverError) -> Failed | None:
+        """How the move ends where going back was refused because the guest does not run any more; else None."""
+        if left.transient or left.unanswered:
+            return None
+        seen = [self.tools.calls.look(move.work, host) for host in (move.source, move.destination)]
+        why = f"its guest does not run any more: {left}"
+        if seen[0] is PowerState.STOPPED or seen == [None, None]:
+            return self.failed(move.work, RESOURCE_UNAVAILABLE, why, STAYED)
+        if seen[1] is PowerState.STOPPED:
+            return self.failed(move.work, RESOURCE_UNAVAILABLE, why, ARRIVED)
+        return None
+
+    def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
+        """The move that an earlier try has begun, or a new one; an outcome where none is needed or possible."""
+        begun = _read_move(connection, work.job)
+        if begun is not None:
+            return begun
+        params, here = work.job.params, work.host_id
+        if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
+            return Succeeded(FinalState(VmState.RUNNING))
+        if FROM_HOST in params and is_enabled(connection, here):
+            return self.failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled", STAYED)
+        if OVERDUE in work.job.progress:
+            return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), STAYED)
+        place = find_destination(connection, work.vm_id, host_id=params.get(HOST), avoid_host_ids=frozenset({here}))
+        if isinstance(place, NoPlace):
+            return self.failed(work, INSUFFICIENT_CAPACITY, place.why, STAYED, place.excluded)
+        claim_destination(connection, place, work.job.uuid)
+        return self._claimed(connection, work.job)
+
+    def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed:
+        """The same VM with another destination, or why there is none; the guest runs at its source."""
+        if HOST in move.work.job.params:
+            return self.failed(move.work, RESOURCE_UNAVAILABLE, str(failure), STAYED)
+        if OVERDUE in move.work.job.progress:
+            return self.failed(
+                move.work, RESOURCE_UNAVAILABLE, f"{failure}; {why_overdue(move.work.job.progress)}", STAYED
+            )
+        with self.tools.planning:
+            claim = partial(self._claim_elsewhere, move=move, failure=failure)
+            return run_transaction(self.tools.engine, claim, MIGRATE_COMMIT)
+
+    def _claim_elsewhere(self, connection: Connection, *, move: _Move, failure: DriverError) -> _Move | Failed:
+        work, job = move.work, move.work.job
+        failed = {*job.progress.get(AVOID, ()), *(() if work.host_id is None else (work.host_id,))}
+        most = read_configuration(connection).number("start.retry")
+        if len(failed) > most:
+            why = f"{failure}; gave up after {len(failed)} hosts (start.retry is {most})"
+            return self.failed(work, RESOURCE_UNAVAILABLE, why, STAYED)
+        avoid = frozenset({*failed, move.source_id})
+        problem = replace_place(
+            connection,
+            job.instance_id,
+            give_back=lambda: release_destinations(connection, [job.instance_id]),
+            find=lambda: find_destination(connection, job.instance_id, host_id=None, avoid_host_ids=avoid),
+            claim=partial(claim_destination, migration=job.uuid),
+        )
+        if problem is not None:
+            why = f"{failure}; then {problem.why}"
+            return self.failed(work, RESOURCE_UNAVAILABLE, why, STAYED, problem.excluded)
+        progress = {name: value for name, value in job.progress.items() if name != FAILURE}
+        return self._claimed(connection, replace(job, progress={**progress, AVOID: sorted(failed)}))
+
+    def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
+        """The move just claimed; the lease must still be ours."""
+        note(connection, job, job.progress, self.tools.lease_seconds)
+        move = _read_move(connection, job)
+        if move is None:
+            raise AssertionError("a migration that was claimed holds its source")
+        return move
+
+
+def _read_move(connection: Connection, job: LeasedJob) -> _Move | None:
+    source = read_source(connection, job.uuid)
+    if source is None:
+        return None
+    work = read_assignment(connection, job)
+    if work.host is None:
+        raise AssertionError("a VM that migrates holds its destination")
+    address = HostAddress(source.uuid, source.name, source.ip_address, source.hypervisor)
+    return _Move(work, work.host, source.id, address)
+
+
+MIGRATE = JobKind(
+    name="migrate_virtual_machine",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.admin.vm.MigrateVMCmd",
+    event_type=EventType.VM_MIGRATE,
+    verb="migrate",
+    action="migrating",
+    not_done="was not migrated",
+    states=frozenset({VmState.RUNNING}),
+    move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
+    ability=Ability.LIVE_MIGRATION,
+    if_abandoned=FinalState(VmState.UNKNOWN, release_destinations),
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=frozenset(
+        {MIGRATE_COMMIT, CrashPoint.DRIVER_MIGRATE, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_LOOK}
+    ),
+    steps=MigrateVirtualMachine,
+)

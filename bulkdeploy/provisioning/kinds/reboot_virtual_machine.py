@@ -1,0 +1,50 @@
+"""Rebooting a VM: it is stopped and started where it is; where it does not start again, elsewhere.
+
+One that could not be stopped runs on. One that could be stopped and not started is Stopped, without a host. A
+worker that takes over does both again: a guest that came up meanwhile goes down once more.
+"""
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
+from bulkdeploy.provisioning.outcome import UNCHANGED, FinalState, Outcome
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE
+from bulkdeploy.provisioning.starting import AVOID, STARTER_FAILPOINTS, starter_of_existing_vms
+from bulkdeploy.provisioning.stopping import STOP_FAILPOINTS, not_stopped
+
+
+class RebootVirtualMachine(VmSteps):
+    """Params: ``forced``, its power is cut."""
+
+    def __init__(self, kind: JobKind, tools: StepTools) -> None:
+        super().__init__(kind, tools)
+        self._starter = starter_of_existing_vms(kind, tools)
+
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps."""
+        if not work.job.progress.keys() & {FAILURE, AVOID, OVERDUE}:
+            failure = self.tools.calls.stop(work, forced=bool(work.job.params.get("forced")))
+            if failure is not None:
+                return not_stopped(self, work, failure)
+        return self._starter.run(work, pinned=False)
+
+
+REBOOT = JobKind(
+    name="reboot_virtual_machine",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.admin.vm.RebootVMCmdByAdmin",
+    event_type=EventType.VM_REBOOT,
+    verb="reboot",
+    action="rebooting",
+    not_done="was not rebooted",
+    states=frozenset({VmState.RUNNING}),
+    move=Move(frozenset({VmState.RUNNING}), VmState.STARTING),
+    ability=None,
+    if_abandoned=FinalState(VmState.UNKNOWN),
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=STOP_FAILPOINTS | STARTER_FAILPOINTS,
+    steps=RebootVirtualMachine,
+)

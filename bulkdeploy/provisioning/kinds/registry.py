@@ -1,0 +1,29 @@
+"""All kinds of jobs: every module of this folder that declares a ``JobKind``."""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+
+import bulkdeploy.provisioning.kinds
+from bulkdeploy.provisioning.job_kind import JobKind
+
+
+class DuplicateKind(Exception):
+    """Two declarations have one name."""
+
+
+@cache
+def job_kinds() -> Mapping[str, JobKind]:
+    """The kinds by name.
+
+    Raises:
+        DuplicateKind: a name is declared twice.
+    """
+    package = bulkdeploy.provisioning.kinds
+    found: dict[str, JobKind] = {}
+    for module in pkgutil.iter_modules(package.__path__):
+        for kind in vars(importlib.import_module(f"{package.__name__}.{module.name}")).values():
+            if isinstance(kind, JobKind) and found.setdefault(kind.name, kind) is not kind:
+                raise DuplicateKind(f"{kind.name} is declared twice, the second time in {module.name}")
+    return found

@@ -1,0 +1,55 @@
+"""Taking a nic from a VM; its address is given back when its guest has lost it (``device_changes``)."""
+
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, TakeDevice
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult
+from bulkdeploy.provisioning.outcome import UNCHANGED
+from bulkdeploy.scheduling.nics import check_removable, remove_nic
+from bulkdeploy.store.networks.nics import live_nics
+
+
+class RemoveNic(TakeDevice):
+    """Params: ``nic_id``, ``nic_uuid``."""
+
+    def device(self, work: Assignment) -> UUID:
+        """See TakeDevice."""
+        return _nic(work).uuid
+
+    def check(self, connection: Connection, work: Assignment) -> None:
+        """See TakeDevice."""
+        check_removable(live_nics(connection, work.vm_id), work.guest.uuid, _nic(work))
+
+    def take(self, connection: Connection, work: Assignment) -> None:
+        """See TakeDevice."""
+        remove_nic(connection, work.vm_id, _nic(work))
+
+
+def _nic(work: Assignment) -> EntityRef:
+    return EntityRef(Entity.NIC, work.job.params["nic_id"], UUID(work.job.params["nic_uuid"]), "")
+
+
+REMOVE_NIC = JobKind(
+    name="remove_nic",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.admin.vm.RemoveNicFromVMCmdByAdmin",
+    event_type=EventType.NIC_DELETE,
+    verb="take a nic from",
+    action="taking a nic from",
+    not_done="did not lose the nic",
+    states=DEVICE_STATES,
+    move=None,
+    ability=Ability.HOT_PLUG_NICS,
+    if_abandoned=UNCHANGED,
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=DEVICE_FAILPOINTS,
+    steps=RemoveNic,
+)

@@ -1,0 +1,133 @@
+"""Scaling a running VM up on its host: room and limits are claimed first, then the guest grows.
+
+Claims, counts and the VM's sizes change in one transaction, which notes the old sizes in the job's progress. A
+guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.errors import ResourceLimitExceeded
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.held_leases import keep_lease
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
+from bulkdeploy.provisioning.outcome import (
+    INSUFFICIENT_CAPACITY,
+    INTERNAL_ERROR,
+    LIMIT_EXCEEDED,
+    RESOURCE_UNAVAILABLE,
+    UNCHANGED,
+    Failed,
+    FinalState,
+    Outcome,
+    Succeeded,
+)
+from bulkdeploy.provisioning.progress import OVERDUE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.scheduling.growth import why_not_grow
+from bulkdeploy.scheduling.reasons import why_not
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
+from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row, update_vm
+from bulkdeploy.store.virtual_machines.virtual_machine_scaling import OLD, release_growth, resize_claim
+
+COLUMNS = ("service_offering_id", "cpu_number", "cpu_mhz", "memory_mib", "details")
+NOT_GROWN = FinalState(release=release_growth)
+SCALE_COMMIT = "scale.commit"
+
+
+class ScaleVirtualMachine(VmSteps):
+    """Params: the VM's new COLUMNS."""
+
+    def at_once(self, work: Assignment) -> Outcome | None:
+        """See JobSteps. What an earlier try claimed is given back."""
+        refused = super().at_once(work)
+        return replace(refused, final=NOT_GROWN) if isinstance(refused, Failed) else refused
+
+    def run(self, work: Assignment) -> Outcome:
+        """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed."""
+        is_over = OVERDUE in work.job.progress
+        if OLD not in work.job.progress:
+            if is_over:
+                return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), NOT_GROWN)
+            claimed = run_transaction(self.tools.engine, partial(self._grow, work=work), SCALE_COMMIT)
+            if isinstance(claimed, Failed):
+                return claimed
+            work = claimed
+        failure = earlier_failure(work.job.progress)
+        if failure is None and is_over:
+            host = "no host" if work.host is None else work.host.name
+            failure = DriverError("scale", host, why_overdue(work.job.progress), transient=True)
+        if failure is None:
+            failure = self.tools.calls.scale(work, _sized(work.guest, work.job.params))
+        if failure is None:
+            return Succeeded(UNCHANGED)
+        keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
+        left = self.tools.calls.scale(work, _sized(work.guest, work.job.progress[OLD]))
+        if left is not None and not self._is_off(work, left):
+            return pause(work, failure)
+        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GROWN)
+
+    def _is_off(self, work: Assignment, left: DriverError) -> bool:
+        """Whether going back was refused because the guest does not run any more: it has no size, then."""
+        if left.transient or left.unanswered or work.host is None:
+            return False
+        return self.tools.calls.look(work, work.host) in (None, PowerState.STOPPED)
+
+    def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
+        """Claim, count and write the new sizes, and note the old ones."""
+        new, row = work.job.params, read_vm_row(connection, work.vm_id)
+        if any(new[name] < getattr(row, name) for name in ("cpu_number", "cpu_mhz", "memory_mib")):
+            return self.failed(work, INTERNAL_ERROR, "a running VM is only scaled up, and it has grown meanwhile")
+        owner = owners_by_id(connection, [row.account_id])[row.account_id]
+        more = ResourceAmounts(
+            cpu=new["cpu_number"] - row.cpu_number, memory_mib=new["memory_mib"] - row.memory_mib
+        )
+        try:
+            check_limits(connection, owner, more)
+        except ResourceLimitExceeded as error:
+            return self.failed(work, LIMIT_EXCEEDED, str(error), NOT_GROWN)
+        if (reason := why_not_grow(connection, work.vm_id, new)) is not None:
+            why = f"its host can not take it; {why_not(reason)}. Another host may: stop it first, or migrate it"
+            return self.failed(work, INSUFFICIENT_CAPACITY, why, NOT_GROWN)
+        cpu_mhz = new["cpu_number"] * new["cpu_mhz"]
+        if not resize_claim(connection, row.uuid, cpu_mhz=cpu_mhz, memory_mib=new["memory_mib"]):
+            raise TransactionConflict
+        if more.by_type():
+            add_amounts(connection, owner, more)
+        update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
+        progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
+        return replace(work, job=note(connection, work.job, progress, self.tools.lease_seconds))
+
+
+def _sized(guest: GuestSpec, sizes: Any) -> GuestSpec:
+    return replace(guest, cpu_number=sizes["cpu_number"], cpu_mhz=sizes["cpu_mhz"], memory_mib=sizes["memory_mib"])
+
+
+SCALE = JobKind(
+    name="scale_virtual_machine",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.admin.vm.ScaleVMCmdByAdmin",
+    event_type=EventType.VM_UPGRADE,
+    verb="scale",
+    action="scaling",
+    not_done="was not scaled",
+    states=frozenset({VmState.RUNNING}),
+    move=None,
+    ability=Ability.LIVE_SCALING,
+    if_abandoned=NOT_GROWN,
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=frozenset({SCALE_COMMIT, CrashPoint.DRIVER_SCALE, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_LOOK}),
+    steps=ScaleVirtualMachine,
+)

@@ -1,0 +1,69 @@
+"""What a job notes for its later tries: pauses, the failure it cleans up after, and why it must end."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.provisioning.assignment import Work
+from bulkdeploy.provisioning.outcome import LeaseLost, Paused
+from bulkdeploy.store.jobs.jobs import LeasedJob, write_progress
+
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 300.0
+
+PAUSES = "pauses"
+FAILURE = "failure"
+OVERDUE = "overdue"
+"""Keys of a job's progress: pauses made, the failure being cleaned up after, and why it must end now."""
+
+TOO_LATE = "it took longer than job.cancel.threshold.minutes"
+
+
+def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float) -> LeasedJob:
+    """Note what later tries must know, and prolong the lease; the job with it.
+
+    Raises:
+        LeaseLost: the transaction must write nothing.
+    """
+    if not write_progress(connection, job, progress, lease_seconds):
+        raise LeaseLost(f"job {job.id} lost its lease before it could note how far it is")
+    return replace(job, progress=progress)
+
+
+def pause(work: Work, failure: DriverError | None) -> Paused:
+    """Try again later, each time a little later; ``failure`` is what the next try cleans up after.
+
+    What the job noted since ``work`` was read stays as it is: an error may come from anywhere.
+    """
+    made = int(work.job.progress.get(PAUSES, 0))
+    progress: dict[str, Any] = {PAUSES: made + 1}
+    if failure is not None:
+        progress[FAILURE] = as_progress(failure)
+    return Paused(min(FIRST_PAUSE_S * 2**made, LONGEST_PAUSE_S), progress)
+
+
+def why_overdue(progress: Mapping[str, Any]) -> str:
+    """Why a job whose progress has OVERDUE must end; the release before this one noted only that it must."""
+    why = progress[OVERDUE]
+    return why if isinstance(why, str) else TOO_LATE
+
+
+def as_progress(failure: DriverError) -> dict[str, Any]:
+    """A driver's failure as JSON."""
+    return {
+        "step": failure.step,
+        "host": failure.host,
+        "reason": failure.reason,
+        "transient": failure.transient,
+    }
+
+
+def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
+    """The failure that an earlier try could not clean up after."""
+    noted = progress.get(FAILURE)
+    if noted is None:
+        return None
+    return DriverError(noted["step"], noted["host"], noted["reason"], transient=noted["transient"])

@@ -1,0 +1,30 @@
+"""What kinds that stop a guest share: which VMs may run, and how a job goes on whose guest was not stopped."""
+
+from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.job_kind import Move, VmSteps
+from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome
+from bulkdeploy.provisioning.progress import OVERDUE, pause
+from bulkdeploy.store.ledger.release import release_hosts
+
+STOPPED = FinalState(VmState.STOPPED, release_hosts)
+STILL_RUNNING = FinalState(VmState.RUNNING)
+MAY_STILL_RUN = FinalState(VmState.UNKNOWN)
+IF_IT_MAY_RUN = Move(frozenset({VmState.RUNNING, VmState.UNKNOWN}), VmState.STOPPING)
+"""A VM in another state keeps it."""
+
+STOP_FAILPOINTS = frozenset({CrashPoint.DRIVER_STOP, CrashPoint.DRIVER_LOOK})
+
+
+def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:
+    """How the job goes on. One that was not answered may have been done: it is asked for again while there is time.
+
+    A stop that failed for good leaves the claim in any case: a host whose guest may still run has no room for
+    another.
+    """
+    if failure.unanswered and OVERDUE not in work.job.progress:
+        return pause(work, None)
+    code = RESOURCE_UNAVAILABLE if failure.transient else INTERNAL_ERROR
+    return steps.failed(work, code, str(failure), MAY_STILL_RUN if failure.unanswered else STILL_RUNNING)

@@ -1,0 +1,24 @@
+"""Why hosts do, or do not, take VMs like those of a deployment, as the zone is now. Locks and claims nothing."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from bulkdeploy.placement.capacity import HostAnswers
+from bulkdeploy.placement.model import HostAnswer
+from bulkdeploy.scheduling.catalog import placement_catalog
+from bulkdeploy.scheduling.place import zone_as_seen
+from bulkdeploy.scheduling.virtual_machine import read_deployment_need
+from bulkdeploy.store.configuration.configuration import read_configuration
+
+
+def explain_deployment(connection: Connection, deployment_id: int, host_ids: Sequence[int]) -> list[HostAnswer]:
+    """What the rules say of each of these hosts, were the deployment to make one more VM now.
+
+    Raises:
+        PlannerNotInstalled: its planner is not there any more.
+    """
+    configuration = read_configuration(connection)
+    need = read_deployment_need(connection, configuration, deployment_id)
+    snapshot, request = zone_as_seen(connection, configuration, need, count=1, seed=0, lock=False)
+    return HostAnswers(snapshot, request, placement_catalog()).of(host_ids)

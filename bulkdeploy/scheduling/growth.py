@@ -1,0 +1,53 @@
+"""Whether a running VM may be larger on the host that it is on: by the rules that depend on sizes and tags."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.placement.capacity import HostAnswers
+from bulkdeploy.placement.model import Purpose, ZoneSnapshot
+from bulkdeploy.scheduling.catalog import placement_catalog
+from bulkdeploy.scheduling.place import zone_as_seen
+from bulkdeploy.scheduling.virtual_machine import need_of
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
+
+
+def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -> str | None:
+    """The reason of the rule by which a running VM can not have these sizes where it is; None: it can.
+
+    ``sizes``: the VM's new columns. Its claim is that of its row; room is checked again where it is changed.
+    """
+    row = read_vm(connection, vm_id)
+    configuration = read_configuration(connection)
+    need = replace(
+        need_of(connection, configuration, row, ()),
+        purpose=Purpose.GROW,
+        host_id=row.host_id,
+        cpu_number=sizes["cpu_number"],
+        cpu_mhz=sizes["cpu_mhz"],
+        memory_mib=sizes["memory_mib"],
+        host_tags=offering_host_tags(connection, sizes["service_offering_id"])
+        | ({row.template_tag} if row.template_tag else set()),
+        affinity_group_ids=(),
+    )
+    snapshot, request = zone_as_seen(connection, configuration, need, count=1, seed=0, lock=False)
+    answers = HostAnswers(_without_claim(snapshot, row), request, placement_catalog())
+    return answers.of([row.host_id])[0].reason
+
+
+def _without_claim(snapshot: ZoneSnapshot, vm: Row[Any]) -> ZoneSnapshot:
+    """The zone as it were if the VM claimed nothing."""
+    hosts = snapshot.hosts
+    here = hosts.id == vm.host_id
+    return replace(
+        snapshot,
+        hosts=replace(
+            hosts,
+            cpu_used=np.where(here, hosts.cpu_used - vm.cpu_number * vm.cpu_mhz, hosts.cpu_used),
+            memory_used=np.where(here, hosts.memory_used - vm.memory_mib, hosts.memory_used),
+        ),
+    )

@@ -1,0 +1,29 @@
+"""What hypervisors can do: calls that need more are refused before anything is written."""
+
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers, NoDriverFor
+
+
+def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: object) -> ConfiguredDriver:
+    """The driver that the settings give a hypervisor; ``parameter`` and ``value`` are what chose the hypervisor.
+
+    Raises:
+        InvalidParameter: they give it none; says which setting is missing.
+    """
+    try:
+        return drivers.configured_for(hypervisor)
+    except NoDriverFor as error:
+        raise InvalidParameter(parameter, value, str(error)) from error
+
+
+def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, parameter: str, value: object) -> None:
+    """Check that the hypervisor's driver declares an ability; ``parameter`` and ``value`` name what would need it.
+
+    Raises:
+        InvalidParameter: it does not, or there is no driver.
+    """
+    driver = require_driver(drivers, hypervisor, parameter, value)
+    if ability not in driver.abilities:
+        rule = f"its hypervisor, {hypervisor}, has no {ability} here (driver {driver.name!r} does not provide it)"
+        raise InvalidParameter(parameter, value, rule)

@@ -1,0 +1,72 @@
+"""What deleting an account, a domain or a project does to what they own, and disabling to their VMs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import expunge_in_any_state
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, JobQueue
+from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.store.accounts.account_removal import insert_removal_job, lock_vms_of_accounts, remove_accounts
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
+from bulkdeploy.store.ledger.volume_removal import destroy_volumes_of_accounts
+
+RUNNING = (VmState.RUNNING.value, VmState.STARTING.value)
+ANY_STATE = tuple(state.value for state in VmState)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalCall:
+    """The call that removes accounts: the command's class in CloudStack, and what it was about."""
+
+    cmd: str
+    instance: Instance
+
+
+def remove(
+    connection: Connection, job_queue: JobQueue, caller: Caller, call: RemovalCall, account_ids: Sequence[int]
+) -> JobTicket:
+    """Remove locked accounts with all that they own.
+
+    VMs are expunged by jobs, volumes that no VM has are removed by the sweeper. The call's own job ends when
+    the last VM is gone, at once without any.
+    """
+    remove_accounts(connection, account_ids)
+    destroy_volumes_of_accounts(connection, account_ids)
+    vms = lock_vms_of_accounts(connection, account_ids, ANY_STATE)
+    if not vms:
+        return done_with_success(connection, caller, call.cmd, call.instance)
+    ticket = JobTicket(str(insert_removal_job(connection, caller, call.cmd, call.instance, account_ids)))
+    text = "expunging a Vm whose owner was deleted"
+    by = {"account_id": caller.owner.account_id, "user_id": caller.user_id}
+    _submit(connection, job_queue, [expunge_in_any_state(vm, text, **by) for vm in vms])
+    return ticket
+
+
+def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]) -> None:
+    """Make jobs that stop all running VMs of these accounts."""
+    jobs = [
+        STOP.new_job(
+            Instance(STOP.instance_type, vm.id, vm.uuid),
+            "stopping a Vm whose owner was disabled",
+            account_id=caller.owner.account_id,
+            user_id=caller.user_id,
+            is_root_admin=caller.is_root_admin,
+            params={"forced": False},
+        )
+        for vm in lock_vms_of_accounts(connection, account_ids, RUNNING)
+    ]
+    if jobs:
+        _submit(connection, job_queue, jobs)
+
+
+def _submit(connection: Connection, job_queue: JobQueue, jobs: Sequence[NewJob]) -> None:
+    made = insert_jobs(connection, jobs, INTERACTIVE)
+    send_jobs(connection, job_queue, [JobMessage(job_id, jobs[0].kind, INTERACTIVE) for job_id, _ in made])

@@ -1,0 +1,114 @@
+"""Who may administer whom: nobody gives, or takes over, rights that are not its own.
+
+Whoever can set a user's password or keys, or choose an account's role, could act with those rights; so all
+such calls ask here. Source: CloudStack's checks against role escalation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import NETWORK_DOMAIN, AccountType, Apis, Caller, Owner, Rights, RoleType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.services.ownership import named_account, require_access, require_domain
+from bulkdeploy.store.accounts.accounts import SYSTEM_ACCOUNT_ID, lock_account
+from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.roles import rights_of
+
+
+@dataclass(frozen=True, slots=True)
+class AccountParameters:
+    """Which account a call is about: its id, or its name with the domain."""
+
+    account: EntityRef | None = None
+    name: str | None = None
+    domain: EntityRef | None = None
+
+
+def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> None:
+    """Let pass only callers who may everything that ``rights`` may.
+
+    Raises:
+        PermissionDenied: they may not; ``what`` says who has the rights.
+    """
+    beyond = rights.beyond(caller.rights, apis)
+    if beyond is not None:
+        raise PermissionDenied(f"{caller.username} may not administer {what}, which may {beyond}")
+
+
+def lock_administered(
+    connection: Connection, caller: Caller, asked: AccountParameters, apis: Apis
+) -> tuple[Owner, Row[Any]]:
+    """The account that a call wants to change, and its row: the caller's own, or one that it administers.
+
+    Its domain is locked, and then the account.
+
+    Raises:
+        InvalidCombination: it is not said which account.
+        InvalidParameter: there is none, or it was deleted, or stands behind a project.
+        PermissionDenied: it is outside the caller's domains, or has rights that the caller has not.
+    """
+    owner = _named(connection, caller, asked)
+    lock_domain(connection, owner.domain_id)
+    row = lock_account(connection, owner.account_id)
+    name, value = ("account", asked.name) if asked.account is None else ("id", str(asked.account.uuid))
+    if row is None:
+        raise InvalidParameter(name, value, "the account was deleted")
+    if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
+        raise InvalidParameter(name, value, "it is an account that the service itself keeps")
+    require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
+    return owner, row
+
+
+def require_administered(
+    connection: Connection, caller: Caller, owner: Owner, role_id: int, apis: Apis, what: str
+) -> None:
+    """Let pass the account itself, and admins above it who may all that it may.
+
+    Raises:
+        PermissionDenied: anybody else; ``what`` says what of the account the caller named.
+    """
+    if owner.account_id == caller.owner.account_id:
+        return
+    above = caller.is_root_admin or owner.lineage.startswith(caller.owner.lineage)
+    if caller.role_type is RoleType.USER or not above:
+        raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
+    require_rights(caller, rights_of(connection, role_id), apis, f"account {owner.account_name}")
+
+
+def check_network_domain(value: str | None) -> None:
+    """Raises InvalidParameter where ``networkdomain`` is no DNS domain; blank takes it away."""
+    if value and NETWORK_DOMAIN.fullmatch(value) is None:
+        raise InvalidParameter(
+            "networkdomain",
+            value,
+            "it should be labels of letters, digits and hyphens with dots between, at most 190 characters",
+        )
+
+
+def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
+    """Raises InvalidParameter where a new name is empty, has blanks at its ends, or a forbidden character."""
+    if not value or value != value.strip():
+        raise InvalidParameter(parameter, value, "it must not be empty, nor begin or end with blanks")
+    wrong = sorted(set(forbidden) & set(value))
+    if wrong:
+        raise InvalidParameter(parameter, value, f"it must not contain {' '.join(wrong)}")
+
+
+def given_texts(arguments: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """Columns by name for those text parameters that a call gave; an empty text is NULL."""
+    return {column: arguments[name] or None for name, column in columns.items() if name in arguments}
+
+
+def _named(connection: Connection, caller: Caller, asked: AccountParameters) -> Owner:
+    if asked.account is not None:
+        account = asked.account
+        return require_access(connection, caller, account.id, f"account {account.uuid}")
+    if asked.name is None:
+        raise InvalidCombination(("id", "account"), "Which account? Give id, or account and domainid")
+    if asked.domain is not None:
+        require_domain(connection, caller, asked.domain)
+    return named_account(connection, caller, asked.name, asked.domain)

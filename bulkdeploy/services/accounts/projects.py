@@ -1,0 +1,252 @@
+"""Projects: things that several accounts own together, behind an account of the project's own.
+
+A project is managed by its accounts with the role Admin, and by admins above its domain.
+Lock order: the domain's row, the project's, its account's, and then as ADR 5 has it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.services.accounts.account_removal import RemovalCall, remove, stop_vms
+from bulkdeploy.services.accounts.authority import check_name
+from bulkdeploy.services.accounts.resource_limits import check_project_limits
+from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.ownership import resolve_owner
+from bulkdeploy.store.accounts import projects
+from bulkdeploy.store.accounts.accounts import insert_account, lock_account, update_account
+from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.owners import domain_place, owner_by_name, owners_by_id
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
+from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_group
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+
+CLASS = "org.apache.cloudstack.api.command.user.project.{}Cmd"
+ACTIVE, SUSPENDED = "Active", "Suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class NewProject:
+    """A project to make, as asked for; without an account the caller's manages it."""
+
+    name: str
+    display_text: str | None
+    account: str | None
+    domain: EntityRef | None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """An account, by its name in the project's domain, and the role it is to have; ``swap``: alone as Admin."""
+
+    account: str
+    role: str = projects.REGULAR
+    swap: bool = False
+
+
+def create_project(connection: Connection, caller: Caller, asked: NewProject) -> JobTicket:
+    """Make a project with its own account; the ticket names both job and project.
+
+    Raises:
+        InvalidParameter: a name that is taken or not possible, no such account.
+        PermissionDenied: users may make none, or the account is not the caller's.
+        ResourceLimitExceeded: the account or a domain above may have no more.
+    """
+    check_name("name", asked.name)
+    if caller.role_type is RoleType.USER and not read_configuration(connection).flag("allow.user.create.projects"):
+        raise PermissionDenied("Users may not make projects: the setting allow.user.create.projects is false")
+    domain_id = None if asked.domain is None else asked.domain.id
+    owner = resolve_owner(connection, caller, asked.account, domain_id, None)
+    lock_domain(connection, owner.domain_id)
+    check_project_limits(connection, owner)
+    _require_free(connection, asked.name, owner.domain_id)
+    account_id = insert_account(
+        connection,
+        {
+            "name": f"PrjAcct-{asked.name}-{uuid4().hex[:8]}",
+            "domain_id": owner.domain_id,
+            "account_type": AccountType.PROJECT,
+            "role_id": DEFAULT_ROLE_IDS[RoleType.USER],
+        },
+    )
+    project_id = projects.insert_project(
+        connection,
+        {
+            "name": asked.name,
+            "display_text": asked.display_text or asked.name,
+            "domain_id": owner.domain_id,
+            "account_id": account_id,
+        },
+    )
+    projects.set_member(connection, project_id, owner.account_id, projects.ADMIN)
+    ensure_default_security_group(connection, owners_by_id(connection, [account_id])[account_id])
+    record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {asked.name}")
+    return _done(connection, caller, project_id, "CreateProject", created=True)
+
+
+def update_project(
+    connection: Connection,
+    caller: Caller,
+    ref: EntityRef,
+    *,
+    name: str | None,
+    display_text: str | None,
+    member: Membership | None,
+) -> JobTicket:
+    """Give a project another name or description, or an account of its domain a role in it.
+
+    Raises:
+        InvalidParameter: a name that is taken or not possible, no such account, nobody left to manage it.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    if name is not None:
+        check_name("name", name)
+    project = _lock(connection, caller, ref)
+    if name is not None and name.lower() != project.name.lower():
+        _require_free(connection, name, project.domain_id)
+    given = {"name": name, "display_text": display_text}
+    projects.update_project(
+        connection, project.id, {key: value for key, value in given.items() if value is not None}
+    )
+    if member is not None:
+        account = _account_in(connection, project, member.account)
+        projects.set_member(connection, project.id, account.account_id, member.role)
+        if member.swap:
+            projects.demote_others(connection, project.id, account.account_id)
+        _require_managed(connection, project, member.account)
+    record_event(connection, caller, EventType.PROJECT_UPDATE, f"updated project {project.name}")
+    return _done(connection, caller, project.id, "UpdateProject")
+
+
+def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: Membership) -> JobTicket:
+    """Add an account of the project's domain to a project.
+
+    Raises:
+        InvalidParameter: no such account, or it is in the project already.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    project = _lock(connection, caller, ref, "projectid")
+    account = _account_in(connection, project, member.account)
+    if account.account_id in projects.roles_in_project(connection, project.id):
+        raise InvalidParameter("account", member.account, f"it is in project {project.name} already")
+    projects.set_member(connection, project.id, account.account_id, member.role)
+    text = f"added account {account.account_name} to project {project.name}"
+    record_event(connection, caller, EventType.PROJECT_ACCOUNT_ADD, text)
+    return _succeeded(connection, caller, project, "AddAccountToProject")
+
+
+def delete_account(connection: Connection, caller: Caller, ref: EntityRef, account: str) -> JobTicket:
+    """Take an account out of a project; what the project owns stays.
+
+    Raises:
+        InvalidParameter: it is not in the project, or nobody would be left to manage it.
+        PermissionDenied: the project is not the caller's to manage.
+    """
+    project = _lock(connection, caller, ref, "projectid")
+    owner = _account_in(connection, project, account)
+    if owner.account_id not in projects.roles_in_project(connection, project.id):
+        raise InvalidParameter("account", account, f"it is not in project {project.name}")
+    projects.remove_member(connection, project.id, owner.account_id)
+    _require_managed(connection, project, account)
+    text = f"took account {owner.account_name} out of project {project.name}"
+    record_event(connection, caller, EventType.PROJECT_ACCOUNT_REMOVE, text)
+    return _succeeded(connection, caller, project, "DeleteAccountFromProject")
+
+
+def set_state(
+    connection: Connection, job_queue: JobQueue, caller: Caller, ref: EntityRef, *, active: bool
+) -> JobTicket:
+    """Activate a project, or suspend it: nothing is made for it then, and its VMs are stopped by jobs.
+
+    Raises:
+        InvalidParameter: the project was deleted.
+        PermissionDenied: it is not the caller's to manage.
+    """
+    project = _lock(connection, caller, ref)
+    projects.update_project(connection, project.id, {"state": ACTIVE if active else SUSPENDED})
+    state = AccountState.ENABLED if active else AccountState.DISABLED
+    lock_account(connection, project.account_id)
+    update_account(connection, project.account_id, {"state": state.value})
+    event = EventType.PROJECT_ACTIVATE if active else EventType.PROJECT_SUSPEND
+    record_event(connection, caller, event, f"project {project.name} is now {ACTIVE if active else SUSPENDED}")
+    if not active:
+        stop_vms(connection, job_queue, caller, [project.account_id])
+    return _done(connection, caller, project.id, "ActivateProject" if active else "SuspendProject")
+
+
+def delete_project(
+    connection: Connection, job_queue: JobQueue, caller: Caller, ref: EntityRef, *, cleanup: bool
+) -> JobTicket:
+    """Delete a project, with ``cleanup`` also what it owns; the job ends with its last VM.
+
+    Raises:
+        InvalidParameter: it was deleted already.
+        PermissionDenied: it is not the caller's to manage.
+        ResourceInUse: without ``cleanup``, it owns something.
+    """
+    project = _lock(connection, caller, ref)
+    things = projects.things_of_project(connection, project.account_id)
+    if things and not cleanup:
+        what = ", ".join(f"{count} {kind}" for kind, count in things.items())
+        raise ResourceInUse(f"Project {project.name} owns {what}; cleanup=true deletes that, too")
+    lock_account(connection, project.account_id)
+    record_event(connection, caller, EventType.PROJECT_DELETE, f"deleted project {project.name}")
+    call = RemovalCall(CLASS.format("DeleteProject"), Instance("Project", project.id, project.uuid))
+    return remove(connection, job_queue, caller, call, [project.account_id])
+
+
+def _lock(connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id") -> Row[Any]:
+    """A project that is the caller's to manage; its domain and the project are locked."""
+    domain_id = projects.domain_of(connection, ref.id)
+    lock_domain(connection, domain_id)
+    project = projects.lock_project(connection, ref.id)
+    _, lineage = domain_place(connection, domain_id)
+    above = caller.role_type is not RoleType.USER and lineage.startswith(caller.owner.lineage)
+    role = projects.roles_in_project(connection, ref.id).get(caller.owner.account_id)
+    if not (caller.is_root_admin or above or role == projects.ADMIN):
+        raise PermissionDenied(
+            f"{caller.username} does not have permission to operate with resource project {ref.uuid}"
+        )
+    if project is None:
+        raise InvalidParameter(parameter, str(ref.uuid), "the project was deleted")
+    return project
+
+
+def _done(
+    connection: Connection, caller: Caller, project_id: int, name: str, *, created: bool = False
+) -> JobTicket:
+    row = projects.read_project(connection, project_id)
+    instance = Instance("Project", project_id, row["id"])
+    return done_with_object(connection, caller, CLASS.format(name), "project", row, instance, created=created)
+
+
+def _succeeded(connection: Connection, caller: Caller, project: Row[Any], name: str) -> JobTicket:
+    instance = Instance("Project", project.id, project.uuid)
+    return done_with_success(connection, caller, CLASS.format(name), instance)
+
+
+def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
+    owner = owner_by_name(connection, name, project.domain_id)
+    if owner is None:
+        raise InvalidParameter("account", name, "there is no account of this name in the project's domain")
+    return owner
+
+
+def _require_managed(connection: Connection, project: Row[Any], account: str) -> None:
+    if projects.ADMIN not in projects.roles_in_project(connection, project.id).values():
+        raise InvalidParameter("account", account, f"nobody would be left to manage project {project.name}")
+
+
+def _require_free(connection: Connection, name: str, domain_id: int) -> None:
+    if projects.is_project_name_taken(connection, name, domain_id):
+        raise InvalidParameter("name", name, "the domain has a project of this name already")

@@ -1,0 +1,107 @@
+"""Logging in and out.
+
+Source: CloudStack's login and logout (reference section 2.2). Every login begins a new session
+with fresh secrets, so nothing that an attacker planted before it is of use afterwards.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.errors import LoginFailed
+from bulkdeploy.services.accounts.login_attempts import Attempt, admit, count_wrong_password, succeed
+from bulkdeploy.services.passwords import password_matches
+from bulkdeploy.services.system import System
+from bulkdeploy.store.accounts import sessions
+from bulkdeploy.store.accounts.callers import LoginUser, domain_by_path, user_by_name
+
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRequest:
+    """Who wants to log in; ``domain_id`` wins over ``domain_path``, and without both it is ROOT."""
+
+    username: str
+    password: str
+    domain_path: str = ""
+    domain_id: int | None = None
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLogin:
+    """The user of the name and domain given, and whether the password given is that user's."""
+
+    user: LoginUser
+    matches: bool
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that has just begun; its two secrets are shown here and nowhere else."""
+
+    user: LoginUser
+    token: str
+    session_key: str
+    timeout_seconds: int = sessions.IDLE_SECONDS
+
+
+def check_login(system: System, connection: Connection, request: LoginRequest) -> CheckedLogin:
+    """Find the user and check the password, which takes its time: before the transaction.
+
+    Whether a user exists or is disabled is told only to who knows the password; that it is locked, to nobody who
+    tries it.
+
+    Raises:
+        LoginDelayed: too many failed before; the password was not looked at.
+        LoginFailed: no such domain or user; the user may not log in from there.
+    """
+    domain_id = request.domain_id or domain_by_path(connection, request.domain_path)
+    attempt = Attempt(domain_id or 0, request.username, request.address)
+    admit(system, attempt)
+    if domain_id is None:
+        raise LoginFailed(f"Unable to find the domain from the path {request.domain_path}")
+    user = user_by_name(connection, request.username, domain_id)
+    matches = password_matches(request.password, None if user is None else user.password_hash)
+    if user is None:
+        raise _mismatch(request.username, domain_id)
+    if matches and not user.guards.admits(request.address):
+        raise LoginFailed(f"User {request.username} may not log in from {request.address}")
+    return CheckedLogin(user, matches, attempt)
+
+
+def log_in(
+    connection: Connection, checked: CheckedLogin, replaced_token: str | None = None
+) -> NewSession | LoginFailed:
+    """Begin a session for a user whose password was checked; ``replaced_token``: of one that ends with it.
+
+    Wrong passwords are counted, and so answered as an error that undoes nothing;
+    ``incorrect.login.attempts.allowed`` in a row lock the password, a default user's excepted.
+
+    Raises:
+        LoginFailed: user or account are disabled.
+    """
+    user, caller = checked.user, checked.user.caller
+    if not checked.matches:
+        count_wrong_password(connection, caller, caller.user_id, caller.username)
+        return _mismatch(caller.username, caller.owner.domain_id)
+    if not (user.enabled and sessions.accept_login(connection, caller.user_id)):
+        raise LoginFailed(
+            f"User {caller.username} in domain {caller.owner.domain_id}, or its account, is disabled or locked; "
+            "please contact the administrator"
+        )
+    succeed(connection, checked.attempt)
+    if replaced_token is not None:
+        sessions.delete_session(connection, replaced_token)
+    session = NewSession(user, secrets.token_urlsafe(TOKEN_BYTES), secrets.token_urlsafe(TOKEN_BYTES))
+    sessions.insert_session(connection, caller.user_id, session.token, session.session_key)
+    return session
+
+
+def _mismatch(username: str, domain_id: int) -> LoginFailed:
+    return LoginFailed(
+        f"Failed to authenticate user {username} in domain {domain_id}; please provide valid credentials"
+    )

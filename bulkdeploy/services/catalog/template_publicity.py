@@ -1,0 +1,27 @@
+"""Whether a template or ISO may be public."""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.store.configuration.configuration import read_configuration
+
+SETTING = "allow.public.user.templates"
+
+
+def may_be_public(connection: Connection, caller: Caller, account_id: int) -> bool:
+    """Whether the caller may make a template of this account public: users only where the setting lets them."""
+    if caller.role_type is not RoleType.USER:
+        return True
+    return read_configuration(connection).flag(SETTING, Scope.ACCOUNT, account_id)
+
+
+def check_publicity(connection: Connection, caller: Caller, owner: Owner, *, is_public: bool) -> None:
+    """Refuse users to make something public where they may not.
+
+    Raises:
+        PermissionDenied: the setting forbids it to users.
+    """
+    if is_public and not may_be_public(connection, caller, owner.account_id):
+        raise PermissionDenied(f"Users may not make templates and ISOs public: the setting {SETTING} is false")

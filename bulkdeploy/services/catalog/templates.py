@@ -1,0 +1,269 @@
+"""Templates and ISOs registered, changed, shared and deleted (reference sections 8.7, 8.8).
+
+Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
+hypervisors need no contents; others are expected to have them under the template's uuid.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.domain.units import GIB
+from bulkdeploy.services.catalog.template_publicity import check_publicity
+from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    project_owner,
+    require_open_zones,
+)
+from bulkdeploy.store.accounts.live_limits import require_room
+from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed
+from bulkdeploy.store.catalog import template_changes as store
+from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
+from bulkdeploy.store.infrastructure.zones import zones_closed_to
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.listing import Page, Paging
+
+NOMINAL_BYTES = 2 * GIB
+DEFAULT_TYPE = "USER"
+SCHEMES = ("http", "https", "ftp")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What differs between templates and ISOs."""
+
+    noun: str
+    entity: Entity
+    kind: TemplateKind
+    instance: str
+    created: EventType
+    updated: EventType
+    deleted: EventType
+    delete_command: str
+
+
+TEMPLATE = Kind(
+    "template",
+    Entity.TEMPLATE,
+    TemplateKind.TEMPLATE,
+    "Template",
+    EventType.TEMPLATE_CREATE,
+    EventType.TEMPLATE_UPDATE,
+    EventType.TEMPLATE_DELETE,
+    "org.apache.cloudstack.api.command.user.template.DeleteTemplateCmd",
+)
+ISO = Kind(
+    "ISO",
+    Entity.ISO,
+    TemplateKind.ISO,
+    "Iso",
+    EventType.ISO_CREATE,
+    EventType.ISO_UPDATE,
+    EventType.ISO_DELETE,
+    "org.apache.cloudstack.api.command.user.iso.DeleteIsoCmd",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What updateTemplatePermissions asks for; None: unchanged."""
+
+    operation: str | None
+    accounts: Sequence[str] = ()
+    is_public: bool | None = None
+    is_featured: bool | None = None
+    is_extractable: bool | None = None
+    projects: Sequence[EntityRef] = ()
+
+
+def register(
+    connection: Connection,
+    caller: Caller,
+    kind: Kind,
+    named: NamedOwner,
+    columns: Mapping[str, Any],
+    zones: Sequence[EntityRef] | None,
+) -> Page:
+    """Register a template or ISO in these zones, or in all that are open to its owner; one row per zone.
+
+    Raises:
+        InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
+        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; its tag
+            or type is for root admins to say; or as ``lock_owner``.
+        ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
+    """
+    _check_url(columns["url"])
+    _check_for_root(caller, columns)
+    _check_featured(caller, featured=bool(columns.get("is_featured")))
+    owner = lock_owner(connection, caller, named)
+    check_publicity(connection, caller, owner, is_public=bool(columns.get("is_public")))
+    wanted = None if zones is None else [zone.id for zone in zones]
+    zone_ids = store.live_zones(connection, wanted)
+    if not zone_ids or (wanted is not None and set(zone_ids) != set(wanted)):
+        raise InvalidParameter("zoneid", ",".join(str(zone.uuid) for zone in zones or ()), "the zone was deleted")
+    if wanted is None and not owner.is_root_admin:
+        closed = zones_closed_to(connection, zone_ids, owner.lineage)
+        zone_ids = [zone_id for zone_id in zone_ids if zone_id not in closed]
+    require_open_zones(connection, owner, {zone.id: str(zone.uuid) for zone in zones or ()})
+    require_room(connection, owner, ResourceType.TEMPLATE)
+    ref = insert_entity(
+        connection,
+        kind.entity,
+        kind=kind.kind.value,
+        account_id=owner.account_id,
+        size_bytes=NOMINAL_BYTES,
+        physical_size_bytes=NOMINAL_BYTES,
+        **columns,
+    )
+    if ref is None:
+        raise InvalidParameter("name", columns["name"], f"there is such a {kind.noun} already")
+    store.put_in_zones(connection, ref.id, zone_ids)
+    text = f"registered {kind.noun} {ref.name} in {len(zone_ids)} zone(s)"
+    record_event(connection, caller, kind.created, text, _about(kind, ref), owner)
+    return _rows(connection, caller, kind, ref)
+
+
+def update(
+    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, columns: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Change columns of a template or ISO, and answer it.
+
+    Raises:
+        InvalidParameter: it was deleted, or all its zones were.
+        PermissionDenied: it is not the caller's to touch, or its tag or type is for root admins to say.
+    """
+    _check_for_root(caller, columns)
+    row, owner = lock_own(connection, caller, ref, kind.noun)
+    if columns:
+        store.update_template(connection, ref.id, columns)
+        text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
+        record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
+    rows = _rows(connection, caller, kind, ref).rows
+    if not rows:
+        raise InvalidParameter("id", str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
+    return rows[0]
+
+
+def delete(
+    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, zone: EntityRef | None, *, forced: bool
+) -> JobTicket:
+    """Delete it, from one zone or from all; VMs that were made from it keep their disks.
+
+    Raises:
+        InvalidParameter: it was deleted, or the zone does not have it.
+        PermissionDenied: it is not the caller's to touch.
+        ResourceInUse: a VM was made from it, and ``forced`` is not given.
+    """
+    row, owner = lock_own(connection, caller, ref, kind.noun)
+    user = None if forced else store.user_of(connection, ref.id)
+    if user is not None:
+        raise ResourceInUse(f"{kind.noun} {row.name} can not be deleted: {user}; forced=true deletes it")
+    left = False
+    if zone is not None:
+        had, left = store.take_from_zone(connection, ref.id, zone.id)
+        if not had:
+            raise InvalidParameter("zoneid", str(zone.uuid), f"the zone does not have the {kind.noun}")
+    if not left:
+        mark_removed(connection, ref)
+    text = f"deleted {kind.noun} {row.name}"
+    record_event(connection, caller, kind.deleted, text, _about(kind, ref), owner)
+    return done_with_success(connection, caller, kind.delete_command, _about(kind, ref))
+
+
+def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
+    """The size in bytes of the disk that a template makes.
+
+    Raises:
+        PermissionDenied: the template is not the caller's to use.
+    """
+    page = _rows(connection, caller, TEMPLATE, ref)
+    if not page.rows:
+        raise PermissionDenied(f"{caller.username} does not have permission to use template {ref.uuid}")
+    return int(page.rows[0]["size"])
+
+
+def update_permissions(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, asked: Sharing) -> None:
+    """Share a template with accounts of its owner's domain, or with everybody; or no longer.
+
+    Raises:
+        InvalidParameter: it was deleted, or there is no such account or project.
+        PermissionDenied: it, or a project, is not the caller's to touch; it is to be featured, and the caller no
+            admin.
+    """
+    _check_featured(caller, featured=bool(asked.is_featured))
+    row, owner = lock_own(connection, caller, ref, kind.noun)
+    check_publicity(connection, caller, owner, is_public=bool(asked.is_public))
+    flags = {
+        "is_public": asked.is_public,
+        "is_featured": asked.is_featured,
+        "is_extractable": asked.is_extractable,
+    }
+    changed = {name: value for name, value in flags.items() if value is not None}
+    if changed:
+        store.update_template(connection, ref.id, changed)
+    found = store.accounts_named(connection, owner, asked.accounts) if asked.accounts else {}
+    for name in asked.accounts:
+        if name not in found:
+            raise InvalidParameter("accounts", name, "there is no such account in the owner's domain")
+    of_projects = [project_owner(connection, caller, project.id).account_id for project in asked.projects]
+    match asked.operation:
+        case "add":
+            store.share(connection, ref, [*found.values(), *of_projects])
+        case "remove":
+            store.unshare(connection, ref, [*found.values(), *of_projects])
+        case "reset":
+            store.unshare(connection, ref, None)
+            store.update_template(connection, ref.id, {"is_public": False, "is_featured": False})
+    text = f"changed who may use {kind.noun} {row.name}"
+    record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
+
+
+def _about(kind: Kind, ref: EntityRef) -> Instance:
+    return Instance(kind.instance, ref.id, ref.uuid)
+
+
+def _rows(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
+    seen = as_found_by_id(connection, caller)
+    return list_templates(
+        connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL
+    )
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme.lower() not in SCHEMES or not parts.hostname:
+        raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
+
+
+def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:
+    """Tag and type say which hosts a template may use, and whose it is: users choose neither."""
+    if caller.is_root_admin:
+        return
+    for column, parameter in (("template_tag", "templatetag"), ("template_type", "templatetype")):
+        if columns.get(column, DEFAULT_TYPE) != DEFAULT_TYPE:
+            raise PermissionDenied(
+                f"Parameter {parameter} can only be specified by a Root Admin, permission denied"
+            )
+
+
+def _check_featured(caller: Caller, *, featured: bool) -> None:
+    if featured and caller.role_type is RoleType.USER:
+        raise PermissionDenied(f"{caller.username} may not feature templates: only admins may")

@@ -1,0 +1,198 @@
+"""Global settings as API objects: listed with the value that holds, and changed (reference section 8.18)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.configuration import Scope, Setting, ValueType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.scheduling.catalog import settings_by_name
+from bulkdeploy.services.infrastructure.overcommit import tell_hosts
+from bulkdeploy.services.system import System
+from bulkdeploy.store.configuration.configuration import (
+    GLOBAL_ID,
+    Configuration,
+    read_configuration,
+    reset_value,
+    write_value,
+)
+from bulkdeploy.store.infrastructure.clusters import OVERCOMMIT, read_overcommit, write_overcommit
+from bulkdeploy.store.jobs.events import record_event
+
+SCOPE_PARAMETERS: Mapping[str, Scope] = {
+    "zoneid": Scope.ZONE,
+    "clusterid": Scope.CLUSTER,
+    "storageid": Scope.STORAGE_POOL,
+    "accountid": Scope.ACCOUNT,
+    "domainid": Scope.DOMAIN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a value holds for: everything, or one cluster, pool, ..."""
+
+    scope: Scope = Scope.GLOBAL
+    id: int = GLOBAL_ID
+
+
+EVERYWHERE = Place()
+SUBGROUP = "Others"
+"""The part of every group that settings are in: groups are not divided here."""
+
+
+def list_configurations(
+    connection: Connection,
+    caller: Caller,
+    place: Place,
+    *,
+    name: str | None = None,
+    category: str | None = None,
+    keyword: str | None = None,
+) -> list[dict[str, Any]]:
+    """Settings by name: all with their global values, or those that can be set for a place with the values there.
+
+    Others than root admins see only settings of accounts and domains.
+    """
+    chosen = [
+        setting
+        for setting in settings_by_name().values()
+        if (place.scope is Scope.GLOBAL or setting.scope is place.scope)
+        and (caller.is_root_admin or setting.scope in (Scope.ACCOUNT, Scope.DOMAIN))
+        and (name is None or setting.name.lower() == name.lower())
+        and (category is None or setting.category.lower() == category.lower())
+        and (keyword is None or keyword.lower() in f"{setting.name}\n{setting.description}".lower())
+    ]
+    if not chosen:
+        return []
+    values = _Values.read(connection, place)
+    return [_row(setting, values) for setting in sorted(chosen, key=lambda setting: setting.name)]
+
+
+def update_configuration(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    name: str,
+    value: str | None,
+    place: Place,
+    entity: EntityRef | None,
+) -> Mapping[str, Any]:
+    """Set one setting everywhere or for one place, and answer it; without a value it only answers.
+
+    A cluster's over-commit is the cluster's own and changes at once what its hosts may promise; their
+    hypervisors are told.
+
+    Raises:
+        InvalidParameter: no such setting, not to be set for such a place, or a value that breaks its rule.
+        PermissionDenied: the caller is no root admin, and the place no account or domain.
+        ResourceUnavailable: a cluster's hosts could not be told; repeating the call mends it.
+    """
+    setting = _settable(caller, name, place, entity)
+    if value is not None:
+        _set(connection, caller, setting, value, place, entity)
+        if entity is not None and _is_overcommit(setting, place):
+            tell_hosts(connection, system, entity)
+    return _row(setting, _Values.read(connection, place))
+
+
+def reset_configuration(
+    connection: Connection, system: System, caller: Caller, name: str, place: Place, entity: EntityRef | None
+) -> Mapping[str, Any]:
+    """Take back what was set everywhere or for one place: the next wider value holds again, and is answered.
+
+    Raises:
+        InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
+    """
+    setting = _settable(caller, name, place, entity)
+    if _is_overcommit(setting, place):
+        wider = read_configuration(connection).text(setting.name)
+        write_overcommit(connection, place.id, setting.name, Decimal(wider))
+        if entity is not None:
+            tell_hosts(connection, system, entity)
+    else:
+        reset_value(connection, setting.name, place.scope, place.id)
+    where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
+    record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"reset {setting.name} {where}")
+    return _row(setting, _Values.read(connection, place))
+
+
+def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None) -> Setting:
+    setting = settings_by_name().get(name)
+    if setting is None:
+        raise InvalidParameter("name", name, f"Config parameter with name {name} doesn't exist")
+    if not caller.is_root_admin and place.scope not in (Scope.ACCOUNT, Scope.DOMAIN):
+        raise PermissionDenied(f"Only root admins may set {name} for more than one account or domain")
+    if place.scope is not Scope.GLOBAL and setting.scope is not place.scope:
+        raise InvalidParameter("name", name, f"it can not be set per {place.scope.value}, {_where(setting)}")
+    if entity is not None and entity.removed:
+        raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
+    return setting
+
+
+def _set(
+    connection: Connection, caller: Caller, setting: Setting, value: str, place: Place, entity: EntityRef | None
+) -> None:
+    text = value.lower() if setting.type is ValueType.BOOLEAN else value
+    rule = setting.broken_rule(text)
+    if rule is not None:
+        raise InvalidParameter("value", value, f"{setting.name} {rule}")
+    if _is_overcommit(setting, place):
+        write_overcommit(connection, place.id, setting.name, Decimal(text))
+    else:
+        write_value(connection, setting.name, text, place.scope, place.id)
+    where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
+    record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"set {setting.name} to {text} {where}")
+
+
+def _is_overcommit(setting: Setting, place: Place) -> bool:
+    return place.scope is Scope.CLUSTER and setting.name in OVERCOMMIT
+
+
+def _where(setting: Setting) -> str:
+    if setting.scope is Scope.GLOBAL:
+        return "only globally"
+    return f"only globally or per {setting.scope.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values that hold for a place."""
+
+    configuration: Configuration
+    place: Place
+    own: Mapping[str, str]
+
+    @classmethod
+    def read(cls, connection: Connection, place: Place) -> "_Values":
+        own = read_overcommit(connection, place.id) if place.scope is Scope.CLUSTER else {}
+        return cls(read_configuration(connection), place, own)
+
+    def of(self, setting: Setting) -> str:
+        if setting.name in self.own:
+            return self.own[setting.name]
+        return self.configuration.text(setting.name, self.place.scope, self.place.id)
+
+
+def _row(setting: Setting, values: _Values) -> dict[str, Any]:
+    scope = setting.scope if values.place.scope is Scope.GLOBAL else values.place.scope
+    return {
+        "name": setting.name,
+        "value": values.of(setting),
+        "defaultvalue": setting.default,
+        "description": setting.description,
+        "category": setting.category,
+        "group": setting.category,
+        "subgroup": SUBGROUP,
+        "component": "bulkdeploy",
+        "scope": scope.value,
+        "type": setting.type.value,
+        "options": ",".join(setting.choices) or None,
+        "isdynamic": True,
+    }

@@ -1,0 +1,271 @@
+"""Every rule of a deploy call that does not depend on room: owner, zone, offerings, template, groups.
+
+Checked in the order of reference sections 0.4 and 5.3; the first rule broken answers. Reads only
+(one exception: an owner's missing ``default`` security group is made, in the same transaction).
+"""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import AccountState, Caller, Owner
+from bulkdeploy.domain.deployment import (
+    DeployAsk,
+    DeploySpec,
+    DiskOfferingFacts,
+    OfferingFacts,
+    TemplateFacts,
+    ZoneFacts,
+)
+from bulkdeploy.domain.errors import (
+    InvalidCombination,
+    InvalidParameter,
+    OwnerDisabled,
+    PermissionDenied,
+)
+from bulkdeploy.domain.topology import HypervisorType, StorageType, TemplateKind
+from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
+from bulkdeploy.services.deployments.deployment_names import check_host_names
+from bulkdeploy.services.deployments.deployment_networks import choose_networks, choose_security_groups
+from bulkdeploy.services.deployments.deployment_sizes import vm_disks, vm_sizes
+from bulkdeploy.services.deployments.registered_user_data import registered_content
+from bulkdeploy.services.deployments.user_data import check_user_data
+from bulkdeploy.services.ownership import require_open_zones, resolve_owner
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.deployments import deployment_facts as facts
+
+
+def check_deployment(
+    connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk
+) -> DeploySpec:
+    """The specification of what will be made, or the first rule that the call breaks.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
+    """
+    _check_values(configuration, ask)
+    owner = resolve_owner(connection, caller, ask.account, ask.domain_id, ask.project_id)
+    state = facts.account_state(connection, owner.account_id)
+    if state is not AccountState.ENABLED:
+        raise OwnerDisabled(owner.account_name, state.value)
+    zone = _check_zone(connection, caller, ask, owner)
+    offering = check_offering(connection, ask, owner, zone)
+    cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
+    disk_offering = _check_disk_offering(connection, ask, owner, zone)
+    template = _check_template(connection, ask, owner, zone)
+    hypervisor = _check_hypervisor(ask, template)
+    _check_pins(connection, ask, zone)
+    disks = vm_disks(configuration, ask, offering, disk_offering, template)
+    networks = choose_networks(connection, ask, owner, zone)
+    security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
+    affinity_groups = check_affinity_groups(connection, ask, owner)
+    check_key_pairs(connection, ask.keypairs, owner)
+    user_data = _user_data(connection, configuration, caller, ask)
+    if networks:
+        _check_user_data_service(ask, template, networks[0].name, served=networks[0].has_user_data)
+    return DeploySpec(
+        ask=ask,
+        owner=owner,
+        zone=zone,
+        offering=offering,
+        template=template,
+        hypervisor=hypervisor,
+        cpu_number=cpu_number,
+        cpu_mhz=cpu_mhz,
+        memory_mib=memory_mib,
+        disks=disks,
+        networks=networks,
+        security_group_ids=security_groups,
+        affinity_groups=affinity_groups,
+        user_data=user_data,
+    )
+
+
+def _user_data(connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk) -> str | None:
+    """What the guests get, base64: the text given, or what was registered."""
+    if ask.registered_user_data is not None:
+        return registered_content(connection, caller, ask.registered_user_data)
+    if ask.user_data is None:
+        return None
+    return check_user_data(ask.user_data, method=ask.method, most=configuration.number("vm.userdata.max.length"))
+
+
+def _check_values(configuration: Configuration, ask: DeployAsk) -> None:
+    """Numbers and names: what is wrong with them is wrong whatever else is there."""
+    if ask.count <= 0:
+        raise InvalidParameter("virtualmachinecount", ask.count, "it should be a positive number")
+    most = configuration.number("virtual.machine.max.count.per.bulk.call")
+    if ask.count > most:
+        raise InvalidParameter(
+            "virtualmachinecount", ask.count, f"virtual.machine.max.count.per.bulk.call allows at most {most}"
+        )
+    if ask.minimum_count is not None and not 1 <= ask.minimum_count <= ask.count:
+        raise InvalidParameter(
+            "minimumcount", ask.minimum_count, f"it must be between 1 and virtualmachinecount, {ask.count}"
+        )
+    check_host_names(ask)
+
+
+def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk, owner: Owner) -> ZoneFacts:
+    zone = facts.read_zone(connection, ask.zone_id)
+    if zone is None:
+        raise InvalidParameter("zoneid", ask.shown("zoneid", ask.zone_id), "the zone was deleted")
+    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    if not zone.enabled and not caller.is_root_admin:
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
+    return zone
+
+
+def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
+    """The service offering, where the owner may use it in the zone.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied.
+    """
+    offering = facts.read_offering(connection, ask.service_offering_id)
+    if offering is None or not offering.active:
+        raise InvalidParameter(
+            "serviceofferingid",
+            ask.shown("serviceofferingid", ask.service_offering_id),
+            "the offering is not active",
+        )
+    check_available(
+        offering, "serviceofferingid", ask.shown("serviceofferingid", ask.service_offering_id), owner, zone
+    )
+    if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
+        raise InvalidCombination(
+            ("zoneid", "serviceofferingid"),
+            f"Zone {zone.name} is not configured to use local storage but service offering {offering.name} uses it",
+        )
+    if ask.bulk and offering.is_custom:
+        raise InvalidParameter(
+            "serviceofferingid",
+            offering.name,
+            f"Service offering {offering.name} is a custom one and not supported for bulk VM deployments",
+        )
+    return offering
+
+
+def check_available(
+    offering: OfferingFacts | DiskOfferingFacts, parameter: str, shown: str, owner: Owner, zone: ZoneFacts
+) -> None:
+    """Offerings may be kept to domains (and those below) and to zones; ``shown``: the offering as it was given."""
+    lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
+    if offering.domain_ids and not set(offering.domain_ids) & set(lineage):
+        raise PermissionDenied(f"Account {owner.account_name} does not have permission to use offering {shown}")
+    if offering.zone_ids and zone.id not in offering.zone_ids:
+        raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
+
+
+def _check_disk_offering(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+) -> DiskOfferingFacts | None:
+    if ask.disk_offering_id is None:
+        return None
+    offering = facts.read_disk_offering(connection, ask.disk_offering_id)
+    if offering is None or not offering.active:
+        raise InvalidParameter(
+            "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), "the disk offering is not active"
+        )
+    check_available(offering, "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), owner, zone)
+    if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
+        raise InvalidCombination(
+            ("zoneid", "diskofferingid"),
+            f"Zone {zone.name} is not configured to use local storage but disk offering {offering.name} uses it",
+        )
+    if offering.customized and ask.bulk:
+        raise InvalidParameter(
+            "diskofferingid",
+            offering.name,
+            f"Disk offering {offering.name} is a custom one and not supported for bulk VM deployments",
+        )
+    return offering
+
+
+def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
+    """The owner must be allowed to use it, whoever calls (reference section 0.3: access-checked)."""
+    template = facts.read_template(connection, ask.template_id, zone.id, owner)
+    if template is None:
+        raise InvalidParameter("templateid", ask.shown("templateid", ask.template_id), "the template was deleted")
+    usable = template.is_public or template.shared_with_owner or template.owner_id == owner.account_id
+    if not usable and not owner.is_root_admin:
+        raise PermissionDenied(
+            f"Account {owner.account_name} does not have permission to use template "
+            f"{ask.shown('templateid', ask.template_id)}"
+        )
+    if not template.ready:
+        raise InvalidParameter(
+            "templateid",
+            template.name,
+            f"The template {template.name} is not available for use: it is not ready in zone {zone.name}",
+        )
+    if template.kind is TemplateKind.ISO:
+        if not template.bootable:
+            raise InvalidParameter(
+                "templateid",
+                template.name,
+                f"Installing from ISO requires an ISO that is bootable: {template.name}",
+            )
+        if ask.disk_offering_id is None:
+            raise InvalidCombination(
+                ("templateid", "diskofferingid"),
+                "Installing from ISO requires a disk offering to be specified for the root disk.",
+            )
+    return template
+
+
+def _check_hypervisor(ask: DeployAsk, template: TemplateFacts) -> str:
+    asked = None if ask.hypervisor is None else HypervisorType.parse(ask.hypervisor)
+    if ask.hypervisor is not None and asked is None:
+        known = ", ".join(kind.value for kind in HypervisorType)
+        raise InvalidParameter("hypervisor", ask.hypervisor, f"it must be one of {known}")
+    if template.hypervisor is None:
+        if asked is None:
+            raise InvalidParameter(
+                "hypervisor",
+                None,
+                "hypervisor parameter is needed to deploy VM or the hypervisor parameter value passed is "
+                f"invalid: template {template.name} names none",
+            )
+        return asked.value
+    if asked is not None and asked.value.lower() != template.hypervisor.lower():
+        raise InvalidParameter(
+            "hypervisor",
+            ask.hypervisor,
+            "Hypervisor passed to the deployVm call, is different from the hypervisor type of the template: "
+            f"{template.name} is for {template.hypervisor}",
+        )
+    return template.hypervisor
+
+
+def _check_pins(connection: Connection, ask: DeployAsk, zone: ZoneFacts) -> None:
+    """A pinned pod, cluster or host lies in the zone; a pinned host can take VMs at all."""
+    for parameter, table, row_id in (
+        ("podid", "pods", ask.pod_id),
+        ("clusterid", "clusters", ask.cluster_id),
+    ):
+        if row_id is not None and facts.pin_zone(connection, table, row_id) != zone.id:
+            raise InvalidParameter(parameter, ask.shown(parameter, row_id), f"it is not in zone {zone.name}")
+    if ask.host_id is not None:
+        problem = facts.host_problem(connection, ask.host_id, zone.id)
+        if problem is not None:
+            raise InvalidParameter(
+                "hostid", ask.shown("hostid", ask.host_id), f"Unable to deploy the VM as {problem}"
+            )
+
+
+def _check_user_data_service(ask: DeployAsk, template: TemplateFacts, network: str, *, served: bool) -> None:
+    """What is delivered through the UserData service needs it in the default network."""
+    if served:
+        return
+    if ask.user_data is not None or ask.registered_user_data is not None:
+        what = "UserData is provided while deploying the VM"
+    elif ask.keypairs:
+        what = "SSH keypair is provided while deploying the VM"
+    elif template.password_enabled:
+        what = f"template {template.name} is password enabled"
+    else:
+        return
+    raise InvalidCombination(
+        ("userdata", "networkids"),
+        f"Unable to deploy VM as {what}, but there is no support for UserData service in the default network "
+        f"{network}",
+    )

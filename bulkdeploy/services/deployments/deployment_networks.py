@@ -1,0 +1,190 @@
+"""Which networks and security groups a deployment gets (reference section 5.4)."""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.deployment import DeployAsk, NetworkFacts, ZoneFacts
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.topology import HypervisorType, NetworkType
+from bulkdeploy.store.deployments import deployment_facts as facts
+from bulkdeploy.store.networks.network_changes import keep_networks
+
+ISOLATED = "Isolated"
+
+
+def choose_networks(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+) -> tuple[NetworkFacts, ...]:
+    """The networks of each VM, default first: those asked for, or the one the zone's rules give.
+
+    Raises:
+        InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
+        PermissionDenied: a network that the owner may not use.
+    """
+    networks = _choose_networks(connection, ask, owner, zone)
+    keep_networks(connection, [network.id for network in networks])
+    return networks
+
+
+def _choose_networks(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+) -> tuple[NetworkFacts, ...]:
+    if zone.network_type is NetworkType.BASIC:
+        if ask.network_ids:
+            raise InvalidCombination(
+                ("networkids", "zoneid"), f"Can't specify 'networkids' parameter in basic zone {zone.name}"
+            )
+        return (_only_network(connection, zone),)
+    if ask.network_ids:
+        return _asked_networks(connection, ask, owner, zone)
+    if zone.security_groups_enabled:
+        return (_security_group_network(connection, owner, zone),)
+    return (_default_network(connection, owner, zone),)
+
+
+def _only_network(connection: Connection, zone: ZoneFacts) -> NetworkFacts:
+    """A Basic zone's one guest network."""
+    guest = [n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system]
+    if not guest:
+        raise InvalidParameter("zoneid", zone.name, "the zone has no guest network")
+    return guest[0]
+
+
+def _asked_networks(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+) -> tuple[NetworkFacts, ...]:
+    found = {network.id: network for network in facts.read_networks(connection, ids=ask.network_ids)}
+    networks: list[NetworkFacts] = []
+    for network_id in ask.network_ids:
+        network = found.get(network_id)
+        if network is None:
+            shown = ask.shown("networkids", network_id)
+            raise InvalidParameter("networkids", shown, f"Unable to find network by id {shown}")
+        if not is_usable(network, owner):  # first: what else is wrong with it is told only to who may use it
+            raise PermissionDenied(
+                f"Account {owner.account_name} does not have permission to use network {network.uuid}"
+            )
+        if network.is_system:
+            raise InvalidParameter(
+                "networkids",
+                network.name,
+                f"Network id={network.uuid} is system only and can't be used for vm deployment",
+            )
+        if network.zone_id != zone.id:
+            raise InvalidParameter(
+                "networkids", network.name, f"Network id={network.uuid} doesn't belong to zone {zone.name}"
+            )
+        networks.append(network)
+    if zone.security_groups_enabled:
+        if len(networks) > 1:
+            raise InvalidCombination(("networkids",), "Only support one network per VM if security group enabled")
+        if not networks[0].has_security_groups:
+            raise InvalidParameter(
+                "networkids", networks[0].name, "the zone wants networks with security groups enabled"
+            )
+    return tuple(networks)
+
+
+def is_usable(network: NetworkFacts, owner: Owner) -> bool:
+    """Account networks serve their account; domain networks their domain and, if so made, those below."""
+    if network.acl_type == "Account":
+        return network.account_id == owner.account_id
+    if network.subdomain_access:
+        return owner.lineage.startswith(network.domain_lineage)
+    return owner.lineage == network.domain_lineage
+
+
+def _security_group_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
+    for network in facts.read_networks(connection, zone_id=zone.id):
+        if network.has_security_groups and not network.is_system and is_usable(network, owner):
+            return network
+    raise InvalidParameter("zoneid", zone.name, f"No network with security enabled is found in zone id={zone.uuid}")
+
+
+def _default_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
+    """The owner's single Isolated network, else the zone's default Shared network, else its only one."""
+    usable = [
+        n for n in facts.read_networks(connection, zone_id=zone.id) if not n.is_system and is_usable(n, owner)
+    ]
+    isolated = [network for network in usable if network.guest_type == ISOLATED]
+    if len(isolated) > 1:
+        raise InvalidParameter(
+            "networkids",
+            None,
+            f"More than 1 default Isolated networks are found for account {owner.account_name}; "
+            "please specify networkIds",
+        )
+    defaults = [network for network in usable if network.is_default]
+    for choice in (isolated, defaults, usable):
+        if len(choice) == 1:
+            return choice[0]
+    found = ", ".join(network.name for network in usable) or "none"
+    raise InvalidParameter(
+        "networkids",
+        None,
+        f"account {owner.account_name} has no single default network in zone {zone.name} (usable: {found}); "
+        "please specify networkids",
+    )
+
+
+def choose_security_groups(
+    connection: Connection,
+    ask: DeployAsk,
+    owner: Owner,
+    zone: ZoneFacts,
+    networks: tuple[NetworkFacts, ...],
+    hypervisor: str,
+) -> tuple[int, ...]:
+    """Ids of the security groups of each VM; none where the network has no such service.
+
+    Raises:
+        InvalidCombination: groups given in a zone without them, or for VMware.
+        InvalidParameter: a group that does not exist.
+        PermissionDenied: a group of another account.
+    """
+    asked = ask.security_group_ids is not None or ask.security_group_names is not None
+    enabled = zone.network_type is NetworkType.BASIC or zone.security_groups_enabled
+    if asked and not enabled:
+        raise InvalidCombination(
+            ("securitygroupids", "securitygroupnames", "zoneid"),
+            f"Can't create VM with security groups; security group feature is not enabled for zone {zone.name}",
+        )
+    if not networks[0].has_security_groups and not asked:
+        return ()
+    if hypervisor == HypervisorType.VMWARE:
+        if asked:
+            raise InvalidCombination(
+                ("securitygroupids", "hypervisor"),
+                "Security group feature is not supported for vmWare hypervisor",
+            )
+        return ()
+    if not asked:
+        return (facts.ensure_default_security_group(connection, owner),)
+    return asked_security_groups(connection, ask, owner)
+
+
+def asked_security_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
+    """The security groups asked for, by id or name, and the owner's default one.
+
+    Raises:
+        InvalidParameter, PermissionDenied.
+    """
+    if ask.security_group_names is not None:
+        found = facts.read_security_groups(connection, owner, names=ask.security_group_names)
+        wanted, parameter = {name: name for name in ask.security_group_names}, "securitygroupnames"
+    else:
+        ids = ask.security_group_ids or ()
+        found = facts.read_security_groups(connection, owner, ids=ids)
+        parameter = "securitygroupids"
+        wanted = {str(group_id): ask.shown(parameter, group_id) for group_id in ids}
+    for key, shown in wanted.items():
+        if key not in found:
+            by = "name" if parameter == "securitygroupnames" else "id"
+            raise InvalidParameter(parameter, shown, f"Unable to find group by {by} {shown}")
+        if found[key][1] != owner.account_id:
+            raise PermissionDenied(
+                f"Account {owner.account_name} does not have permission to use security group {shown}"
+            )
+    chosen = [found[key][0] for key in wanted]
+    default = facts.ensure_default_security_group(connection, owner)
+    return tuple(dict.fromkeys([*chosen, default]))

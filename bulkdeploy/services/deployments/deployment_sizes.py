@@ -1,0 +1,118 @@
+"""How large each VM of a deployment is: cores, MHz, MiB and its volumes in bytes."""
+
+import re
+from collections.abc import Mapping
+
+from bulkdeploy.domain.deployment import DeployAsk, DiskOfferingFacts, DiskSpec, OfferingFacts, TemplateFacts
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.sizes import MOST_CORES, MOST_MHZ, MOST_MIB
+from bulkdeploy.domain.topology import TemplateKind, VolumeType
+from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.store.configuration.configuration import Configuration
+
+WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")
+
+
+def vm_sizes(offering: OfferingFacts, ask: DeployAsk) -> tuple[int, int, int]:
+    """Cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
+
+    Raises:
+        InvalidParameter, InvalidCombination: sizes missing, out of bounds, or given for a fixed offering.
+    """
+    given = {name: ask.details[name] for name in ("cpuNumber", "cpuSpeed", "memory") if name in ask.details}
+    if not offering.is_custom:
+        if given:
+            raise InvalidCombination(
+                ("details", "serviceofferingid"),
+                "cpuNumber or cpuSpeed or memory should not be specified for static service offering "
+                f"{offering.name}",
+            )
+        return offering.cpu_number or 0, offering.cpu_mhz or 0, offering.memory_mib or 0
+    cpu_number = _custom(
+        given,
+        "cpuNumber",
+        offering.cpu_number,
+        offering.min_cpu_number,
+        offering.max_cpu_number or MOST_CORES,
+        "cores",
+    )
+    cpu_mhz = _custom(given, "cpuSpeed", offering.cpu_mhz, None, MOST_MHZ, "MHz")
+    memory_mib = _custom(
+        given, "memory", offering.memory_mib, offering.min_memory_mib, offering.max_memory_mib or MOST_MIB, "MiB"
+    )
+    return cpu_number, cpu_mhz, memory_mib
+
+
+def _custom(given: Mapping[str, str], name: str, fixed: int | None, least: int | None, most: int, unit: str) -> int:
+    if fixed is not None:
+        return fixed
+    lower, text = least or 1, given.get(name)
+    rule = f"the custom offering needs {name} from {lower} to {most} {unit}"
+    if text is None or not (WHOLE_NUMBER.fullmatch(text) and lower <= int(text) <= most):
+        raise InvalidParameter(f"details[0].{name}", text, rule)
+    return int(text)
+
+
+def vm_disks(
+    configuration: Configuration,
+    ask: DeployAsk,
+    offering: OfferingFacts,
+    disk_offering: DiskOfferingFacts | None,
+    template: TemplateFacts,
+) -> tuple[DiskSpec, ...]:
+    """The volumes of each VM, root first: a disk offering is the root disk of an ISO, else a data disk.
+
+    Raises:
+        InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
+    """
+    from_offering = None
+    if disk_offering is not None:
+        is_root = template.kind is TemplateKind.ISO
+        from_offering = DiskSpec(
+            volume_type=VolumeType.ROOT if is_root else VolumeType.DATADISK,
+            size_bytes=gib_to_bytes(disk_gib(configuration, ask.disk_size_gib, disk_offering)),
+            storage_type=disk_offering.storage_type,
+            tags=disk_offering.storage_tags,
+            disk_offering_id=disk_offering.id,
+        )
+        if is_root:
+            return (from_offering,)
+    elif ask.disk_size_gib is not None:
+        raise InvalidCombination(("size", "diskofferingid"), "size can be given only with a custom disk offering")
+    root_gib = ask.root_disk_gib or offering.root_disk_gib
+    size = template.size_bytes if root_gib is None else gib_to_bytes(root_gib)
+    if size < template.size_bytes:
+        raise InvalidParameter(
+            "rootdisksize" if ask.root_disk_gib else "serviceofferingid",
+            root_gib,
+            f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
+        )
+    root = DiskSpec(
+        volume_type=VolumeType.ROOT,
+        size_bytes=size,
+        storage_type=offering.storage_type,
+        tags=offering.storage_tags,
+        template_id=template.id,
+    )
+    return (root,) if from_offering is None else (root, from_offering)
+
+
+def disk_gib(configuration: Configuration, asked_gib: int | None, offering: DiskOfferingFacts) -> int:
+    """The size of a disk of this offering, GiB; ``asked_gib``: the parameter ``size``.
+
+    Raises:
+        InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
+    """
+    if not offering.customized:
+        if asked_gib is not None:
+            raise InvalidCombination(
+                ("size", "diskofferingid"), f"disk offering {offering.name} has a fixed size: size can not be given"
+            )
+        return offering.disk_gib
+    least = configuration.number("custom.diskoffering.size.min")
+    most = configuration.number("custom.diskoffering.size.max")
+    if asked_gib is None:
+        raise InvalidParameter("size", None, "This disk offering requires a custom size specified")
+    if not least <= asked_gib <= most:
+        raise InvalidParameter("size", asked_gib, f"the size must be from {least} to {most} GiB")
+    return asked_gib

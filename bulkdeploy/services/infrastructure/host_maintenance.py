@@ -1,0 +1,99 @@
+"""Host maintenance: VMs are moved away by a job; cancelling lets the host take VMs again, at once."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.topology import HostResourceState
+from bulkdeploy.domain.virtual_machines import one_of
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.kinds.prepare_host_for_maintenance import PREPARE_HOST
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
+from bulkdeploy.store.infrastructure.host_maintenance import (
+    holds_vms,
+    lock_host,
+    set_resource_state,
+    unfinished_host_jobs,
+    wake_waiting,
+)
+from bulkdeploy.store.infrastructure.hosts import host_rows
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.jobs import insert_jobs
+
+CANCELLABLE = frozenset(
+    {
+        HostResourceState.PREPARE_FOR_MAINTENANCE,
+        HostResourceState.MAINTENANCE,
+        HostResourceState.ERROR_IN_MAINTENANCE,
+        HostResourceState.ERROR_IN_PREPARE_FOR_MAINTENANCE,
+    }
+)
+CANCEL_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.host.CancelHostMaintenanceCmd"
+
+
+def prepare_host_for_maintenance(
+    connection: Connection, system: System, caller: Caller, host: EntityRef
+) -> JobTicket:
+    """Take the host out of placement now, and have its VMs moved away; the job's result is the host.
+
+    Raises:
+        InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor can not
+            move the VMs that are on it.
+    """
+    row = _locked(connection, host, PREPARE_HOST.states)
+    if holds_vms(connection, host.id):
+        require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+    set_resource_state(connection, [host.id], HostResourceState.PREPARE_FOR_MAINTENANCE)
+    job = PREPARE_HOST.new_job(
+        _about(host),
+        f"asked to prepare for maintenance host {row.name}",
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+    )
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, PREPARE_HOST.name, INTERACTIVE)])
+    return JobTicket(str(job_uuid))
+
+
+def cancel_host_maintenance(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:
+    """Let the host take VMs again; those that are on their way arrive, others stay. The job is done with the call.
+
+    Raises:
+        InvalidParameter: the host was removed, or is not in maintenance nor on its way there.
+    """
+    row = _locked(connection, host, CANCELLABLE)
+    set_resource_state(connection, [host.id], HostResourceState.ENABLED)
+    woken = wake_waiting(connection, unfinished_host_jobs(connection, host.id), INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, kind, INTERACTIVE) for job_id, kind in woken])
+    about = _about(host)
+    text = f"cancelled the maintenance of host {row.name}"
+    record_event(connection, caller, EventType.HOST_MAINTENANCE_CANCEL, text, about)
+    shown = host_rows(connection, [host.id])[host.id]
+    return done_with_object(connection, caller, CANCEL_COMMAND_CLASS, "host", shown, about)
+
+
+def _locked(connection: Connection, host: EntityRef, states: Collection[StrEnum]) -> Row[Any]:
+    """The host's row, locked, where it is in one of these states."""
+    row = lock_host(connection, host.id)
+    if row.removed is not None:
+        raise InvalidParameter("id", str(host.uuid), "the host was removed")
+    if row.resource_state not in states:
+        rule = f"host {row.name} is in resource state {row.resource_state}; it must be {one_of(states)}"
+        raise InvalidParameter("id", str(host.uuid), rule)
+    return row
+
+
+def _about(host: EntityRef) -> Instance:
+    return Instance(PREPARE_HOST.instance_type, host.id, host.uuid)

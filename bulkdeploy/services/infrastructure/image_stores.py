@@ -1,0 +1,85 @@
+"""Adding, changing and deleting image stores: rows that operators' tools find again; no template is kept in one."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.infrastructure.host_admission import checked_url
+from bulkdeploy.services.inventory.inventory_values import name
+from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.wire_values import checked
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.infrastructure import image_stores
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+
+KIND = "ImageStore"
+ANOTHER = "another image store"
+NFS = "nfs"
+CHANGEABLE = {"readonly": "read_only", "capacitybytes": "capacity_bytes"}
+
+
+def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
+    """Add an image store of a zone; it is called by its url where no name is given.
+
+    Raises:
+        InvalidParameter: a url that is not of an NFS export, or a name that is taken.
+    """
+    url = checked_url(given["url"])
+    parts = urlsplit(url)
+    if parts.scheme.lower() != NFS or not parts.hostname or not parts.path.strip("/"):
+        raise InvalidParameter("url", url, "it should be an NFS export such as nfs://10.1.1.9/export/secondary")
+    zone = hold(connection, given["zoneid"], "zoneid", shared=True)
+    values = {
+        "name": checked("name", given.get("name") or url, name()),
+        "zone_id": zone["id"],
+        "provider": given["provider"],
+        "protocol": NFS,
+        "url": url,
+    }
+    with unique_name("name", values["name"], ANOTHER):
+        store = insert_row(connection, Entity.IMAGE_STORE, values)
+    text = f"added image store {store.name} to zone {zone['name']}"
+    return _told(connection, caller, EventType.IMAGE_STORE_CREATE, store, text)
+
+
+def update_store(connection: Connection, caller: Caller, store: EntityRef, given: Arguments) -> Mapping[str, Any]:
+    """Change an image store.
+
+    Raises:
+        InvalidParameter: it was deleted, or the name is taken.
+    """
+    values = {column: given[parameter] for parameter, column in CHANGEABLE.items() if parameter in given}
+    if "name" in given:
+        values["name"] = checked("name", given["name"], name())
+    hold(connection, store)
+    with unique_name("name", values.get("name"), ANOTHER):
+        change_row(connection, store, values)
+    text = f"changed image store {store.name}{changed(values)}"
+    return _told(connection, caller, EventType.IMAGE_STORE_EDIT, store, text)
+
+
+def delete_store(connection: Connection, caller: Caller, store: EntityRef) -> None:
+    """Delete an image store; templates do not miss it.
+
+    Raises:
+        InvalidParameter: it was deleted.
+    """
+    hold(connection, store)
+    remove_row(connection, store)
+    record_event(
+        connection, caller, EventType.IMAGE_STORE_DELETE, f"deleted image store {store.name}", subject(KIND, store)
+    )
+
+
+def _told(
+    connection: Connection, caller: Caller, event: EventType, store: EntityRef, text: str
+) -> Mapping[str, Any]:
+    record_event(connection, caller, event, text, subject(KIND, store))
+    return only_row(image_stores.list_image_stores(connection, {"id": store}, ONE))

@@ -1,0 +1,101 @@
+"""Providers of network services on a physical network: added, configured, enabled and deleted.
+
+bulkdeploy runs no routers; providers are here because clients that build a zone want to see them enabled.
+"""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.network_services import ELEMENTS
+from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, unique_name
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.infrastructure import physical_networks
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+
+KIND = "PhysicalNetworkServiceProvider"
+COMMANDS = "org.apache.cloudstack.api.command.admin."
+ENABLED = "Enabled"
+ELEMENTS_BY_KEY = {
+    "virtualrouterelement": ("VirtualRouter", "VpcVirtualRouter"),
+    "internalloadbalancerelement": ("InternalLbVm",),
+}
+"""Providers whose elements are of a kind, by its name on the wire."""
+
+
+def add_provider(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
+    """Add a provider, disabled.
+
+    Raises:
+        InvalidParameter: the physical network was deleted, or has it already.
+    """
+    network: EntityRef = given["physicalnetworkid"]
+    hold(connection, network, "physicalnetworkid", shared=True)
+    values = {"physical_network_id": network.id, "name": given["name"]}
+    with unique_name("name", given["name"], f"physical network {network.name}: a provider"):
+        provider = insert_row(connection, Entity.NETWORK_SERVICE_PROVIDER, values)
+    text = f"added provider {provider.name} to physical network {network.name}"
+    return _done(connection, caller, EventType.SERVICE_PROVIDER_CREATE, provider, text)
+
+
+def update_provider(connection: Connection, caller: Caller, provider: EntityRef, given: Arguments) -> JobTicket:
+    """Enable or disable a provider.
+
+    Raises:
+        InvalidParameter: it was deleted, or must be configured before it is enabled.
+    """
+    row = hold(connection, provider)
+    state = given.get("state", row["state"])
+    if state == ENABLED and provider.name in ELEMENTS and not row["element_enabled"]:
+        raise InvalidParameter("state", state, f"provider {provider.name} must be configured first")
+    change_row(connection, provider, {"state": state})
+    text = f"changed provider {provider.name}: {state}"
+    return _done(connection, caller, EventType.SERVICE_PROVIDER_UPDATE, provider, text)
+
+
+def delete_provider(connection: Connection, caller: Caller, provider: EntityRef) -> JobTicket:
+    """Delete a provider.
+
+    Raises:
+        InvalidParameter: it was deleted.
+    """
+    hold(connection, provider)
+    remove_row(connection, provider)
+    about = subject(KIND, provider)
+    text = f"deleted provider {provider.name}"
+    record_event(connection, caller, EventType.SERVICE_PROVIDER_DELETE, text, about)
+    return done_with_success(connection, caller, f"{COMMANDS}network.DeleteNetworkServiceProviderCmd", about)
+
+
+def configure_element(
+    connection: Connection, caller: Caller, key: str, cmd: str, element: EntityRef, *, enabled: bool
+) -> JobTicket:
+    """Say whether what a provider consists of may be used; the job's result is the element.
+
+    Raises:
+        InvalidParameter: the provider was deleted, or is of another kind than ``key``.
+    """
+    names = ELEMENTS_BY_KEY[key]
+    hold(connection, element)
+    if element.name not in names:
+        raise InvalidParameter("id", str(element.uuid), f"it should be an element of {' or '.join(names)}")
+    change_row(connection, element, {"element_enabled": enabled})
+    about = subject(KIND, element)
+    text = f"configured {element.name}: {'enabled' if enabled else 'disabled'}"
+    record_event(connection, caller, EventType.NETWORK_ELEMENT_CONFIGURE, text, about)
+    row = only_row(physical_networks.list_elements(connection, names, {"id": element}, ONE))
+    return done_with_object(connection, caller, f"{COMMANDS}{cmd}", key, row, about)
+
+
+def _done(connection: Connection, caller: Caller, event: EventType, provider: EntityRef, text: str) -> JobTicket:
+    about = subject(KIND, provider)
+    record_event(connection, caller, event, text, about)
+    row = only_row(physical_networks.list_providers(connection, {"id": provider}, ONE))
+    created = event is EventType.SERVICE_PROVIDER_CREATE
+    cmd = f"{COMMANDS}network.{'Add' if created else 'Update'}NetworkServiceProviderCmd"
+    return done_with_object(connection, caller, cmd, "networkserviceprovider", row, about, created=created)

@@ -1,0 +1,81 @@
+"""What a physical network carries, and by which bridge of each hypervisor's hosts."""
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.network_services import TrafficType
+from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, unique_name
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.infrastructure import physical_networks
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.live_rows import change_row, has_live, insert_row, remove_row
+
+KIND = "TrafficType"
+COMMANDS = "org.apache.cloudstack.api.command.admin.usage."
+LABELS = tuple(f"{hypervisor}networklabel" for hypervisor in ("xen", "kvm", "vmware", "hyperv", "ovm3"))
+
+
+def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
+    """Let a physical network carry a type of traffic.
+
+    Raises:
+        InvalidParameter: the physical network was deleted, or carries it already.
+    """
+    network: EntityRef = given["physicalnetworkid"]
+    hold(connection, network, "physicalnetworkid", shared=True)
+    values = {"physical_network_id": network.id, "traffic_type": given["traffictype"], "labels": _labels(given)}
+    with unique_name("traffictype", given["traffictype"], f"physical network {network.name}: a traffic type"):
+        made = insert_row(connection, Entity.TRAFFIC_TYPE, values)
+    text = f"added traffic type {made.name} to physical network {network.name}"
+    return _done(connection, caller, EventType.TRAFFIC_TYPE_CREATE, made, text, "AddTrafficTypeCmd")
+
+
+def update_type(connection: Connection, caller: Caller, one: EntityRef, given: Arguments) -> JobTicket:
+    """Change the bridges of a traffic type; an empty one takes it away.
+
+    Raises:
+        InvalidParameter: it was deleted.
+    """
+    labels = {**hold(connection, one)["labels"], **_labels(given)}
+    change_row(connection, one, {"labels": {name: label for name, label in labels.items() if label}})
+    text = f"changed traffic type {one.name}"
+    return _done(connection, caller, EventType.TRAFFIC_TYPE_UPDATE, one, text, "UpdateTrafficTypeCmd")
+
+
+def delete_type(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
+    """Let a physical network carry it no longer.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        ResourceInUse: guest networks or public address ranges of the physical network need it.
+    """
+    row = hold(connection, one)
+    for noun, needs in (("networks", TrafficType.GUEST), ("public address ranges", TrafficType.PUBLIC)):
+        children = physical_networks.CONTENTS[noun]
+        if one.name == needs and has_live(connection, children, row["physical_network_id"]):
+            raise ResourceInUse(f"Traffic type {one.name} is in use by {noun}")
+    remove_row(connection, one)
+    about = subject(KIND, one)
+    record_event(connection, caller, EventType.TRAFFIC_TYPE_DELETE, f"deleted traffic type {one.name}", about)
+    return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", about)
+
+
+def _labels(given: Arguments) -> dict[str, Any]:
+    return {name: given[name] for name in LABELS if name in given}
+
+
+def _done(
+    connection: Connection, caller: Caller, event: EventType, one: EntityRef, text: str, cmd: str
+) -> JobTicket:
+    about = subject(KIND, one)
+    record_event(connection, caller, event, text, about)
+    row = only_row(physical_networks.list_traffic_types(connection, {"id": one}, ONE))
+    created = event is EventType.TRAFFIC_TYPE_CREATE
+    return done_with_object(connection, caller, f"{COMMANDS}{cmd}", "traffictype", row, about, created=created)

@@ -1,0 +1,43 @@
+"""Calls that clients know as asynchronous, done at once.
+
+CloudStack answers many calls with a job that only change rows. Here the transaction that makes the change
+also writes the job, finished, with its result: the client polls once. A call that is refused is refused at
+once and makes no job.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.store.jobs.done_jobs import Instance, insert_done_job
+from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
+
+
+def done_with_object(
+    connection: Connection,
+    caller: Caller,
+    cmd: str,
+    key: str,
+    row: Mapping[str, Any],
+    instance: Instance | None = None,
+    *,
+    created: bool = False,
+) -> JobTicket:
+    """The ticket of a job whose result is one object: ``row`` by wire names, under ``key`` (``affinitygroup``).
+
+    ``cmd``: the Java class that CloudStack names in the job's ``cmd``; clients match it by keyword.
+    ``created``: the call made the thing, so its id is answered beside the job's ("async+id" in reference
+    section 8).
+    """
+    uuid = insert_done_job(connection, caller, cmd, object_result(key, row), instance)
+    return JobTicket(str(uuid), str(instance.uuid) if created and instance is not None else None)
+
+
+def done_with_success(
+    connection: Connection, caller: Caller, cmd: str, instance: Instance | None = None
+) -> JobTicket:
+    """The ticket of a job whose result is ``{"success": true}``."""
+    return JobTicket(str(insert_done_job(connection, caller, cmd, SUCCESS_RESULT, instance)))

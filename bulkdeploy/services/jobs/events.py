@@ -1,0 +1,46 @@
+"""Archiving and deleting events: the caller's own, and for admins those of all below.
+
+Given ids must all be within reach; type and dates choose among what is.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied
+from bulkdeploy.services.ownership import OwnerParameters, visibility
+from bulkdeploy.store.jobs import events
+
+CHOOSING = ("ids", "type", "startdate", "enddate")
+
+
+def archive_events(connection: Connection, caller: Caller, arguments: Mapping[str, Any]) -> None:
+    """Archive events.
+
+    Raises:
+        InvalidCombination: neither ids nor type nor dates.
+        PermissionDenied: an id is not within the caller's reach.
+    """
+    _change(connection, caller, arguments, delete=False)
+
+
+def delete_events(connection: Connection, caller: Caller, arguments: Mapping[str, Any]) -> None:
+    """Delete events.
+
+    Raises:
+        InvalidCombination, PermissionDenied: as for ``archive_events``.
+    """
+    _change(connection, caller, arguments, delete=True)
+
+
+def _change(connection: Connection, caller: Caller, arguments: Mapping[str, Any], *, delete: bool) -> None:
+    if not any(arguments.get(name) for name in CHOOSING):
+        raise InvalidCombination(CHOOSING, f"Which events? Give at least one of: {', '.join(CHOOSING)}")
+    ids = arguments.get("ids")
+    asked = OwnerParameters(list_all=True, by_id=ids is not None)
+    chosen = events.choose(connection, visibility(connection, caller, asked), arguments)
+    if ids is not None and {ref.id for ref in ids} - chosen and len(arguments) == 1:
+        raise PermissionDenied(f"{caller.username} does not have permission to operate with all of these events")
+    (events.delete_events if delete else events.archive_events)(connection, chosen)

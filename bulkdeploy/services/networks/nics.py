@@ -1,0 +1,142 @@
+"""Nics added to virtual machines, taken away, and made the default (reference section 8.16).
+
+Which nic is the default one is a matter of rows: hypervisors are not told.
+"""
+
+import re
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType, class_for
+from bulkdeploy.domain.virtual_machines import one_of
+from bulkdeploy.provisioning.kinds.add_nic import ADD_NIC
+from bulkdeploy.provisioning.kinds.remove_nic import REMOVE_NIC
+from bulkdeploy.scheduling import nics as rows
+from bulkdeploy.services.deployments.deployment_networks import is_usable
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
+from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.store.deployments import deployment_facts as facts
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.networks import nics as store
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
+
+MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
+OF_VM = "virtualmachineid"
+MAKE_DEFAULT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UpdateDefaultNicForVMCmdByAdmin"
+
+
+def add_nic(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    network: EntityRef,
+    ip_address: str | None,
+    mac: str | None,
+) -> JobTicket:
+    """Give a VM one more nic, and its guest if it runs; the job's result is the VM.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it or in the network already, the network is not for it,
+            or the address or MAC address is malformed or in use.
+        PermissionDenied: the VM is not the caller's, or its owner may not use the network.
+        InsufficientAddresses: the network has no address left.
+    """
+    if mac is not None and not MAC.fullmatch(mac.lower()):
+        raise InvalidParameter("macaddress", mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
+    wanted = None if mac is None else mac.lower()
+    row, owner = _vm(connection, caller, vm)
+    found = _network(connection, row, owner, network)
+
+    def change() -> Row[Any]:
+        return rows.add_nic(connection, vm.id, found, ip_address, wanted).vm
+
+    if is_changed_now(connection, ADD_NIC, vm, owner.account_id, change):
+        text = f"added a nic in network {network.name} to Vm {row.name}"
+        return _done(connection, caller, vm, ADD_NIC.event_type, ADD_NIC.command_class, text)
+    params = {"network_id": network.id, "ip_address": ip_address, "mac_address": wanted}
+    return submit(connection, system, caller, vm, ADD_NIC, params, parameter=OF_VM)
+
+
+def remove_nic(connection: Connection, system: System, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
+    """Take a nic from a VM; its address is given back when its guest has lost it. The job's result is the VM.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one.
+        PermissionDenied: the VM is not the caller's.
+    """
+    row, owner = _vm(connection, caller, vm)
+    rows.check_removable(store.live_nics(connection, vm.id), vm.uuid, nic)
+    change = partial(rows.remove_nic, connection, vm.id, nic)
+    if is_changed_now(connection, REMOVE_NIC, vm, owner.account_id, change):
+        text = f"took nic {nic.uuid} from Vm {row.name}"
+        return _done(connection, caller, vm, REMOVE_NIC.event_type, REMOVE_NIC.command_class, text)
+    params = {"nic_id": nic.id, "nic_uuid": str(nic.uuid)}
+    return submit(connection, system, caller, vm, REMOVE_NIC, params, parameter=OF_VM)
+
+
+def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic: EntityRef) -> JobTicket:
+    """Make one of a VM's nics the default one; the job's result is the VM.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one already.
+        PermissionDenied: the VM is not the caller's.
+    """
+    _vm(connection, caller, vm)
+    row = lock_vm(connection, vm.id)
+    if row.removed or row.has_job or row.state not in ADD_NIC.states:
+        state = "expunged" if row.removed else "worked on by another job" if row.has_job else row.state
+        rule = f"it is {state}; it must be {one_of(ADD_NIC.states)}"
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), rule)
+    found = rows.nic_of(store.live_nics(connection, vm.id), vm.uuid, nic)
+    if found.is_default:
+        raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
+    store.make_default(connection, vm.id, nic.id)
+    text = f"made nic {nic.uuid} the default one of Vm {row.name}"
+    return _done(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)
+
+
+def _done(
+    connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
+) -> JobTicket:
+    """The event, and the ticket of a job that is done; its result is the VM. ``cmd``: as root admins see it."""
+    about = Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
+    _, owner = _vm(connection, caller, vm)
+    record_event(connection, caller, event_type, text, about, owner)
+    shown = virtual_machine_rows(connection, [vm.id])[vm.id]
+    cmd = class_for(cmd, is_root_admin=caller.is_root_admin)
+    return done_with_object(connection, caller, cmd, "virtualmachine", shown, about)
+
+
+def _vm(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
+    """The VM, not locked yet, and its owner: addresses are locked before VMs."""
+    row = store.read_vm(connection, vm.id)
+    return row, require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+
+
+def _network(connection: Connection, vm: Row[Any], owner: Owner, network: EntityRef) -> NetworkFacts:
+    found = facts.read_networks(connection, ids=[network.id])
+    if not found:
+        raise InvalidParameter("networkid", str(network.uuid), "the network was deleted")
+    if not is_usable(found[0], owner):
+        raise PermissionDenied(
+            f"Account {owner.account_name} does not have permission to use network {network.uuid}"
+        )
+    if found[0].is_system or found[0].zone_id != vm.zone_id:
+        raise InvalidParameter("networkid", network.name, "it should be a guest network of the VM's zone")
+    if found[0].has_security_groups:
+        raise InvalidParameter("networkid", network.name, "a VM has one network where security groups are enabled")
+    return found[0]

@@ -1,0 +1,111 @@
+"""Security groups made, renamed and deleted (reference section 8.10); their rules: ``security_group_rules``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.owned_entities import lock_own, named_entity
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_same_owner
+from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed, rename_entity
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.networks import security_groups
+
+NOUN = "security group"
+DEFAULT = "default"
+
+
+def create_security_group(
+    connection: Connection, caller: Caller, named: NamedOwner, name: str, description: str
+) -> Mapping[str, Any]:
+    """Make a group without rules and answer it.
+
+    Raises:
+        InvalidParameter: the owner has a group of this name, or there is no such owner.
+        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+    """
+    owner = lock_owner(connection, caller, named)
+    ref = insert_entity(
+        connection, Entity.SECURITY_GROUP, name=name, description=description, account_id=owner.account_id
+    )
+    if ref is None:
+        raise _taken(name, owner)
+    text = f"made security group {name}"
+    record_event(connection, caller, EventType.SECURITY_GROUP_CREATE, text, about(ref), owner)
+    return security_group_row(connection, caller, ref)
+
+
+def update_security_group(
+    connection: Connection, caller: Caller, ref: EntityRef, name: str | None
+) -> Mapping[str, Any]:
+    """Rename a group, and answer it.
+
+    Raises:
+        InvalidParameter: it was deleted, it is the default group, or its owner has one of the new name.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row, owner = lock_own(connection, caller, ref, NOUN)
+    if name is not None and name != row.name:
+        _check_not_default("id", str(ref.uuid), row.name)
+        if not rename_entity(connection, ref, name):
+            raise _taken(name, owner)
+        text = f"renamed security group {row.name} to {name}"
+        record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
+    return security_group_row(connection, caller, ref)
+
+
+def delete_security_group(
+    connection: Connection, caller: Caller, named: NamedOwner, ref: EntityRef | None, name: str | None
+) -> None:
+    """Delete a group with its rules, by its id or by its name among the owner's.
+
+    Raises:
+        InvalidParameter: there is no such group or owner, it was deleted, or it is the default group.
+        PermissionDenied: it is not the caller's to touch, or not of the owner named beside its id.
+        ResourceInUse: a VM is in it, or a rule of another group names it.
+    """
+    found = ref or named_entity(connection, caller, Entity.SECURITY_GROUP, named, name or "", NOUN, "name")
+    row, owner = lock_own(connection, caller, found, NOUN)
+    if ref is not None:
+        require_same_owner(connection, caller, named, owner.account_id, NOUN)
+    _check_not_default("id" if ref else "name", str(found.uuid) if ref else row.name, row.name)
+    user = security_groups.user_of(connection, found.id)
+    if user is not None:
+        raise ResourceInUse(f"Security group {row.name} can not be deleted: {user}")
+    security_groups.delete_rules(connection, found.id)
+    mark_removed(connection, found)
+    text = f"deleted security group {row.name}"
+    record_event(connection, caller, EventType.SECURITY_GROUP_DELETE, text, about(found), owner)
+
+
+def about(ref: EntityRef) -> Instance:
+    """The group as jobs and events name it."""
+    return Instance("SecurityGroup", ref.id, ref.uuid)
+
+
+def security_group_row(connection: Connection, caller: Caller, ref: EntityRef) -> dict[str, Any]:
+    """The group as listSecurityGroups shows it to the caller."""
+    seen = as_found_by_id(connection, caller)
+    return dict(security_groups.list_security_groups(connection, seen, {"id": ref}, Paging(1)).rows[0])
+
+
+def _taken(name: str, owner: Owner) -> InvalidParameter:
+    return InvalidParameter(
+        "name",
+        name,
+        f"Unable to create security group, a group with name {name} already exists "
+        f"for account {owner.account_name}",
+    )
+
+
+def _check_not_default(parameter: str, value: str, name: str) -> None:
+    if name == DEFAULT:
+        raise InvalidParameter(
+            parameter, value, "the default security group of an account can be neither renamed nor deleted"
+        )

@@ -1,0 +1,49 @@
+"""Devices of VMs: changed with the answer while their VM is stopped, else by a job, which tells its guest."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+
+
+def is_changed_now(
+    connection: Connection, kind: JobKind, vm: EntityRef, account_id: int, change: Callable[[], Row[Any]]
+) -> bool:
+    """Make a change of rows, which answers its VM's row, locked; False: nothing was changed, it is for a job.
+
+    Where the VM runs the change is only tried and taken back: what the job would refuse now is refused now. While
+    a job works on the VM nobody knows what the next one will find, and nothing is tried.
+
+    Args:
+        connection: in a transaction.
+        kind: the kind of job that makes the change while the VM runs.
+        vm: the VM.
+        account_id: its owner, by whose rights the change was judged.
+        change: makes it.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it, and no job works on it; or what ``change`` raises.
+        TransactionConflict: the VM was given to another owner meanwhile; repeat the whole transaction.
+    """
+    seen = read_vm_row(connection, vm.id)
+    if seen.removed or (not seen.has_job and seen.state not in kind.states):
+        state = "expunged" if seen.removed else seen.state
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), f"it is {state}; it must be {one_of(kind.states)}")
+    if seen.has_job:
+        return False
+    savepoint = connection.begin_nested()
+    row = change()
+    if row.account_id != account_id:
+        raise TransactionConflict
+    if row.state == VmState.STOPPED and not row.has_job:
+        savepoint.commit()
+        return True
+    savepoint.rollback()
+    return False

@@ -1,0 +1,65 @@
+"""Passwords of guests: made or given, kept encrypted, told once in the result of the job that set them.
+
+A row holds the password for the hypervisor, which gives it to the guest at the next start; the job's result
+holds it for the caller. Both are encrypted: neither a dump of the database nor listAsyncJobs tells it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.random_texts import random_text
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.system import Cipher, System
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import takes_passwords, update_vm
+
+RESET = Change(EventType.VM_RESET_PASSWORD, "reset the password of", frozenset({VmState.STOPPED}))
+COMMAND = "org.apache.cloudstack.api.command.user.vm.ResetVMPasswordCmd"
+VM_KEY, PASSWORD, ENCRYPTED = "virtualmachine", "password", "encryptedpassword"
+PASSWORD_BYTES = 12
+GIVEN = re.compile(r"[!-~]{6,128}", re.ASCII)
+
+
+def reset_password(
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, given: str | None
+) -> JobTicket:
+    """Give a stopped VM another password, ``given`` or a new one; its guest has it from its next start.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it is not stopped, its hypervisor or its template takes no passwords, or the one given
+            breaks the rule.
+    """
+    if given is not None and not GIVEN.fullmatch(given):
+        raise InvalidParameter(PASSWORD, "...", "it should be 6 to 128 signs of ASCII, without spaces")
+    encrypted = system.cipher.encrypt(given if given is not None else random_text(PASSWORD_BYTES))
+    with changing(connection, caller, vm, RESET) as (row, _):
+        require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
+        if not takes_passwords(connection, row.template_id):
+            raise InvalidParameter("id", str(vm.uuid), "it was made from a template that is not password enabled")
+        update_vm(connection, row.id, {"password_encrypted": encrypted})
+        result = {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
+        return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
+
+
+def told(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:
+    """A job by wire names with the password in its result, if it set one; without a cipher it is left out."""
+    result = job.get("jobresult") or {}
+    row = result.get(VM_KEY) or {}
+    if ENCRYPTED not in row:
+        return job
+    open_row = {name: value for name, value in row.items() if name != ENCRYPTED}
+    if cipher is not None:
+        open_row[PASSWORD] = cipher.decrypt(row[ENCRYPTED].encode())
+    return {**job, "jobresult": {**result, VM_KEY: open_row}}

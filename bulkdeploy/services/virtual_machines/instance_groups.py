@@ -1,0 +1,85 @@
+"""Instance groups made, renamed and deleted (reference section 8.17). VMs get into them by their own calls."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
+from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed, rename_entity
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.virtual_machines import instance_groups
+
+NOUN = "instance group"
+
+
+def create_instance_group(
+    connection: Connection, caller: Caller, named: NamedOwner, name: str
+) -> Mapping[str, Any]:
+    """Make an empty group and answer it.
+
+    Raises:
+        InvalidParameter: the owner has a group of this name, or there is no such owner.
+        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+    """
+    owner = lock_owner(connection, caller, named)
+    ref = insert_entity(connection, Entity.INSTANCE_GROUP, name=name, account_id=owner.account_id)
+    if ref is None:
+        raise _taken(name, owner)
+    text = f"made instance group {name}"
+    record_event(connection, caller, EventType.INSTANCE_GROUP_CREATE, text, _about(ref), owner)
+    return _row(connection, caller, ref)
+
+
+def update_instance_group(
+    connection: Connection, caller: Caller, ref: EntityRef, name: str | None
+) -> Mapping[str, Any]:
+    """Rename a group, and answer it.
+
+    Raises:
+        InvalidParameter: it was deleted, or its owner has one of the new name.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row, owner = lock_own(connection, caller, ref, NOUN)
+    if name is not None and name != row.name:
+        if not rename_entity(connection, ref, name):
+            raise _taken(name, owner)
+        text = f"renamed instance group {row.name} to {name}"
+        record_event(connection, caller, EventType.INSTANCE_GROUP_UPDATE, text, _about(ref), owner)
+    return _row(connection, caller, ref)
+
+
+def delete_instance_group(connection: Connection, caller: Caller, ref: EntityRef) -> None:
+    """Delete a group; its VMs stay and are in no group.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row, owner = lock_own(connection, caller, ref, NOUN)
+    mark_removed(connection, ref)
+    freed = instance_groups.let_vms_go(connection, ref.id)
+    text = f"deleted instance group {row.name} of {freed} virtual machine(s)"
+    record_event(connection, caller, EventType.INSTANCE_GROUP_DELETE, text, _about(ref), owner)
+
+
+def _about(ref: EntityRef) -> Instance:
+    return Instance("InstanceGroup", ref.id, ref.uuid)
+
+
+def _row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+    seen = as_found_by_id(connection, caller)
+    return instance_groups.list_instance_groups(connection, seen, {"id": ref}, Paging(1)).rows[0]
+
+
+def _taken(name: str, owner: Owner) -> InvalidParameter:
+    return InvalidParameter(
+        "name", name, f"a group with name {name} already exists for account {owner.account_name}"
+    )

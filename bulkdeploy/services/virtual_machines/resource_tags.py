@@ -1,0 +1,124 @@
+"""Tags put on things and taken off (reference section 8.17)."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store import resource_tags
+from bulkdeploy.store.jobs.events import record_event
+
+COMMANDS = "org.apache.cloudstack.api.command.user.tag"
+
+TAGGABLE: Mapping[str, Entity] = {
+    resource_tags.USER_VM: Entity.VIRTUAL_MACHINE,
+    resource_tags.TEMPLATE: Entity.TEMPLATE,
+    resource_tags.ISO: Entity.ISO,
+    resource_tags.VOLUME: Entity.VOLUME,
+    resource_tags.NETWORK: Entity.NETWORK,
+    resource_tags.SECURITY_GROUP: Entity.SECURITY_GROUP,
+    resource_tags.ZONE: Entity.ZONE,
+}
+LONGEST = 255
+
+
+def create_tags(
+    connection: Connection,
+    caller: Caller,
+    resource_type: str,
+    refs: Sequence[EntityRef],
+    pairs: Sequence[Mapping[str, str]],
+    customer: str | None,
+) -> JobTicket:
+    """Put every tag on every thing, all or none. A tag belongs to the owner of what it is on.
+
+    Raises:
+        InvalidParameter: an id names nothing of this type, a tag lacks key or value, or a thing has a tag of
+            this key.
+        PermissionDenied: a thing is not the caller's to touch; zones are root admins'.
+    """
+    tags = _tags(pairs)
+    owners = _owners(connection, caller, resource_type, refs)
+    taken = resource_tags.insert_tags(connection, resource_type, owners, tags, customer)
+    if taken is not None:
+        raise InvalidParameter("tags", taken.key, f"{resource_type} {taken.uuid} has a tag with this key already")
+    text = f"tagged {len(refs)} {resource_type}(s) with {', '.join(tags)}"
+    record_event(connection, caller, EventType.TAGS_CREATE, text)
+    return done_with_success(connection, caller, f"{COMMANDS}.CreateTagsCmd")
+
+
+def delete_tags(
+    connection: Connection,
+    caller: Caller,
+    resource_type: str,
+    refs: Sequence[EntityRef],
+    pairs: Sequence[Mapping[str, str]] | None,
+) -> JobTicket:
+    """Take tags off things: those of these keys (and values, where given), or all.
+
+    Raises:
+        InvalidParameter: an id names nothing of this type, or nothing was found to take off.
+        PermissionDenied: a thing is not the caller's to touch; zones are root admins'.
+    """
+    wanted = None if pairs is None else [_pair(entry, needs_value=False) for entry in pairs]
+    _owners(connection, caller, resource_type, refs)
+    gone = resource_tags.delete_tags(connection, resource_type, [ref.id for ref in refs], wanted)
+    if gone == 0:
+        raise InvalidParameter(
+            "resourceids",
+            ",".join(str(ref.uuid) for ref in refs)[:LONGEST],
+            "Unable to find any tags which conform to specified delete parameters.",
+        )
+    record_event(
+        connection, caller, EventType.TAGS_DELETE, f"took {gone} tag(s) off {len(refs)} {resource_type}(s)"
+    )
+    return done_with_success(connection, caller, f"{COMMANDS}.DeleteTagsCmd")
+
+
+def _tags(pairs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    tags: dict[str, str] = {}
+    for entry in pairs:
+        key, value = _pair(entry, needs_value=True)
+        if key in tags:
+            raise InvalidParameter("tags", key, "each key should be given once")
+        tags[key] = value or ""
+    return tags
+
+
+def _pair(entry: Mapping[str, str], *, needs_value: bool) -> tuple[str, str | None]:
+    """Key and value of one entry of the ``tags`` map."""
+    key, value = entry.get("key"), entry.get("value")
+    if set(entry) - {"key", "value"} or not key or (needs_value and not value):
+        raise InvalidParameter(
+            "tags",
+            str(dict(entry))[:LONGEST],
+            "each entry should have a key and a value: tags[0].key, tags[0].value",
+        )
+    for text in (key, value or ""):
+        if len(text) > LONGEST:
+            raise InvalidParameter("tags", f"{text[:40]}...", f"keys and values have at most {LONGEST} characters")
+    return key, value
+
+
+def _owners(
+    connection: Connection, caller: Caller, resource_type: str, refs: Sequence[EntityRef]
+) -> dict[int, int]:
+    """The account of each thing, by internal ids, once the caller is known to be allowed to touch it."""
+    for ref in refs:
+        if ref.entity is not TAGGABLE[resource_type] or ref.removed:
+            raise InvalidParameter("resourceids", str(ref.uuid), f"there is no {resource_type} with this id")
+    if resource_type == resource_tags.ZONE:
+        if not caller.is_root_admin:
+            raise PermissionDenied(f"{caller.username} does not have permission to operate with resource Zone")
+        return dict.fromkeys((ref.id for ref in refs), caller.owner.account_id)
+    owners = resource_tags.owners_of(connection, resource_type, [ref.id for ref in refs])
+    for account_id in sorted(set(owners.values())):
+        one = next(ref for ref in refs if owners[ref.id] == account_id)
+        require_access(connection, caller, account_id, f"{resource_type} {one.uuid}")
+    return owners

@@ -1,0 +1,109 @@
+"""Giving a stopped VM to another account: it, its volumes and their tags, with all that is counted of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.services.deployments.deployment_checks import check_offering
+from bulkdeploy.services.deployments.deployment_networks import asked_security_groups, is_usable
+from bulkdeploy.services.ownership import NamedOwner, lock_owner
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, compute_of, count, shown
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.deployments.deployment_facts import (
+    ensure_default_security_group,
+    read_networks,
+    read_template,
+    read_zone,
+)
+from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
+
+ASSIGN = Change(EventType.VM_ASSIGN, "assign", frozenset({VmState.STOPPED}), "virtualmachineid")
+
+
+def assign_virtual_machine(
+    connection: Connection,
+    caller: Caller,
+    vm: EntityRef,
+    named: NamedOwner,
+    security_groups: tuple[EntityRef, ...] | None,
+) -> Mapping[str, Any]:
+    """Give a stopped VM to another account or project; answers the VM.
+
+    It keeps its nics, and so goes only to owners who may use its networks. It leaves its affinity groups, its
+    instance group and its SSH key pairs, and is in the new owner's security groups.
+
+    Raises:
+        PermissionDenied: the VM or the new owner is not the caller's to touch, or the new owner may not use its
+            template, offering or networks.
+        InvalidParameter: it is not stopped, or belongs to that owner already.
+        ResourceLimitExceeded: it would pass a limit of the new owner.
+    """
+    moved: list[tuple[Owner, ResourceAmounts]] = []
+
+    def counts(connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
+        """Count everything on the new owner; what is answered is taken from the old one."""
+        taker = lock_owner(connection, caller, named)
+        _check_taker(connection, row, owner, taker)
+        amounts = compute_of(row).plus(rows.volume_amounts(connection, row.id))
+        count(connection, taker, amounts)
+        moved[:] = [(taker, amounts)]
+        return amounts.times(-1)
+
+    with changing(connection, caller, vm, ASSIGN, counts) as (row, _):
+        ((taker, amounts),) = moved
+        if amounts != compute_of(row).plus(rows.volume_amounts(connection, row.id)):
+            raise TransactionConflict
+        groups = _security_groups(connection, row, taker, security_groups)
+        rows.give_to_account(connection, row.id, taker.account_id)
+        rows.replace_affinity_groups(connection, row.id, ())
+        rows.replace_security_groups(connection, row.id, groups)
+        return shown(connection, vm)
+
+
+def _check_taker(connection: Connection, row: Row[Any], owner: Owner, taker: Owner) -> None:
+    """The new owner is another one, and may use what the VM was made of and what it is connected to."""
+    if taker.account_id == owner.account_id:
+        raise InvalidParameter("account", taker.account_name, "the virtual machine belongs to this account already")
+    zone = read_zone(connection, row.zone_id)
+    if zone is None:
+        raise InvalidParameter("virtualmachineid", str(row.uuid), "its zone was deleted")
+    check_offering(connection, DeployAsk.of_existing(row), taker, zone)
+    template = read_template(connection, row.template_id, row.zone_id, taker)
+    if template is not None and not taker.is_root_admin:
+        own = template.owner_id == taker.account_id
+        if not (own or template.is_public or template.shared_with_owner):
+            raise PermissionDenied(
+                f"Account {taker.account_name} does not have permission to use template {template.name}"
+            )
+    for network in read_networks(connection, ids=rows.network_ids_of(connection, row.id)):
+        if not is_usable(network, taker):
+            raise PermissionDenied(
+                f"Account {taker.account_name} does not have permission to use network {network.name};"
+                " take the virtual machine's nic there away first"
+            )
+
+
+def _security_groups(
+    connection: Connection, row: Row[Any], taker: Owner, given: tuple[EntityRef, ...] | None
+) -> tuple[int, ...]:
+    """The groups named, or the new owner's default one; none where the VM's networks have no such service."""
+    networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
+    if not any(network.has_security_groups for network in networks):
+        if given:
+            raise InvalidParameter(
+                "securitygroupids", str(given[0].uuid), "no network of the virtual machine has security groups"
+            )
+        return ()
+    if not given:
+        return (ensure_default_security_group(connection, taker),)
+    ids = {ref.id: str(ref.uuid) for ref in given}
+    ask = DeployAsk.of_existing(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
+    return asked_security_groups(connection, ask, taker)

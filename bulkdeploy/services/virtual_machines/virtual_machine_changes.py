@@ -1,0 +1,114 @@
+"""Changes of a VM that its rows alone make: checked, counted and written in one transaction.
+
+What changes counts is counted first and the VM's row locked after, in the one lock order; where the VM turns
+out to be another than was read, the transaction is repeated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, subtract_amounts
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
+
+Counts = Callable[[Connection, Row[Any], Owner], ResourceAmounts]
+"""What the change takes of the owner's limits; negative amounts are given back."""
+
+ANY_STATE = frozenset(VmState)
+DECISIVE = ("state", "account_id", "service_offering_id", "cpu_number", "cpu_mhz", "memory_mib", "compute_released")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One kind of change.
+
+    ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not
+    matter. ``parameter``: the one that names the VM.
+    """
+
+    event_type: EventType
+    verb: str
+    states: frozenset[VmState] = ANY_STATE
+    parameter: str = "id"
+
+
+@contextmanager
+def changing(
+    connection: Connection, caller: Caller, vm: EntityRef, change: Change, counts: Counts | None = None
+) -> Iterator[tuple[Row[Any], Owner]]:
+    """The VM's row, locked, and its owner, to make the change; the change's event follows.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: the change does not go with its state, a job works on it, or it was expunged.
+        ResourceLimitExceeded: what it takes would pass a limit.
+        TransactionConflict: the VM turned out to be another than was counted for; repeat the whole transaction.
+    """
+    seen = read_vm_row(connection, vm.id)
+    owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
+    _check_state(vm, seen, change)
+    if counts is not None:
+        count(connection, owner, counts(connection, seen, owner))
+    row = lock_vm(connection, vm.id)
+    _check_state(vm, row, change)
+    if any(getattr(row, name) != getattr(seen, name) for name in DECISIVE):
+        raise TransactionConflict
+    yield row, owner
+    record_event(connection, caller, change.event_type, f"{change.verb} Vm {row.name}", about(vm), owner)
+
+
+def count(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
+    """Count what is taken, within the limits, and give back what is negative."""
+    parts = {name: getattr(amounts, name) for name in amounts.__dataclass_fields__}
+    taken = ResourceAmounts(**{name: amount for name, amount in parts.items() if amount > 0})
+    freed = ResourceAmounts(**{name: -amount for name, amount in parts.items() if amount < 0})
+    if taken.by_type():
+        check_limits(connection, owner, taken)
+        add_amounts(connection, owner, taken)
+    if freed.by_type():
+        subtract_amounts(connection, {owner.account_id: freed})
+
+
+def compute_of(row: Row[Any]) -> ResourceAmounts:
+    """What a VM counts while it is not destroyed, besides its volumes."""
+    return ResourceAmounts(user_vm=1, cpu=row.cpu_number, memory_mib=row.memory_mib)
+
+
+def about(vm: EntityRef) -> Instance:
+    """The VM as jobs and events name it."""
+    return Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
+
+
+def shown(connection: Connection, vm: EntityRef) -> Mapping[str, Any]:
+    """The VM by wire names, as it is now."""
+    return virtual_machine_rows(connection, [vm.id])[vm.id]
+
+
+def _check_state(vm: EntityRef, row: Row[Any], change: Change) -> None:
+    if row.removed is not None:
+        raise InvalidParameter(change.parameter, str(vm.uuid), "the virtual machine was expunged")
+    if change.states == ANY_STATE:
+        return
+    if row.has_job:
+        raise InvalidParameter(
+            change.parameter, str(vm.uuid), "a job works on the virtual machine; wait for its end"
+        )
+    if VmState(row.state) not in change.states:
+        rule = f"cannot {change.verb} it in state {row.state}; its state must be {one_of(change.states)}"
+        raise InvalidParameter(change.parameter, str(vm.uuid), rule)

@@ -1,0 +1,94 @@
+"""Moving a running VM to another host: checked here, done by a job; and where it could go."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.placement.model import HostAnswer
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.scheduling.migrate import Destinations, find_destinations
+from bulkdeploy.scheduling.reasons import reason_fields
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.store.deployments.deployment_facts import host_problem
+from bulkdeploy.store.infrastructure.hosts import Reach, list_destinations
+from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+
+OF_VM = "virtualmachineid"
+
+
+def migrate_virtual_machine(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    *,
+    host: EntityRef | None,
+    autoselect: bool,
+) -> JobTicket:
+    """Move a running VM to ``host``, or with ``autoselect`` to one that placement chooses.
+
+    Raises:
+        InvalidCombination: neither is given.
+        InvalidParameter: the VM does not run, or its hypervisor does not migrate, or the host is its own or cannot
+            take VMs at all.
+        PermissionDenied: the VM is not the caller's to touch.
+    """
+    if host is None:
+        if not autoselect:
+            raise InvalidCombination(
+                ("hostid", "autoselect"), "Either hostid must be given, or autoselect must be true"
+            )
+        return submit(connection, system, caller, vm, MIGRATE, {}, parameter=OF_VM)
+    params, check = {"host_id": host.id}, partial(_check_host, host=host)
+    return submit(connection, system, caller, vm, MIGRATE, params, check, parameter=OF_VM)
+
+
+def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> None:
+    if vm.host_id == host.id and not vm.has_job:
+        raise InvalidParameter("hostid", str(host.uuid), "the virtual machine is on this host already")
+    problem = host_problem(connection, host.id, vm.zone_id)
+    if problem is not None:
+        raise InvalidParameter("hostid", str(host.uuid), f"the virtual machine can not move there: {problem}")
+
+
+def find_hosts_for_migration(
+    connection: Connection, caller: Caller, vm: EntityRef, arguments: Mapping[str, Any], paging: Paging
+) -> Page:
+    """The hosts that a running VM's volumes and address can be reached from: whether each takes it now, or why not.
+
+    Raises:
+        InvalidParameter: the VM does not run.
+        PermissionDenied: the VM is not the caller's to touch.
+    """
+    row = read_vm_row(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed is not None or row.state != VmState.RUNNING:
+        raise InvalidParameter(
+            "virtualmachineid", str(vm.uuid), f"only a Running virtual machine can be migrated, this is {row.state}"
+        )
+    found = find_destinations(connection, vm.id, row.host_id)
+    if found is None:
+        return Page((), 0)
+    page = list_destinations(connection, _reach(found, row.host_id), arguments, paging)
+    answers = {answer.host_id: answer for answer in found.hosts.of([row["_id"] for row in page.rows])}
+    return Page([_destination(row, answers[row["_id"]]) for row in page.rows], page.count)
+
+
+def _destination(row: Mapping[str, Any], answer: HostAnswer) -> dict[str, Any]:
+    host = {name: value for name, value in row.items() if name != "_id"}
+    return {**host, "suitableformigration": answer.reason is None, **reason_fields(answer.reason)}
+
+
+def _reach(found: Destinations, host_id: int) -> Reach:
+    need = found.need
+    return Reach(need.zone_id, need.hypervisor, need.pod_id, need.cluster_id, need.host_id, without_host_id=host_id)

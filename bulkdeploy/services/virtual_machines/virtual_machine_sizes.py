@@ -1,0 +1,158 @@
+"""Another service offering for a VM: its sizes and what is counted of them change together."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DeployAsk, OfferingFacts
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE
+from bulkdeploy.services.deployments.deployment_checks import check_offering
+from bulkdeploy.services.deployments.deployment_sizes import vm_sizes
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
+from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.store.deployments.deployment_facts import read_zone
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
+    is_scalable,
+    read_vm_row,
+    root_is_local,
+    update_vm,
+)
+
+SIZE_DETAILS = ("cpuNumber", "cpuSpeed", "memory")
+
+UPGRADE = Change(EventType.VM_UPGRADE, "change the service offering of", frozenset({VmState.STOPPED}))
+
+
+SCALE_STOPPED = Change(SCALE.event_type, SCALE.verb, frozenset({VmState.STOPPED}))
+
+
+class NewSizes:
+    """A service offering and details that a call gives to a VM.
+
+    Args:
+        offering: the offering named.
+        details: cores, MHz and MiB where it is custom.
+    """
+
+    def __init__(self, offering: EntityRef, details: Mapping[str, str]) -> None:
+        self._offering, self._details = offering, details
+
+    def columns(self, connection: Connection, row: Row[Any], owner: Owner) -> dict[str, Any]:
+        """The VM's columns with the offering.
+
+        Raises:
+            InvalidParameter, InvalidCombination, PermissionDenied: it is not for this owner, zone or VM.
+        """
+        facts, sizes = self._sizes(connection, row, owner)
+        if root_is_local(connection, row.service_offering_id) != root_is_local(connection, facts.id):
+            raise InvalidCombination(
+                ("id", "serviceofferingid"),
+                f"service offering {facts.name} has another storage type than the virtual machine's volumes",
+            )
+        details = {name: value for name, value in row.details.items() if name not in SIZE_DETAILS}
+        cpu_number, cpu_mhz, memory_mib = sizes
+        return {
+            "service_offering_id": facts.id,
+            "cpu_number": cpu_number,
+            "cpu_mhz": cpu_mhz,
+            "memory_mib": memory_mib,
+            "details": {**details, **self._details},
+        }
+
+    def counts(self, connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
+        """What the VM takes more, or less, than now; see ``virtual_machine_changes.Counts``."""
+        columns = self.columns(connection, row, owner)
+        return ResourceAmounts(
+            cpu=columns["cpu_number"] - row.cpu_number, memory_mib=columns["memory_mib"] - row.memory_mib
+        )
+
+    def _sizes(
+        self, connection: Connection, row: Row[Any], owner: Owner
+    ) -> tuple[OfferingFacts, tuple[int, int, int]]:
+        for name in self._details:
+            if name not in SIZE_DETAILS:
+                rule = f"only {', '.join(SIZE_DETAILS)} can be given with a service offering"
+                raise InvalidParameter(f"details[0].{name}", self._details[name], rule)
+        ask = DeployAsk(
+            bulk=False,
+            count=1,
+            zone_id=row.zone_id,
+            service_offering_id=self._offering.id,
+            template_id=row.template_id,
+            method="POST",
+            details=self._details,
+            uuids={"serviceofferingid": {self._offering.id: str(self._offering.uuid)}},
+        )
+        zone = read_zone(connection, row.zone_id)
+        if zone is None:
+            raise InvalidParameter("id", str(row.uuid), "the zone of the virtual machine was deleted")
+        facts = check_offering(connection, ask, owner, zone)
+        return facts, vm_sizes(facts, ask)
+
+
+def change_service(
+    connection: Connection, caller: Caller, vm: EntityRef, offering: EntityRef, details: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Give a stopped VM another service offering; ``details`` has the sizes of a custom one. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
+        InvalidParameter, InvalidCombination: it is not stopped, or the offering does not go with it.
+        ResourceLimitExceeded: the new sizes would pass a limit.
+    """
+    new = NewSizes(offering, details)
+    with changing(connection, caller, vm, UPGRADE, new.counts) as (row, owner):
+        update_vm(connection, vm.id, new.columns(connection, row, owner))
+        return shown(connection, vm)
+
+
+def scale_virtual_machine(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    offering: EntityRef,
+    details: Mapping[str, str],
+) -> JobTicket:
+    """Give a VM another service offering: a stopped one at once, a running one by a job, and only larger sizes.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
+        InvalidParameter, InvalidCombination: its state, or the offering, does not go with it, or its hypervisor
+            does not scale what runs.
+        ResourceLimitExceeded: the new sizes would pass a limit.
+    """
+    new = NewSizes(offering, details)
+    seen = read_vm_row(connection, vm.id)
+    if seen.state == VmState.STOPPED and not seen.has_job:
+        with changing(connection, caller, vm, SCALE_STOPPED, new.counts) as (row, owner):
+            update_vm(connection, vm.id, new.columns(connection, row, owner))
+            cmd = SCALE.cmd(is_root_admin=caller.is_root_admin)
+            return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+    owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
+    columns = new.columns(connection, seen, owner)
+    return submit(connection, system, caller, vm, SCALE, columns, partial(_check_growth, columns=columns))
+
+
+def _check_growth(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:
+    """A running guest only grows, and only if it was made for it; the job sees whether its host takes it."""
+    if not is_scalable(connection, row.id):
+        raise InvalidParameter(
+            "id", str(row.uuid), "the virtual machine is not dynamically scalable; stop it first"
+        )
+    for name in ("cpu_number", "cpu_mhz", "memory_mib"):
+        if columns[name] < getattr(row, name):
+            rule = f"a running virtual machine is only scaled up: {name} would shrink from {getattr(row, name)}"
+            raise InvalidParameter("serviceofferingid", columns[name], rule)

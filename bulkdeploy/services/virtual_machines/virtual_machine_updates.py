@@ -1,0 +1,265 @@
+"""What users change of their VMs: names, flags, details, groups, keys, user data; and getting one back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
+from bulkdeploy.services.deployments.deployment_names import require_host_name
+from bulkdeploy.services.deployments.deployment_networks import asked_security_groups
+from bulkdeploy.services.deployments.registered_user_data import registered_content
+from bulkdeploy.services.deployments.user_data import check_user_data
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, compute_of, shown
+from bulkdeploy.services.virtual_machines.virtual_machine_sizes import SIZE_DETAILS
+from bulkdeploy.services.virtual_machines.virtual_machines import require_right
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.deployments.deployment_facts import names_in_use, read_networks
+from bulkdeploy.store.deployments.deployment_rows import ensure_instance_group
+from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups
+from bulkdeploy.store.networks.nics import hold_name
+from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
+
+STOPPED = frozenset({VmState.STOPPED})
+
+RECOVER = Change(EventType.VM_RECOVER, "recover", frozenset({VmState.DESTROYED}))
+UPDATE = Change(EventType.VM_UPDATE, "update")
+RESET_SSH_KEY = Change(EventType.VM_RESET_SSH_KEY, "reset the SSH key of", STOPPED)
+RESET_USER_DATA = Change(EventType.VM_RESET_USER_DATA, "reset the user data of", STOPPED)
+UPDATE_AFFINITY_GROUPS = Change(EventType.VM_AFFINITY_GROUP_UPDATE, "change the affinity groups of", STOPPED)
+
+COMMANDS = "org.apache.cloudstack.api.command.user"
+
+
+def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
+    """Make a destroyed VM Stopped again; it counts again. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not recover.
+        InvalidParameter: it is not destroyed, or was expunged, or another VM has its name by now.
+        ResourceLimitExceeded: it would pass a limit.
+    """
+    require_right(connection, caller, "allow.user.expunge.recover.vm", "recover a virtual machine")
+
+    def counts(connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
+        del connection, owner
+        return compute_of(row) if row.compute_released else ResourceAmounts()
+
+    with changing(connection, caller, vm, RECOVER, counts) as (row, _):
+        if names_in_use(connection, [row.name], rows.network_ids_of(connection, row.id)):
+            rule = (
+                f"another virtual machine in the network's domain has its host name {row.name} by now: rename one"
+            )
+            raise InvalidParameter("id", str(vm.uuid), rule)
+        hold_name(connection, row.id, row.name)
+        rows.update_vm(connection, vm.id, {"state": VmState.STOPPED.value, "compute_released": False})
+        return shown(connection, vm)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUserData:
+    """User data of a call: itself, or registered one by its id; ``method``: GET or POST."""
+
+    text: str | None
+    registered: EntityRef | None
+    method: str
+
+    def content(self, connection: Connection, caller: Caller) -> str | None:
+        """The user data as stored, base64; None where none is given.
+
+        Raises:
+            InvalidCombination: both are given.
+            InvalidParameter: it breaks a rule of user data, or the registered one was deleted.
+            PermissionDenied: the registered one is not the caller's to use.
+        """
+        if self.text is not None and self.registered is not None:
+            raise InvalidCombination(
+                ("userdata", "userdataid"), "userdata and userdataid can not be given together"
+            )
+        if self.text is not None:
+            most = read_configuration(connection).number("vm.userdata.max.length")
+            return check_user_data(self.text, method=self.method, most=most)
+        if self.registered is None:
+            return None
+        return registered_content(connection, caller, self.registered)
+
+
+@dataclass(frozen=True, slots=True)
+class VmUpdate:
+    """What updateVirtualMachine may change; None: not given. ``columns`` are written as they are."""
+
+    name: str | None = None
+    display_name: str | None = None
+    group: str | None = None
+    columns: Mapping[str, bool | int] | None = None
+    details: Mapping[str, str] | None = None
+    forget_details: bool = False
+    user_data: GivenUserData | None = None
+    security_group_ids: tuple[EntityRef, ...] | None = None
+    security_group_names: tuple[str, ...] | None = None
+
+
+def update_virtual_machine(
+    connection: Connection, caller: Caller, vm: EntityRef, given: VmUpdate
+) -> Mapping[str, Any]:
+    """Change what is given; names and user data reach the guest when it is started next. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
+        InvalidParameter, InvalidCombination: a value that breaks a rule; then nothing is changed.
+    """
+    with changing(connection, caller, vm, UPDATE) as (row, owner):
+        values: dict[str, Any] = dict(given.columns or {})
+        if given.name is not None:
+            _take_name(connection, row, given.name)
+            values["name"] = given.name
+        if given.display_name is not None:
+            values["display_name"] = given.display_name
+        if given.group is not None:
+            values["group_id"] = ensure_instance_group(connection, owner, given.group or None)
+        details = _details(row, given)
+        if details is not None:
+            values["details"] = details
+        content = None if given.user_data is None else given.user_data.content(connection, caller)
+        if content is not None:
+            values["user_data"] = content
+        if given.security_group_ids is not None or given.security_group_names is not None:
+            _change_security_groups(connection, row, owner, given)
+        rows.update_vm(connection, vm.id, values)
+        return shown(connection, vm)
+
+
+def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
+    require_host_name("name", name)
+    if name.lower() == row.name.lower():
+        return
+    if names_in_use(connection, [name], rows.network_ids_of(connection, row.id)):
+        raise InvalidParameter("name", name, "another virtual machine in the network's domain has this host name")
+    if row.state not in GONE:
+        hold_name(connection, row.id, name)
+
+
+def _details(row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
+    """All details from now on: those given replace those there, but for the sizes; None: as they are."""
+    if given.details is None and not given.forget_details:
+        return None
+    if given.details is not None and given.forget_details:
+        raise InvalidCombination(
+            ("details", "cleanupdetails"), "details and cleanupdetails can not be given together"
+        )
+    sizes = {name: value for name, value in row.details.items() if name in SIZE_DETAILS}
+    for name, value in (given.details or {}).items():
+        if name in SIZE_DETAILS and sizes.get(name) != value:
+            rule = "sizes are changed with the service offering: changeServiceForVirtualMachine"
+            raise InvalidParameter(f"details[0].{name}", value, rule)
+    return {**sizes, **(given.details or {})}
+
+
+def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner, given: VmUpdate) -> None:
+    """Only for stopped VMs: the rules of running ones are in force where they run."""
+    parameter = "securitygroupids" if given.security_group_names is None else "securitygroupnames"
+    if row.has_job or row.state != VmState.STOPPED:
+        raise InvalidParameter("id", str(row.uuid), f"{parameter} can be changed only while it is Stopped")
+    networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
+    if not any(network.has_security_groups for network in networks):
+        raise InvalidParameter(parameter, None, "no network of the virtual machine has security groups")
+    ids = None if given.security_group_ids is None else {ref.id: str(ref.uuid) for ref in given.security_group_ids}
+    ask = DeployAsk.of_existing(
+        row,
+        security_group_ids=None if ids is None else tuple(ids),
+        security_group_names=None if ids else given.security_group_names,
+        uuids={"securitygroupids": ids or {}},
+    )
+    rows.replace_security_groups(connection, row.id, asked_security_groups(connection, ask, owner))
+
+
+def reset_ssh_key(
+    connection: Connection, caller: Caller, vm: EntityRef, names: Sequence[str], named: NamedOwner
+) -> JobTicket:
+    """Give a stopped VM other SSH key pairs of its owner; they are there after its next start.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it is not stopped, a key pair does not exist, or the owner named is another.
+    """
+    with changing(connection, caller, vm, RESET_SSH_KEY) as (row, owner):
+        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
+        check_key_pairs(connection, names, owner)
+        rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
+        cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
+        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+
+
+def reset_user_data(
+    connection: Connection, caller: Caller, vm: EntityRef, given: GivenUserData, named: NamedOwner
+) -> Mapping[str, Any]:
+    """Give a stopped VM other user data; none given: none. Answers the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter, InvalidCombination: it is not stopped, or the user data breaks a rule.
+    """
+    with changing(connection, caller, vm, RESET_USER_DATA) as (row, owner):
+        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
+        rows.update_vm(connection, row.id, {"user_data": given.content(connection, caller) or ""})
+        return shown(connection, vm)
+
+
+def update_affinity_groups(
+    connection: Connection,
+    caller: Caller,
+    vm: EntityRef,
+    groups: tuple[EntityRef, ...] | None,
+    names: tuple[str, ...] | None,
+) -> JobTicket:
+    """Let a stopped VM be in these affinity groups and no others; they count when it is placed next.
+
+    An empty list takes it out of all; beside ids, an empty list of names says nothing.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
+        InvalidParameter: it is not stopped, or a group does not exist.
+        InvalidCombination: neither ids nor names are given.
+    """
+    if groups is None and names is None:
+        raise InvalidCombination(
+            ("affinitygroupids", "affinitygroupnames"), "affinitygroupids or affinitygroupnames must be given"
+        )
+    with changing(connection, caller, vm, UPDATE_AFFINITY_GROUPS) as (row, owner):
+        ids = None if groups is None else {ref.id: str(ref.uuid) for ref in groups}
+        ask = DeployAsk.of_existing(
+            row,
+            affinity_group_ids=None if ids is None else tuple(ids),
+            affinity_group_names=None if groups else names,
+            uuids={"affinitygroupids": ids or {}},
+        )
+        chosen = [group.id for group in check_affinity_groups(connection, ask, owner)]
+        lock_affinity_groups(connection, chosen)
+        rows.replace_affinity_groups(connection, row.id, chosen)
+        cmd = f"{COMMANDS}.affinitygroup.UpdateVMAffinityGroupCmd"
+        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+
+
+def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
+    """The VM's user data by wire names.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to see.
+        InvalidParameter: it was expunged.
+    """
+    row = rows.read_vm_row(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed is not None:
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "the virtual machine was expunged")
+    return {"virtualmachineid": vm.uuid, "userdata": rows.user_data_of(connection, vm.id) or None}

@@ -1,0 +1,208 @@
+"""Starting, stopping and destroying VMs: checked here, done by a job.
+
+Jobs of one VM run one after the other. While one is unfinished nobody knows the state the next one will
+find, so states are checked here only where none is; the job itself always checks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+from bulkdeploy.store.ledger.volume_removal import data_volumes_of, owners_of_volumes
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+
+
+def start_virtual_machine(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    *,
+    pod_id: int | None = None,
+    cluster_id: int | None = None,
+    host_id: int | None = None,
+    planner: str | None = None,
+    consider_last_host: bool = False,
+) -> JobTicket:
+    """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
+
+    ``planner`` places it instead of its offering's; with ``consider_last_host`` the host that it was on last
+    is tried before others.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it cannot be started in its state, or was expunged.
+    """
+    pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
+    params: dict[str, Any] = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
+    if planner is not None:
+        params["planner"] = planner
+    if consider_last_host:
+        params["consider_last_host"] = True
+    return submit(connection, system, caller, vm, START, params)
+
+
+def stop_virtual_machine(
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
+) -> JobTicket:
+    """Stop a VM; ``forced``: its power is cut.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
+        InvalidParameter: it cannot be stopped in its state, or was expunged.
+    """
+    if forced:
+        require_right(connection, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
+    return submit(connection, system, caller, vm, STOP, {"forced": forced})
+
+
+def destroy_virtual_machine(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    *,
+    expunge: bool,
+    volumes: Sequence[EntityRef] = (),
+) -> JobTicket:
+    """Destroy a VM; ``expunge``: with its volumes and at once, else after ``expunge.delay``.
+
+    ``volumes``: data volumes of it that are deleted as soon as it is destroyed.
+
+    Raises:
+        PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
+        InvalidParameter: it is protected, or was expunged, or a volume is no data volume of it.
+    """
+    if expunge:
+        require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
+    params: dict[str, Any] = {"expunge": expunge}
+    if volumes:
+        params["volume_ids"] = [volume.id for volume in volumes]
+    check = partial(_check_destroyable, caller=caller, volumes=volumes)
+    return submit(connection, system, caller, vm, DESTROY, params, check)
+
+
+def _check_destroyable(
+    connection: Connection, vm: Row[Any], *, caller: Caller, volumes: Sequence[EntityRef]
+) -> None:
+    if vm.delete_protection:
+        rule = "the virtual machine is protected against deletion (deleteprotection is true)"
+        raise InvalidParameter("id", str(vm.uuid), rule)
+    if not volumes:
+        return
+    owners = owners_of_volumes(connection, [volume.id for volume in volumes])
+    for volume in volumes:
+        if owners[volume.id] != vm.account_id:
+            require_access(connection, caller, owners[volume.id], f"volume {volume.uuid}")
+    found = data_volumes_of(connection, vm.id)
+    for volume in volumes:
+        if volume.id not in found:
+            rule = f"it should be a data volume that virtual machine {vm.uuid} has"
+            raise InvalidParameter("volumeids", str(volume.uuid), rule)
+
+
+def reboot_virtual_machine(
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
+) -> JobTicket:
+    """Stop and start a running VM; ``forced``: its power is cut.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
+        InvalidParameter: it does not run, or was expunged.
+    """
+    if forced:
+        require_right(connection, caller, "allow.user.force.stop.vm", "reboot a virtual machine with force")
+    return submit(connection, system, caller, vm, REBOOT, {"forced": forced})
+
+
+def expunge_virtual_machine(connection: Connection, system: System, caller: Caller, vm: EntityRef) -> JobTicket:
+    """Remove a destroyed VM and its volumes now.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
+        InvalidParameter: it was not destroyed, or was expunged.
+    """
+    require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
+    return submit(connection, system, caller, vm, EXPUNGE, {})
+
+
+def require_right(connection: Connection, caller: Caller, setting: str, what: str) -> None:
+    """Admins may; users where the operator lets them (reference section 8.16)."""
+    if caller.role_type is not RoleType.USER:
+        return
+    if not read_configuration(connection).flag(setting):
+        raise PermissionDenied(f"{caller.username} may not {what}: the setting {setting} is false")
+
+
+def _changes_guest(kind: JobKind, vm: Row[Any]) -> bool:
+    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job nobody knows."""
+    return kind.states == {VmState.RUNNING} or (vm.state == VmState.RUNNING and not vm.has_job)
+
+
+Check = Callable[[Connection, Row[Any]], None]
+"""A rule about the VM's locked row; raises where it is broken."""
+
+
+def submit(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    kind: JobKind,
+    params: Mapping[str, Any],
+    check: Check | None = None,
+    *,
+    parameter: str = "id",
+) -> JobTicket:
+    """Make a job of this kind, its event and its outbox row; it is sent after the commit.
+
+    ``parameter``: the one of the call that names the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: the kind does not go with its state, or its hypervisor is not able to do it, or it was
+            expunged; or what ``check`` raises.
+    """
+    row = lock_vm(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed:
+        raise InvalidParameter(parameter, str(vm.uuid), "the virtual machine was expunged")
+    if not row.has_job and row.state not in kind.states:
+        rule = f"cannot {kind.verb} it in state {row.state}; its state must be {one_of(kind.states)}"
+        raise InvalidParameter(parameter, str(vm.uuid), rule)
+    if kind.ability is not None and _changes_guest(kind, row):
+        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, str(vm.uuid))
+    if check is not None:
+        check(connection, row)
+    job = kind.new_job(
+        Instance(kind.instance_type, vm.id, vm.uuid),
+        f"asked to {kind.verb} Vm {row.name}",
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+        is_root_admin=caller.is_root_admin,
+        params=params,
+    )
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, kind.name, INTERACTIVE)])
+    return JobTicket(str(job_uuid))

@@ -1,0 +1,103 @@
+"""Volumes attached to VMs and detached (reference section 8.17)."""
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.attach_volume import ATTACH_VOLUME
+from bulkdeploy.provisioning.kinds.detach_volume import DETACH_VOLUME
+from bulkdeploy.scheduling.volume_attachment import attach, check_free, detach
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
+from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.services.volumes.volumes import about, owned_volume, volume_row
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.volumes import volume_changes as store
+
+OF_VM = "virtualmachineid"
+
+
+def attach_volume(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef,
+    vm: EntityRef,
+    device_id: int | None,
+) -> JobTicket:
+    """Give a data volume to a VM of its owner, and to its guest if it runs; the job's result is the volume.
+
+    A volume without a place gets one that the VM's host reaches, if it runs; else when it starts.
+
+    Raises:
+        InvalidParameter: a VM has the volume, the VM is in no state for it, of another owner or zone, or can
+            not reach the volume's pool; or the device number is taken.
+        PermissionDenied: volume or VM are not the caller's to touch.
+        ResourceUnavailable: no pool that the VM's host reaches has room.
+    """
+    volume, _ = owned_volume(connection, caller, ref)
+    check_free(volume)
+    seen = store.read_vm(connection, vm.id)
+    require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
+    change = partial(attach, connection, volume, vm.id, device_id)
+    if is_changed_now(connection, ATTACH_VOLUME, vm, seen.account_id, change):
+        return _done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
+    params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid), "device_id": device_id}
+    return submit(connection, system, caller, vm, ATTACH_VOLUME, params, parameter=OF_VM)
+
+
+def detach_volume(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef | None,
+    vm: EntityRef | None,
+    device_id: int | None,
+) -> JobTicket:
+    """Take a data volume from its VM: by its id, or by VM and device number; the job's result is the volume.
+
+    While the VM runs nobody else gets the volume before its guest has lost it.
+
+    Raises:
+        InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.
+        PermissionDenied: the volume, or the VM named, is not the caller's to touch.
+    """
+    if ref is None and vm is not None and device_id is not None:
+        seen = store.read_vm(connection, vm.id)
+        require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
+        ref = store.volume_at(connection, vm.id, device_id)
+    if ref is None:
+        raise InvalidParameter("deviceid", device_id, "the VM has no volume with this device number")
+    volume, _ = owned_volume(connection, caller, ref)
+    if volume.vm_id is None or volume.volume_type != VolumeType.DATADISK:
+        raise InvalidParameter("id", str(ref.uuid), "it should be a data volume that a VM has")
+    seen = store.read_vm(connection, volume.vm_id)
+    of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
+
+    def change() -> Row[Any]:
+        row = lock_vm(connection, seen.id)
+        detach(connection, volume)
+        return row
+
+    if is_changed_now(connection, DETACH_VOLUME, of_vm, seen.account_id, change):
+        return _done(connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}")
+    params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid)}
+    return submit(connection, system, caller, of_vm, DETACH_VOLUME, params, parameter=OF_VM)
+
+
+def _done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
+    """The event, and the ticket of a job that is done; its result is the volume."""
+    owner = owned_volume(connection, caller, ref)[1]
+    record_event(connection, caller, kind.event_type, text, about(ref), owner)
+    cmd = kind.cmd(is_root_admin=caller.is_root_admin)
+    return done_with_object(connection, caller, cmd, "volume", volume_row(connection, caller, ref), about(ref))

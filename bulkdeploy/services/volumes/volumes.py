@@ -1,0 +1,168 @@
+"""Data volumes made, attached to VMs, detached and deleted (reference section 8.17).
+
+A volume claims room in a pool when it gets a place: when a VM that runs gets it, else when its VM starts. The
+sweeper removes what was deleted from its pool.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.topology import StorageType, VolumeType
+from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.services.deployments.deployment_checks import check_available
+from bulkdeploy.services.deployments.deployment_sizes import disk_gib
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    require_access,
+    require_open_zones,
+)
+from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.deployments import deployment_facts as facts
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.ledger.volume_removal import destroy_volumes
+from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.volumes import volume_changes as store
+from bulkdeploy.store.volumes.volumes import DESTROYED, EXPUNGED, list_volumes
+
+COMMANDS = "org.apache.cloudstack.api.command.user.volume"
+
+
+def create_volume(
+    connection: Connection,
+    caller: Caller,
+    named: NamedOwner,
+    name: str | None,
+    zone: EntityRef,
+    offering: EntityRef,
+    size_gib: int | None,
+) -> JobTicket:
+    """Make a data volume without a place; the job's result is the volume.
+
+    Raises:
+        InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
+        PermissionDenied: the caller may not make things for this owner, or the owner not use zone or offering.
+        ResourceLimitExceeded: of volumes or primary storage, of the account or a domain above it.
+    """
+    owner = lock_owner(connection, caller, named)
+    size_bytes = gib_to_bytes(_size_gib(connection, caller, owner, zone, offering, size_gib))
+    amounts = ResourceAmounts(volume=1, primary_storage_bytes=size_bytes)
+    check_limits(connection, owner, amounts)
+    add_amounts(connection, owner, amounts)
+    ref = store.insert_volume(
+        connection,
+        name=name or f"DATA-{owner.account_name}",
+        account_id=owner.account_id,
+        zone_id=zone.id,
+        size_bytes=size_bytes,
+        disk_offering_id=offering.id,
+    )
+    text = f"made volume {ref.name} of {size_bytes} bytes"
+    record_event(connection, caller, EventType.VOLUME_CREATE, text, about(ref), owner)
+    row = volume_row(connection, caller, ref)
+    cmd = f"{COMMANDS}.CreateVolumeCmd"
+    return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=True)
+
+
+def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> None:
+    """Delete a volume that no VM has. Its counts are given back; its room when it is gone from its pool.
+
+    Raises:
+        InvalidParameter: it was deleted, or a VM has it.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    _remove(connection, caller, ref, EventType.VOLUME_DELETE)
+
+
+def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+    """``delete_volume``, with a job whose result is the volume as it last was.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as ``delete_volume``.
+    """
+    shown = volume_row(connection, caller, ref)
+    may_be_left = _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
+    row = {**shown, "state": DESTROYED if may_be_left else EXPUNGED, "destroyed": may_be_left}
+    return done_with_object(connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, about(ref))
+
+
+def owned_volume(connection: Connection, caller: Caller, ref: EntityRef) -> tuple[Row[Any], Owner]:
+    """A live volume, which no other call changes before the transaction ends, and its owner.
+
+    Raises:
+        InvalidParameter: it was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row = store.take_volume(connection, ref.id)
+    if row is None:
+        raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
+    return row, require_access(connection, caller, row.account_id, f"volume {ref.uuid}")
+
+
+def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+    """The volume as listVolumes shows it.
+
+    Raises:
+        InvalidParameter: it was deleted, or is not the caller's to see.
+    """
+    page = list_volumes(connection, as_found_by_id(connection, caller), {"id": ref}, Paging(1))
+    if not page.rows:
+        owned_volume(connection, caller, ref)
+        raise InvalidParameter("id", str(ref.uuid), "the volume was deleted")
+    return page.rows[0]
+
+
+def about(ref: EntityRef) -> Instance:
+    """The volume as jobs and events name it."""
+    return Instance("Volume", ref.id, ref.uuid)
+
+
+def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: EventType) -> bool:
+    """Delete it; whether it may be on a pool and is still to be removed there."""
+    row, owner = owned_volume(connection, caller, ref)
+    if row.vm_id is not None or row.volume_type == VolumeType.ROOT:
+        raise InvalidParameter("id", str(ref.uuid), "Please specify a volume that is not attached to any VM.")
+    if not destroy_volumes(connection, [row.id]):
+        raise TransactionConflict
+    record_event(connection, caller, event_type, f"deleted volume {row.name}", about(ref), owner)
+    return row.pool_id is not None
+
+
+def _size_gib(
+    connection: Connection,
+    caller: Caller,
+    owner: Owner,
+    zone: EntityRef,
+    offering: EntityRef,
+    size_gib: int | None,
+) -> int:
+    """The volume's size, once zone and offering are known to fit each other and the owner."""
+    place = facts.read_zone(connection, zone.id)
+    if place is None:
+        raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
+    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    if not place.enabled and not caller.is_root_admin:
+        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
+    found = facts.read_disk_offering(connection, offering.id)
+    if found is None or not found.active:
+        raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
+    check_available(found, "diskofferingid", str(offering.uuid), owner, place)
+    if found.storage_type is StorageType.LOCAL and not place.local_storage_enabled:
+        raise InvalidCombination(
+            ("zoneid", "diskofferingid"),
+            f"zone {place.name} does not use local storage and disk offering {found.name} does",
+        )
+    return disk_gib(read_configuration(connection), size_gib, found)

@@ -1,0 +1,134 @@
+"""Removing accounts with all they own: rows at once, VMs by jobs, and the job of the call when those are gone.
+
+Everything but VMs is marked removed in the transaction of the call; it cannot end half way. VMs need their
+hypervisors: each gets a job that expunges it, and what a race leaves behind the sweeper finds by its
+removed owner (``store.jobs.job_sweeping``).
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Connection, Row, func, insert, select, text
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobPhase
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT
+from bulkdeploy.store.tables.accounts import accounts
+from bulkdeploy.store.tables.jobs import async_jobs
+
+_REMOVE = """
+DELETE FROM sessions USING users u WHERE u.id = user_id AND u.account_id = ANY(:accounts);
+DELETE FROM api_keys USING users u WHERE u.id = user_id AND u.account_id = ANY(:accounts);
+UPDATE users SET removed = now(), password_hash = NULL WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE accounts SET removed = now() WHERE id = ANY(:accounts) AND removed IS NULL;
+UPDATE projects SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+DELETE FROM project_accounts WHERE account_id = ANY(:accounts);
+DELETE FROM security_group_rules USING security_groups g
+    WHERE g.id = peer_group_id AND g.account_id = ANY(:accounts);
+UPDATE security_groups SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE affinity_groups SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE ssh_key_pairs SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE instance_groups SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE user_data SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE networks SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+UPDATE templates SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+DELETE FROM dedicated_resources WHERE account_id = ANY(:accounts);
+DELETE FROM resource_limits WHERE owner_kind = 'account' AND owner_id = ANY(:accounts);
+DELETE FROM configuration_values WHERE scope = 'Account' AND scope_id = ANY(:accounts);
+DELETE FROM resource_tags WHERE account_id = ANY(:accounts);
+UPDATE deployments SET cancel_requested = coalesce(cancel_requested, now()) WHERE account_id = ANY(:accounts)
+"""
+
+
+def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]) -> list[int]:
+    """The live accounts of these domains, those of projects too, locked by id."""
+    query = select(accounts.c.id).where(id_in(accounts.c.domain_id, domain_ids), accounts.c.removed.is_(None))
+    return list(connection.execute(query.order_by(accounts.c.id).with_for_update(key_share=True)).scalars())
+
+
+def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
+    """Mark accounts removed with all that they own but VMs and volumes: nobody logs in as them from now on."""
+    for statement in _REMOVE.split(";"):
+        connection.execute(text(statement), {"accounts": list(account_ids)})
+
+
+_PROJECTS = text(
+    "SELECT p.name FROM projects p JOIN project_accounts m ON m.project_id = p.id"
+    " WHERE m.account_id = :account AND m.role = 'Admin' AND p.removed IS NULL AND NOT EXISTS (SELECT FROM"
+    "   project_accounts o WHERE o.project_id = p.id AND o.role = 'Admin' AND o.account_id <> m.account_id)"
+    " ORDER BY p.name"
+)
+
+
+def projects_only_managed_by(connection: Connection, account_id: int) -> list[str]:
+    """The names of live projects that nobody would manage without this account."""
+    return list(connection.execute(_PROJECTS, {"account": account_id}).scalars())
+
+
+_VMS = text(
+    "SELECT id, uuid FROM virtual_machines WHERE account_id = ANY(CAST(:accounts AS bigint[]))"
+    " AND removed IS NULL AND state = ANY(:states) ORDER BY id FOR UPDATE"
+)
+
+
+def lock_vms_of_accounts(
+    connection: Connection, account_ids: Sequence[int], states: Sequence[str]
+) -> list[Row[Any]]:
+    """The VMs of these accounts in these states, locked by id for jobs to be made."""
+    return list(connection.execute(_VMS, {"accounts": int_array(account_ids), "states": list(states)}))
+
+
+def insert_removal_job(
+    connection: Connection, caller: Caller, cmd: str, instance: Instance, account_ids: Sequence[int]
+) -> UUID:
+    """A job that no worker takes: ``end_removal_jobs`` ends it when these accounts' VMs are gone."""
+    made = insert(async_jobs).values(
+        kind=cmd,
+        cmd=cmd,
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+        instance_type=instance.type,
+        instance_id=instance.id,
+        instance_uuid=instance.uuid,
+        phase=JobPhase.WAITING,
+        # One attempt: passes that look for jobs which never began leave it alone.
+        attempts=1,
+        params={"accounts": list(account_ids)},
+        created=func.now(),
+    )
+    uuid: UUID = connection.execute(made.returning(async_jobs.c.uuid)).scalar_one()
+    return uuid
+
+
+_END = text(
+    "WITH waiting AS (SELECT j.id, j.created < now() - make_interval(mins => :minutes) AS late,"
+    "   EXISTS (SELECT FROM virtual_machines v WHERE v.removed IS NULL AND v.account_id IN"
+    "     (SELECT CAST(jsonb_array_elements_text(j.params -> 'accounts') AS bigint))) AS held"
+    "   FROM async_jobs j WHERE j.status = 0 AND j.phase = 'waiting' AND j.params -> 'accounts' IS NOT NULL"
+    "   ORDER BY j.id FOR UPDATE OF j SKIP LOCKED)"
+    " UPDATE async_jobs j SET status = CASE WHEN held THEN 2 ELSE 1 END, phase = 'done', completed = now(),"
+    "   result_code = CASE WHEN held THEN :failed ELSE 0 END,"
+    "   result = CASE WHEN held THEN :failure ELSE :success END"
+    " FROM waiting w WHERE j.id = w.id AND (late OR NOT held)"
+)
+_LATE = {
+    "errorcode": FAILED_RESULT_CODE,
+    "errortext": "The account is deleted, but some of its virtual machines are not removed from their hosts yet; "
+    "that is tried until it succeeds",
+}
+
+
+def end_removal_jobs(connection: Connection, *, minutes: int) -> int:
+    """End the jobs of calls that removed accounts: done when no VM is left, failed after ``minutes``; how many."""
+    values = {
+        "minutes": minutes,
+        "failed": FAILED_RESULT_CODE,
+        "failure": orjson.dumps(_LATE).decode(),
+        "success": SUCCESS_RESULT,
+    }
+    return connection.execute(_END, values).rowcount

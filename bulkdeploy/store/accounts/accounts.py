@@ -1,0 +1,129 @@
+"""Accounts: the list query, with their users, limits and totals, and making and changing them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from bulkdeploy.domain.accounts import AccountType, Caller
+from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
+from bulkdeploy.store.accounts.users import users_of
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.accounts import accounts, domains, roles
+from bulkdeploy.store.visibility import Visibility
+
+SYSTEM_ACCOUNT_ID = 1
+"""The account that the service acts as; clients do not see it, as in CloudStack."""
+
+DEFAULT_ACCOUNT_IDS = (1, 2)
+"""Accounts that every installation starts with."""
+
+FILTERS: Filters = {
+    "id": by_id(accounts.c.id),
+    "name": same_text(accounts.c.name),
+    "keyword": keyword(accounts.c.name),
+    "accounttype": equal(accounts.c.account_type),
+    "state": same_text(accounts.c.state),
+    "iscleanuprequired": always(False),
+}
+
+
+def list_accounts(
+    connection: Connection,
+    caller: Caller,
+    visibility: Visibility,
+    arguments: Arguments,
+    paging: Paging,
+    *,
+    with_counters: bool,
+) -> Page:
+    """One page of accounts by id; those behind projects are not listed.
+
+    ``with_counters`` adds limits and totals, which cost the most.
+    """
+    query = filtered(_query().where(visibility.condition()), FILTERS, arguments)
+    return _page(connection, caller, query, paging, with_counters=with_counters)
+
+
+def read_account(connection: Connection, caller: Caller, account_id: int) -> dict[str, Any]:
+    """One live account as lists show it."""
+    query = _query().where(accounts.c.id == account_id)
+    return dict(_page(connection, caller, query, Paging(limit=1), with_counters=True).rows[0])
+
+
+def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
+    """A live account's row, locked after its domain's, if that is."""
+    query = select(accounts).where(accounts.c.id == account_id, accounts.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def is_account_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
+    """Whether a live account of a domain, which the caller has locked, has this name in any case."""
+    query = select(accounts.c.id).where(
+        func.lower(accounts.c.name) == name.lower(),
+        accounts.c.domain_id == domain_id,
+        accounts.c.removed.is_(None),
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:
+    """A new account; its id."""
+    return int(connection.execute(insert(accounts).values(**columns).returning(accounts.c.id)).scalar_one())
+
+
+def update_account(connection: Connection, account_id: int, columns: Mapping[str, Any]) -> None:
+    """Change some columns of a locked account."""
+    if columns:
+        connection.execute(update(accounts).where(accounts.c.id == account_id).values(**columns))
+
+
+def _page(
+    connection: Connection, caller: Caller, query: Select[Any], paging: Paging, *, with_counters: bool
+) -> Page:
+    rows, count = fetch_rows(connection, query, paging)
+    ids = [row.pop("_id") for row in rows]
+    users = users_of(connection, caller, ids)
+    for account_id, row in zip(ids, rows, strict=True):
+        row["user"] = users.get(account_id, [])
+        row["isdefault"] = account_id in DEFAULT_ACCOUNT_IDS
+    if with_counters:
+        counted = [
+            CountedAccount(account_id, AccountType(row["accounttype"]))
+            for account_id, row in zip(ids, rows, strict=True)
+        ]
+        counters = account_counters(connection, counted)
+        for account_id, row in zip(ids, rows, strict=True):
+            row.update(counters[account_id])
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    account = accounts.c
+    return (
+        select(
+            account.id.label("_id"),
+            account.uuid.label("id"),
+            account.name,
+            account.account_type.label("accounttype"),
+            account.state,
+            account.network_domain.label("networkdomain"),
+            account.created,
+            domains.c.uuid.label("domainid"),
+            domains.c.name.label("domain"),
+            domains.c.path.label("domainpath"),
+            roles.c.uuid.label("roleid"),
+            roles.c.name.label("rolename"),
+            roles.c.role_type.label("roletype"),
+        )
+        .select_from(
+            accounts.join(domains, domains.c.id == account.domain_id).join(roles, roles.c.id == account.role_id)
+        )
+        .where(
+            account.removed.is_(None),
+            account.id != SYSTEM_ACCOUNT_ID,
+            account.account_type != AccountType.PROJECT,
+        )
+        .order_by(account.id)
+    )

@@ -1,0 +1,196 @@
+"""Who calls: users with their account, domain, role and its rules, by API key or by user name.
+
+One statement each. Looking somebody up says nothing about whether the credentials were good, nor
+whether the user is enabled: ``api.authenticate`` and ``services.accounts.sessions`` decide that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by
+
+from bulkdeploy.domain.accounts import AccountState, AccountType, Caller, Owner, RoleType
+from bulkdeploy.domain.call_guards import NAMES, CallGuards
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.domain.permissions import RoleRule
+from bulkdeploy.store.accounts.password_locks import unlocked_password
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
+from bulkdeploy.store.database.compiled_query import CompiledQuery
+from bulkdeploy.store.database.default_rows import ALLOW
+from bulkdeploy.store.database.shared_reading import find_shared
+from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
+from bulkdeploy.store.tables.jobs import configuration_values
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolder:
+    """The user of an API key; ``enabled`` is true when both user and account are.
+
+    ``guards``: what is asked of the account's calls at the moment.
+    """
+
+    caller: Caller
+    enabled: bool
+    guards: CallGuards
+    secret_key_encrypted: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoginUser:
+    """A user that somebody tries to log in as; ``password_hash`` None: nobody may, or the password is locked."""
+
+    caller: Caller
+    enabled: bool
+    guards: CallGuards
+    password_hash: str | None
+    firstname: str
+    lastname: str
+    timezone: str | None
+
+
+def callers(*columns: ColumnElement[Any]) -> Select[Any]:
+    """All users that are not removed, nor their accounts, with what a ``Caller`` needs and ``columns``."""
+    value = configuration_values.c
+    mine = and_(value.scope == Scope.ACCOUNT.value, value.scope_id == accounts.c.id)
+    guards = (
+        select(func.jsonb_object_agg(value.scope + literal(" ") + value.name, value.value, type_=JSONB))
+        .where(value.name.in_(NAMES), or_(mine, value.scope == Scope.GLOBAL.value))
+        .correlate(accounts)
+        .scalar_subquery()
+    )
+    return (
+        select(
+            users.c.id.label("user_id"),
+            users.c.uuid.label("user_uuid"),
+            users.c.username,
+            users.c.state.label("user_state"),
+            accounts.c.id.label("account_id"),
+            accounts.c.uuid.label("account_uuid"),
+            accounts.c.name.label("account_name"),
+            accounts.c.account_type,
+            accounts.c.state.label("account_state"),
+            domains.c.id.label("domain_id"),
+            domains.c.uuid.label("domain_uuid"),
+            domains.c.lineage,
+            roles.c.id.label("role_id"),
+            roles.c.role_type,
+            _rules().label("rules"),
+            # Asked for here and not in a statement of its own: every call needs to know.
+            guards.label("guards"),
+            *columns,
+        )
+        .join(accounts, accounts.c.id == users.c.account_id)
+        .join(domains, domains.c.id == accounts.c.domain_id)
+        .join(roles, roles.c.id == accounts.c.role_id)
+        .where(users.c.removed.is_(None), accounts.c.removed.is_(None))
+    )
+
+
+def _rules() -> ScalarSelect[Any]:
+    """The rules of the role at hand, in order, as pairs of pattern and permission."""
+    ordered = aggregate_order_by(
+        func.jsonb_build_array(role_rules.c.rule, role_rules.c.permission),
+        role_rules.c.sort_order,
+        role_rules.c.id,
+    )
+    of_role = select(func.jsonb_agg(ordered, type_=JSONB)).where(role_rules.c.role_id == roles.c.id)
+    return of_role.scalar_subquery()
+
+
+def caller_of(row: Mapping[Any, Any]) -> Caller:
+    """The caller in a row of ``callers``."""
+    return Caller(
+        user_id=row["user_id"],
+        user_uuid=row["user_uuid"],
+        username=row["username"],
+        owner=Owner(
+            account_id=row["account_id"],
+            account_uuid=row["account_uuid"],
+            account_name=row["account_name"],
+            account_type=AccountType(row["account_type"]),
+            domain_id=row["domain_id"],
+            domain_uuid=row["domain_uuid"],
+            lineage=row["lineage"],
+        ),
+        role_id=row["role_id"],
+        role_type=RoleType(row["role_type"]),
+        rules=tuple(RoleRule(pattern, permission == ALLOW) for pattern, permission in row["rules"] or ()),
+    )
+
+
+def guards_of(row: Mapping[Any, Any]) -> CallGuards:
+    """What is asked of the calls of a row of ``callers``."""
+    return CallGuards.of(row["guards"] or {})
+
+
+def is_enabled(row: Mapping[Any, Any]) -> bool:
+    """Whether user and account in a row of ``callers`` are both enabled."""
+    return bool(row["user_state"] == row["account_state"] == AccountState.ENABLED)
+
+
+BY_API_KEY = CompiledQuery(
+    callers(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
+    .join(api_keys, api_keys.c.user_id == users.c.id)
+    .where(api_keys.c.api_key == func.any(func.string_to_array(bindparam("api_keys", "", Text), RECORD_SEPARATOR)))
+)
+
+BY_USERNAME = (
+    callers(unlocked_password().label("password_hash"), users.c.firstname, users.c.lastname, users.c.timezone)
+    .where(func.lower(users.c.username) == func.lower(bindparam("username")), domains.c.id == bindparam("domain"))
+    .order_by(users.c.id)
+    .limit(1)
+)
+
+
+def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
+    """The user that this API key belongs to, or None."""
+    return find_shared(connection, _callers_by_api_key, api_key)
+
+
+def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[str, KeyHolder]:
+    rows = BY_API_KEY.rows(connection, api_keys=RECORD_SEPARATOR.join(keys))
+    return {
+        row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
+        for row in rows
+    }
+
+
+def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:
+    """The user of this name, in any case, in a domain (not in those below it), or None."""
+    row = connection.execute(BY_USERNAME, {"username": username, "domain": domain_id}).mappings().first()
+    if row is None:
+        return None
+    return LoginUser(
+        caller_of(row),
+        is_enabled(row),
+        guards_of(row),
+        row["password_hash"],
+        row["firstname"],
+        row["lastname"],
+        row["timezone"],
+    )
+
+
+def domain_by_path(connection: Connection, path: str) -> int | None:
+    """The live domain at a path of names from ROOT, ``/ROOT/a/b`` or ``a/b`` in any case; blank is ROOT."""
+    names = [name for name in path.split("/") if name]
+    if not names or names[0].lower() != "root":
+        names.insert(0, "ROOT")
+    query = select(domains.c.id).where(
+        func.lower(domains.c.path) == "/".join(names).lower(), domains.c.removed.is_(None)
+    )
+    return connection.execute(query.order_by(domains.c.id).limit(1)).scalar()

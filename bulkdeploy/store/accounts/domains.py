@@ -1,0 +1,194 @@
+"""Domains: the list queries, with limits and totals, and making, renaming and removing them."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, exists, func, insert, select, text, update
+
+from bulkdeploy.store.accounts.resource_counters import domain_counters
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.accounts import domains
+
+FILTERS: Filters = {
+    "id": by_id(domains.c.id),
+    "name": same_text(domains.c.name),
+    "keyword": keyword(domains.c.name),
+    "level": equal(domains.c.level),
+}
+
+
+def list_domains(
+    connection: Connection,
+    arguments: Arguments,
+    paging: Paging,
+    *,
+    lineage: str | None,
+    recursive: bool,
+    with_counters: bool,
+) -> Page:
+    """One page of domains by id: the one with ``lineage``, with ``recursive`` those below it too; None: all."""
+    query = filtered(_query(), FILTERS, arguments)
+    if lineage is not None:
+        place = domains.c.lineage
+        query = query.where(place.startswith(lineage) if recursive else place == lineage)
+    return _page(connection, query, paging, with_counters=with_counters)
+
+
+def list_children(
+    connection: Connection, arguments: Arguments, paging: Paging, *, parent_lineage: str, recursive: bool
+) -> Page:
+    """One page of the domains right below another one; with ``recursive`` of all below it."""
+    query = filtered(_query(), {name: FILTERS[name] for name in ("name", "keyword")}, arguments)
+    place = domains.c.lineage
+    query = query.where(place.startswith(parent_lineage), place != parent_lineage)
+    if not recursive:
+        depth = len(parent_lineage.strip("/").split("/"))
+        query = query.where(domains.c.level == depth)
+    return _page(connection, query, paging, with_counters=True)
+
+
+def read_domain(connection: Connection, domain_id: int) -> dict[str, Any]:
+    """One live domain as lists show it."""
+    query = _query().where(domains.c.id == domain_id)
+    return dict(_page(connection, query, Paging(limit=1), with_counters=True).rows[0])
+
+
+def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
+    """A live domain's row, locked against being removed or renamed, and against two new names in it at once.
+
+    Locked before everything else of ADR 5, and domains from the top down.
+    """
+    query = select(domains).where(domains.c.id == domain_id, domains.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def lock_parent(connection: Connection, domain_id: int) -> None:
+    """Lock the domain above another one: names right below it do not change meanwhile."""
+    above = select(domains.c.parent_id).where(domains.c.id == domain_id).scalar_subquery()
+    connection.execute(select(domains.c.id).where(domains.c.id == above).with_for_update(key_share=True))
+
+
+def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
+    """Whether a live domain of this name, in any case, is right below another."""
+    query = select(domains.c.id).where(
+        domains.c.parent_id == parent_id, func.lower(domains.c.name) == name.lower(), domains.c.removed.is_(None)
+    )
+    return connection.execute(query).first() is not None
+
+
+def insert_domain(connection: Connection, parent: Row[Any], name: str, network_domain: str | None) -> int:
+    """A new domain below a locked one; its id."""
+    made = insert(domains).values(
+        name=name,
+        parent_id=parent.id,
+        path=f"{parent.path}/{name}",
+        lineage="",
+        level=parent.level + 1,
+        network_domain=network_domain,
+    )
+    domain_id: int = connection.execute(made.returning(domains.c.id)).scalar_one()
+    lineage = f"{parent.lineage}{domain_id}/"
+    connection.execute(update(domains).where(domains.c.id == domain_id).values(lineage=lineage))
+    return domain_id
+
+
+_RENAME = text(
+    "UPDATE domains SET path = :path || substr(path, :behind), name = CASE id WHEN :id THEN :name ELSE name END"
+    " WHERE lineage LIKE :lineage || '%'"
+)
+
+
+def rename_domain(connection: Connection, domain: Row[Any], name: str) -> None:
+    """Give a locked domain another name, which is part of the paths of all domains below it."""
+    above, _, _ = domain.path.rpartition("/")
+    path = f"{above}/{name}" if above else name
+    connection.execute(
+        _RENAME,
+        {
+            "path": path,
+            "behind": len(domain.path) + 1,
+            "id": domain.id,
+            "name": name,
+            "lineage": domain.lineage,
+        },
+    )
+
+
+def set_network_domain(connection: Connection, domain_id: int, network_domain: str | None) -> None:
+    """Set the DNS domain of a domain's networks."""
+    connection.execute(update(domains).where(domains.c.id == domain_id).values(network_domain=network_domain))
+
+
+_IN_USE = text(
+    "SELECT (SELECT count(*) FROM domains WHERE parent_id = :id AND removed IS NULL) AS domains,"
+    " (SELECT count(*) FROM accounts WHERE domain_id = :id AND removed IS NULL AND account_type <> 5) AS accounts,"
+    " (SELECT count(*) FROM projects WHERE domain_id = :id AND removed IS NULL) AS projects,"
+    " (SELECT count(*) FROM networks WHERE domain_id = :id AND removed IS NULL) AS networks,"
+    " (SELECT count(*) FROM dedicated_resources WHERE domain_id = :id) AS dedications"
+)
+
+
+def uses_of_domain(connection: Connection, domain_id: int) -> dict[str, int]:
+    """What a domain still holds, by kind; kinds of which there is nothing are left out."""
+    row = connection.execute(_IN_USE, {"id": domain_id}).mappings().one()
+    return {kind: count for kind, count in row.items() if count}
+
+
+_REMOVE = (
+    "UPDATE affinity_groups SET removed = now() WHERE removed IS NULL AND domain_id = ANY(:domains)",
+    "UPDATE networks SET removed = now() WHERE removed IS NULL AND domain_id = ANY(:domains)",
+    "DELETE FROM dedicated_resources WHERE domain_id = ANY(:domains)",
+    "DELETE FROM resource_limits WHERE owner_kind = 'domain' AND owner_id = ANY(:domains)",
+    "DELETE FROM configuration_values WHERE scope = 'Domain' AND scope_id = ANY(:domains)",
+    "UPDATE domains SET removed = now(), state = 'Inactive' WHERE id = ANY(:domains)",
+)
+
+
+def lock_domains_below(connection: Connection, lineage: str) -> list[int]:
+    """The live domain with this lineage and those below it, locked from the top down."""
+    query = select(domains.c.id).where(domains.c.lineage.startswith(lineage), domains.c.removed.is_(None))
+    rows = connection.execute(query.order_by(domains.c.lineage).with_for_update(key_share=True))
+    return list(rows.scalars())
+
+
+def remove_domains(connection: Connection, domain_ids: list[int]) -> None:
+    """Mark domains removed, with what belongs to a domain and to no account.
+
+    Offerings and zones that are only for such a domain stay only for it, which is: for nobody.
+    """
+    for statement in _REMOVE:
+        connection.execute(text(statement), {"domains": domain_ids})
+
+
+def _page(connection: Connection, query: Select[Any], paging: Paging, *, with_counters: bool) -> Page:
+    rows, count = fetch_rows(connection, query, paging)
+    lineages = {row.pop("_id"): row.pop("_lineage") for row in rows}
+    if with_counters:
+        counters = domain_counters(connection, lineages)
+        for domain_id, row in zip(lineages, rows, strict=True):
+            row.update(counters[domain_id])
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    domain, parent, child = domains.c, domains.alias("parent"), domains.alias("child")
+    has_child = exists(select(1).where(child.c.parent_id == domain.id, child.c.removed.is_(None)))
+    return (
+        select(
+            domain.id.label("_id"),
+            domain.lineage.label("_lineage"),
+            domain.uuid.label("id"),
+            domain.name,
+            domain.level,
+            domain.path,
+            domain.state,
+            domain.network_domain.label("networkdomain"),
+            domain.created,
+            parent.c.uuid.label("parentdomainid"),
+            parent.c.name.label("parentdomainname"),
+            has_child.label("haschild"),
+        )
+        .select_from(domains.outerjoin(parent, parent.c.id == domain.parent_id))
+        .where(domain.removed.is_(None))
+        .order_by(domain.id)
+    )

@@ -1,0 +1,46 @@
+"""Attempts to prove a password, counted before the password is looked at, so that none of many at once is free.
+
+All times are the database's. The table is not logged: a crash of the database forgives what was tried before it.
+"""
+
+import math
+
+from sqlalchemy import Connection, Double, cast, delete, extract, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.domain.login_delays import FORGOTTEN_AFTER_S, Delay
+from bulkdeploy.store.tables.accounts import login_attempts
+
+attempt = login_attempts.c
+AGE_S = cast(extract("epoch", func.clock_timestamp() - attempt.last_attempt), Double)
+FORGOTTEN = or_(AGE_S > FORGOTTEN_AFTER_S, AGE_S < -1)
+"""Also where the clock was set back: nobody waits for a time that was never."""
+
+
+def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:
+    """Count one more attempt; where the subject has to wait, count none and answer for how many seconds.
+
+    Attempts made at once are counted one after the other: each sees those before it.
+    """
+    connection.execute(delete(login_attempts).where(FORGOTTEN))
+    fresh = insert(login_attempts).values(subject=subject, failures=0, last_attempt=func.clock_timestamp())
+    connection.execute(fresh.on_conflict_do_nothing())
+    query = select(attempt.failures, AGE_S.label("age_s")).where(attempt.subject == subject)
+    failures, age_s = connection.execute(query.with_for_update()).one()
+    wait_s: int = math.ceil(delay.after(failures) - age_s)
+    if wait_s > 0:
+        return wait_s
+    counted = {"failures": attempt.failures + 1, "last_attempt": func.clock_timestamp()}
+    connection.execute(update(login_attempts).where(attempt.subject == subject).values(counted))
+    return 0
+
+
+def take_back(connection: Connection, subject: str) -> None:
+    """The last attempt of a subject was no failure."""
+    mine = update(login_attempts).where(attempt.subject == subject, attempt.failures > 0)
+    connection.execute(mine.values(failures=attempt.failures - 1))
+
+
+def forget_attempts(connection: Connection, subject: str) -> None:
+    """Nothing that a subject tried counts any more."""
+    connection.execute(delete(login_attempts).where(attempt.subject == subject))

@@ -1,0 +1,68 @@
+"""Rows of things that accounts own, whatever their kind: made once per name, locked, renamed, marked removed."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.entities import SOURCES
+
+
+def insert_entity(connection: Connection, entity: Entity, **values: Any) -> EntityRef | None:
+    """Write a new one; None where a unique index has such a one already, made perhaps a moment ago."""
+    table = SOURCES[entity].table
+    made = insert(table).values(**values).on_conflict_do_nothing().returning(table.c.id, table.c.uuid)
+    row = connection.execute(made).first()
+    return None if row is None else EntityRef(entity, row.id, row.uuid, str(values[SOURCES[entity].name]))
+
+
+def find_by_name(
+    connection: Connection, entity: Entity, account_id: int, name: str, *, keep: bool = False
+) -> EntityRef | None:
+    """The account's live one of this name, to the letter.
+
+    ``keep``: nobody deletes it before the transaction ends.
+    """
+    table = SOURCES[entity].table
+    query = select(table.c.id, table.c.uuid).where(
+        table.c.account_id == account_id, table.c.name == name, table.c.removed.is_(None)
+    )
+    query = query.order_by(table.c.id).limit(1)
+    row = connection.execute(query.with_for_update(read=True) if keep else query).first()
+    return None if row is None else EntityRef(entity, row.id, row.uuid, name)
+
+
+def lock_entity(connection: Connection, ref: EntityRef) -> Row[Any] | None:
+    """The live row, locked until the end of the transaction; None: it was deleted."""
+    table = SOURCES[ref.entity].table
+    query = select(table).where(table.c.id == ref.id, table.c.removed.is_(None))
+    return connection.execute(query.with_for_update()).first()
+
+
+def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:
+    """Give it another name; False where its account has one of that name.
+
+    The caller holds its row.
+
+    Raises:
+        TransactionConflict: two were given one name at the same moment.
+    """
+    table = SOURCES[ref.entity].table
+    other = table.alias()
+    taken = select(1).where(
+        other.c.account_id == table.c.account_id, other.c.name == name, other.c.removed.is_(None)
+    )
+    changed = update(table).where(table.c.id == ref.id, ~taken.exists()).values(name=name)
+    try:
+        return connection.execute(changed).rowcount == 1
+    except IntegrityError as error:
+        raise TransactionConflict from error
+
+
+def mark_removed(connection: Connection, ref: EntityRef) -> None:
+    """Delete it: the row stays and resolves, no list shows it."""
+    table = SOURCES[ref.entity].table
+    connection.execute(update(table).where(table.c.id == ref.id).values(removed=func.now()))

@@ -1,0 +1,40 @@
+"""Passwords that were guessed at too often: locked until somebody lets the user in again, keys and sessions go on.
+
+A locked password is like none: nobody proves it, and nobody is told. The default admin's is never locked; guesses
+at it are delayed like all others (``services.accounts.login_attempts``).
+"""
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, Text, and_, case, cast, null, select, update
+
+from bulkdeploy.store.configuration.configuration import global_value
+from bulkdeploy.store.filters import Condition
+from bulkdeploy.store.tables.accounts import users
+
+ALLOWED = cast(global_value("incorrect.login.attempts.allowed"), BigInteger)
+
+
+def is_locked() -> Condition:
+    """The user's password is locked."""
+    return and_(ALLOWED > 0, users.c.failed_logins >= ALLOWED, users.c.is_default.is_(False))
+
+
+def unlocked_password() -> ColumnElement[str | None]:
+    """The hash of the user's password; NULL where it is locked."""
+    return case((is_locked(), cast(null(), Text)), else_=users.c.password_hash)
+
+
+def password_hash_of(connection: Connection, user_id: int) -> str | None:
+    """The hash of a live user's password; None: no such user, or one whose password is locked or not there."""
+    query = select(unlocked_password()).where(users.c.id == user_id, users.c.removed.is_(None))
+    return connection.execute(query).scalar_one_or_none()
+
+
+def count_failure(connection: Connection, user_id: int) -> bool:
+    """Count a wrong password; whether this is the one that locked it."""
+    counted = (
+        update(users)
+        .where(users.c.id == user_id)
+        .values(failed_logins=users.c.failed_logins + 1)
+        .returning(and_(is_locked(), users.c.failed_logins == ALLOWED))
+    )
+    return bool(connection.execute(counted).scalar())

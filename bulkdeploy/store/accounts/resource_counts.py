@@ -1,0 +1,179 @@
+"""Counts of what accounts and domains use, and the check of a batch against their limits.
+
+A count row exists per owner and resource type once something was counted; the account and every
+domain of its lineage (ROOT too) are changed together. Limits bind the account and each domain
+below ROOT; root admin accounts are never limited (reference section 7.2).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy import Connection, text
+
+from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.errors import ResourceLimitExceeded
+from bulkdeploy.domain.resources import UNLIMITED, ResourceAmounts, ResourceType
+from bulkdeploy.domain.units import GIB
+from bulkdeploy.store.accounts.resource_limits import effective_limit_rows
+from bulkdeploy.store.database.engine import TransactionConflict
+
+CHECK_ORDER = (
+    ResourceType.USER_VM,
+    ResourceType.CPU,
+    ResourceType.MEMORY,
+    ResourceType.VOLUME,
+    ResourceType.PRIMARY_STORAGE,
+)
+
+
+def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
+    """Refuse a batch that would pass a limit of the account or of a domain above it.
+
+    Reads without locking; ``add_amounts`` checks again where it writes.
+
+    Raises:
+        ResourceLimitExceeded: names the first limit passed, account before domains.
+    """
+    wanted = amounts.by_type()
+    for holder, kind, most, used in _limits(connection, owner, wanted):
+        if used + wanted[kind] > most:
+            raise limit_exceeded(connection, owner, holder, kind, most, used, wanted[kind])
+
+
+def most_within_limits(connection: Connection, owner: Owner, each: ResourceAmounts, count: int) -> int:
+    """How many of ``count`` alike things no limit of the account or of a domain above it forbids. Locks nothing."""
+    wanted = each.by_type()
+    room = [(most - used) // wanted[kind] for _, kind, most, used in _limits(connection, owner, wanted)]
+    return max(min([count, *room]), 0)
+
+
+def _limits(
+    connection: Connection, owner: Owner, wanted: Mapping[ResourceType, int]
+) -> Iterator[tuple[tuple[str, int], ResourceType, int, int]]:
+    """Who limits the owner in what is wanted, to how much, and how much is used; account before domains."""
+    if owner.is_root_admin:
+        return
+    limits = effective_limit_rows(connection, owner)
+    current = _read_counts(connection, owner)
+    for kind in CHECK_ORDER:
+        for holder, most_of in limits.items():
+            most = most_of.get(kind, UNLIMITED)
+            if kind in wanted and most != UNLIMITED:
+                yield holder, kind, most, current.get((*holder, kind), 0)
+
+
+def add_amounts(
+    connection: Connection, owner: Owner, amounts: ResourceAmounts, *, enforce_limits: bool = True
+) -> None:
+    """Count a batch on the account and every domain of its lineage, limits checked in the update itself.
+
+    Raises:
+        TransactionConflict: a limit would be passed: somebody was faster since ``check_limits``.
+    """
+    limits = effective_limit_rows(connection, owner) if enforce_limits and not owner.is_root_admin else {}
+    rows = [
+        (kind, holder, resource.value, amount, limits.get((kind, holder), {}).get(resource, UNLIMITED))
+        for kind, holder in _holders(owner)
+        for resource, amount in amounts.by_type().items()
+    ]
+    changed = connection.execute(
+        text(
+            "WITH w AS (SELECT unnest(CAST(:kinds AS text[])) AS owner_kind,"
+            "   unnest(CAST(:owners AS bigint[])) AS owner_id, unnest(CAST(:types AS smallint[])) AS resource_type,"
+            "   unnest(CAST(:amounts AS bigint[])) AS amount, unnest(CAST(:limits AS bigint[])) AS most)"
+            " INSERT INTO resource_counts AS c (owner_kind, owner_id, resource_type, amount)"
+            " SELECT owner_kind, owner_id, resource_type, amount FROM w WHERE most = -1 OR amount <= most"
+            " ORDER BY owner_kind, owner_id, resource_type"
+            " ON CONFLICT (owner_kind, owner_id, resource_type) DO UPDATE SET amount = c.amount + excluded.amount"
+            " WHERE (SELECT most = -1 OR c.amount + excluded.amount <= most FROM w WHERE"
+            "   (w.owner_kind, w.owner_id, w.resource_type) = (c.owner_kind, c.owner_id, c.resource_type))"
+        ),
+        {
+            "kinds": [row[0] for row in rows],
+            "owners": [row[1] for row in rows],
+            "types": [row[2] for row in rows],
+            "amounts": [row[3] for row in rows],
+            "limits": [row[4] for row in rows],
+        },
+    ).rowcount
+    if changed != len(rows):
+        raise TransactionConflict
+
+
+def subtract_amounts(connection: Connection, by_account: Mapping[int, ResourceAmounts]) -> None:
+    """Give back what these accounts' (by internal id) resources no longer use, up the domain trees."""
+    rows = [
+        (account_id, resource.value, amount)
+        for account_id, amounts in by_account.items()
+        for resource, amount in amounts.by_type().items()
+    ]
+    if not rows:
+        return
+    connection.execute(
+        text(
+            "WITH given AS (SELECT unnest(CAST(:accounts AS bigint[])) AS account_id,"
+            "   unnest(CAST(:types AS smallint[])) AS resource_type, unnest(CAST(:amounts AS bigint[])) AS amount),"
+            " w AS (SELECT 'account' AS owner_kind, account_id AS owner_id, resource_type, amount FROM given"
+            "   UNION ALL SELECT 'domain', up.id, g.resource_type, sum(g.amount) FROM given g"
+            "   JOIN accounts a ON a.id = g.account_id JOIN domains d ON d.id = a.domain_id"
+            "   JOIN domains up ON d.lineage LIKE up.lineage || '%' GROUP BY up.id, g.resource_type),"
+            " locked AS (SELECT c.owner_kind, c.owner_id, c.resource_type FROM resource_counts c JOIN w USING"
+            "   (owner_kind, owner_id, resource_type) ORDER BY 1, 2, 3 FOR UPDATE OF c)"
+            " UPDATE resource_counts c SET amount = c.amount - w.amount FROM w JOIN locked USING"
+            " (owner_kind, owner_id, resource_type) WHERE (c.owner_kind, c.owner_id, c.resource_type)"
+            " = (w.owner_kind, w.owner_id, w.resource_type)"
+        ),
+        {
+            "accounts": [row[0] for row in rows],
+            "types": [row[1] for row in rows],
+            "amounts": [row[2] for row in rows],
+        },
+    )
+
+
+def _holders(owner: Owner) -> Sequence[tuple[str, int]]:
+    """The account and every domain of its lineage, ROOT included."""
+    domains = [int(part) for part in owner.lineage.strip("/").split("/")]
+    return [("account", owner.account_id), *(("domain", domain_id) for domain_id in domains)]
+
+
+def _read_counts(connection: Connection, owner: Owner) -> dict[tuple[str, int, ResourceType], int]:
+    rows = connection.execute(
+        text(
+            "SELECT owner_kind, owner_id, resource_type, amount FROM resource_counts"
+            " WHERE (owner_kind = 'account' AND owner_id = :account)"
+            " OR (owner_kind = 'domain' AND owner_id = ANY(:domains))"
+        ),
+        {"account": owner.account_id, "domains": [holder for kind, holder in _holders(owner) if kind == "domain"]},
+    )
+    return {(row.owner_kind, row.owner_id, ResourceType(row.resource_type)): row.amount for row in rows}
+
+
+def limit_exceeded(
+    connection: Connection,
+    owner: Owner,
+    holder: tuple[str, int],
+    kind: ResourceType,
+    most: int,
+    used: int,
+    wanted: int,
+) -> ResourceLimitExceeded:
+    """The refusal, with storage amounts readable and in bytes."""
+    domain_uuid = owner.domain_uuid
+    if holder[0] == "domain":
+        domain_uuid = connection.execute(
+            text("SELECT uuid FROM domains WHERE id = :id"), {"id": holder[1]}
+        ).scalar_one()
+    account_noun = "project" if owner.account_type is AccountType.PROJECT else "account"
+    return ResourceLimitExceeded(
+        resource=kind.wire_name,
+        owner_kind="domain" if holder[0] == "domain" else account_noun,
+        owner_name=owner.account_name,
+        domain_uuid=domain_uuid,
+        limit=_shown(kind, most),
+        current=_shown(kind, used),
+        requested=_shown(kind, wanted),
+    )
+
+
+def _shown(kind: ResourceType, amount: int) -> str:
+    return f"({amount / GIB:.2f} GB) {amount}" if kind.counted_in_bytes else str(amount)

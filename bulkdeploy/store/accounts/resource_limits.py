@@ -1,0 +1,147 @@
+"""Limits of accounts and domains: what is set, what holds where nothing is set, and setting one.
+
+Amounts are in the unit that counts are kept in: storage in bytes, memory in MiB, else pieces;
+-1 is no limit. Root admin accounts and the ROOT domain are never limited (reference section 7.2).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection, and_, or_, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.resources import UNLIMITED, ResourceType
+from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.tables.ledger import resource_limits
+
+OwnerKind = Literal["account", "domain"]
+Limits = dict[ResourceType, int]
+
+SETTING_NOUNS: Mapping[ResourceType, str] = {
+    ResourceType.USER_VM: "user.vms",
+    ResourceType.PUBLIC_IP: "public.ips",
+    ResourceType.VOLUME: "volumes",
+    ResourceType.SNAPSHOT: "snapshots",
+    ResourceType.TEMPLATE: "templates",
+    ResourceType.NETWORK: "networks",
+    ResourceType.VPC: "vpcs",
+    ResourceType.CPU: "cpus",
+    ResourceType.MEMORY: "memory",
+    ResourceType.PRIMARY_STORAGE: "primary.storage",
+    ResourceType.SECONDARY_STORAGE: "secondary.storage",
+}
+"""The noun of the ``max.account.<noun>`` settings; projects have no default, so they are unlimited."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitBook:
+    """The limits that are set for some owners, with the defaults that hold for the rest."""
+
+    configuration: Configuration
+    rows: Mapping[tuple[str, int], Limits]
+
+    def of_account(self, account_id: int, account_type: AccountType) -> Limits:
+        """The effective limit of every resource type: the account's own, else the global default."""
+        if account_type is AccountType.ADMIN:
+            return dict.fromkeys(ResourceType, UNLIMITED)
+        noun = "project" if account_type is AccountType.PROJECT else "account"
+        own = self.rows.get(("account", account_id), {})
+        return {kind: own.get(kind, self._default(noun, kind)) for kind in ResourceType}
+
+    def of_domain(self, lineage: str) -> Limits:
+        """The domain's own limit, else its nearest ancestor's below ROOT, else the global default."""
+        upwards = domain_ids(lineage)[:0:-1]
+        if not upwards:
+            return dict.fromkeys(ResourceType, UNLIMITED)
+        return {kind: self._nearest(upwards, kind) for kind in ResourceType}
+
+    def _nearest(self, upwards: Iterable[int], kind: ResourceType) -> int:
+        for domain_id in upwards:
+            own = self.rows.get(("domain", domain_id), {}).get(kind)
+            if own is not None:
+                return own
+        return self._default("domain", kind)
+
+    def _default(self, owner: str, kind: ResourceType) -> int:
+        noun = SETTING_NOUNS.get(kind)
+        if noun is None:
+            return UNLIMITED
+        amount = self.configuration.number(f"max.{owner}.{noun}")
+        return gib_to_bytes(amount) if kind.counted_in_bytes and amount != UNLIMITED else amount
+
+
+def domain_ids(lineage: str) -> list[int]:
+    """The internal ids of a lineage, ROOT first."""
+    return [int(part) for part in lineage.strip("/").split("/")]
+
+
+def read_limits(
+    connection: Connection,
+    account_ids: Iterable[int],
+    lineages: Iterable[str],
+    *,
+    configuration: Configuration | None = None,
+) -> LimitBook:
+    """All limits that bear on these accounts and domains, in two statements however many they are."""
+    domains = {domain_id for lineage in lineages for domain_id in domain_ids(lineage)}
+    query = select(resource_limits).where(
+        or_(
+            and_(resource_limits.c.owner_kind == "account", id_in(resource_limits.c.owner_id, account_ids)),
+            and_(resource_limits.c.owner_kind == "domain", id_in(resource_limits.c.owner_id, domains)),
+        )
+    )
+    rows: dict[tuple[str, int], Limits] = {}
+    for row in connection.execute(query):
+        rows.setdefault((row.owner_kind, row.owner_id), {})[ResourceType(row.resource_type)] = row.max
+    return LimitBook(configuration or read_configuration(connection), rows)
+
+
+def effective_limit_rows(
+    connection: Connection, owner: Owner, *, configuration: Configuration | None = None
+) -> dict[tuple[str, int], Limits]:
+    """What a request of ``owner`` must fit: its account and each domain of its lineage but ROOT.
+
+    Keys are ``("account", id)`` and ``("domain", id)``, account first, domains from the top down; every
+    resource type is present. Nothing binds a root admin account: its answer is empty.
+    """
+    if owner.is_root_admin:
+        return {}
+    book = read_limits(connection, [owner.account_id], [owner.lineage], configuration=configuration)
+    limits = {("account", owner.account_id): book.of_account(owner.account_id, owner.account_type)}
+    lineage = "/"
+    for depth, domain_id in enumerate(domain_ids(owner.lineage)):
+        lineage += f"{domain_id}/"
+        if depth > 0:
+            limits["domain", domain_id] = book.of_domain(lineage)
+    return limits
+
+
+def write_limit(
+    connection: Connection, owner_kind: OwnerKind, owner_id: int, kind: ResourceType, most: int
+) -> None:
+    """Set one limit, in the unit that counts are kept in; the caller has checked it."""
+    statement = insert(resource_limits).values(
+        owner_kind=owner_kind, owner_id=owner_id, resource_type=kind.value, max=most
+    )
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=["owner_kind", "owner_id", "resource_type"], set_={"max": statement.excluded.max}
+        )
+    )
+    note_use(connection)
+
+
+_NOTE_USE = text(
+    "UPDATE resource_limits l SET amount_when_set = c.amount FROM resource_counts c"
+    " WHERE c.owner_kind = l.owner_kind AND c.owner_id = l.owner_id AND c.resource_type = l.resource_type"
+    " AND l.max >= 0 AND c.amount > l.max AND c.amount > l.amount_when_set"
+)
+
+
+def note_use(connection: Connection) -> None:
+    """After limits were set: note what is in use above them, so that the audit does not take it for a breach."""
+    connection.execute(_NOTE_USE)

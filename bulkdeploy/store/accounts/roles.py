@@ -1,0 +1,158 @@
+"""Roles and their rules: the list queries, and making, changing and removing them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, literal, select, text, update
+
+from bulkdeploy.domain.accounts import Rights, RoleType
+from bulkdeploy.domain.permissions import RoleRule
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.accounts import accounts, role_rules, roles
+
+FILTERS: Filters = {
+    "id": by_id(roles.c.id),
+    "name": same_text(roles.c.name),
+    "keyword": keyword(roles.c.name, roles.c.description),
+    "state": always("enabled"),
+    "type": same_text(roles.c.role_type),
+}
+
+
+def list_roles(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of roles by id."""
+    query = select(*_columns()).where(roles.c.removed.is_(None)).order_by(roles.c.id)
+    return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
+
+
+def _columns() -> tuple[ColumnElement[Any], ...]:
+    role = roles.c
+    return (
+        role.uuid.label("id"),
+        role.name,
+        role.role_type.label("type"),
+        role.description,
+        role.is_default.label("isdefault"),
+        role.created,
+    )
+
+
+def read_role(connection: Connection, role_id: int) -> dict[str, Any]:
+    """One live role as lists show it."""
+    query = select(*_columns()).where(roles.c.id == role_id)
+    return dict(connection.execute(query).mappings().one())
+
+
+def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, rule_id: int | None = None) -> Page:
+    """One page of the rules of all live roles, or of one, in the order in which they are asked."""
+    rule = role_rules.c
+    query = (
+        select(
+            rule.uuid.label("id"),
+            rule.rule,
+            rule.permission,
+            rule.description,
+            roles.c.uuid.label("roleid"),
+            roles.c.name.label("rolename"),
+        )
+        .join(roles, roles.c.id == rule.role_id)
+        .where(roles.c.removed.is_(None))
+        .order_by(rule.role_id, rule.sort_order, rule.id)
+    )
+    if rule_id is not None:
+        query = query.where(rule.id == rule_id)
+    filters: Filters = {"roleid": by_id(rule.role_id), "keyword": keyword(rule.rule, rule.description)}
+    return fetch_page(connection, filtered(query, filters, arguments), paging)
+
+
+def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
+    """A live role's row; whoever changes its rules holds it."""
+    query = select(roles).where(roles.c.id == role_id, roles.c.removed.is_(None))
+    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+
+
+def rights_of(connection: Connection, role_id: int) -> Rights:
+    """What a role may, at present."""
+    role_type = connection.execute(select(roles.c.role_type).where(roles.c.id == role_id)).scalar_one()
+    query = select(role_rules.c.rule, role_rules.c.permission).where(role_rules.c.role_id == role_id)
+    found = connection.execute(query.order_by(role_rules.c.sort_order, role_rules.c.id))
+    return Rights(RoleType(role_type), tuple(RoleRule(row.rule, row.permission == ALLOW) for row in found))
+
+
+def role_of_rule(connection: Connection, rule_id: int) -> int | None:
+    """The id of the role that a rule belongs to; None where the rule is gone."""
+    return connection.execute(select(role_rules.c.role_id).where(role_rules.c.id == rule_id)).scalar()
+
+
+def is_role_name_taken(connection: Connection, name: str) -> bool:
+    """Whether a live role has this name in any case; until the transaction ends nobody else can ask."""
+    # The one role that is always there stands for the names of all.
+    lock_role(connection, ROOT_ADMIN_ROLE_ID)
+    query = select(roles.c.id).where(func.lower(roles.c.name) == name.lower(), roles.c.removed.is_(None))
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def is_role_used(connection: Connection, role_id: int) -> bool:
+    """Whether a live account has this role, which the caller has locked."""
+    query = select(accounts.c.id).where(accounts.c.role_id == role_id, accounts.c.removed.is_(None))
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def insert_role(connection: Connection, columns: Mapping[str, Any], cloned_id: int | None) -> int:
+    """A new role, with the rules of another if given; its id."""
+    role_id: int = connection.execute(insert(roles).values(**columns).returning(roles.c.id)).scalar_one()
+    if cloned_id is not None:
+        rule = role_rules.c
+        same = select(literal(role_id), rule.rule, rule.permission, rule.description, rule.sort_order)
+        names = ["role_id", "rule", "permission", "description", "sort_order"]
+        connection.execute(insert(role_rules).from_select(names, same.where(rule.role_id == cloned_id)))
+    return role_id
+
+
+def update_role(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> None:
+    """Change some columns of a locked role."""
+    if columns:
+        connection.execute(update(roles).where(roles.c.id == role_id).values(**columns))
+
+
+def remove_role(connection: Connection, role_id: int) -> None:
+    """Mark a locked role removed, and forget its rules."""
+    connection.execute(delete(role_rules).where(role_rules.c.role_id == role_id))
+    connection.execute(update(roles).where(roles.c.id == role_id).values(removed=func.now()))
+
+
+def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:
+    """A new rule behind all others of a locked role; its id."""
+    last = select(func.coalesce(func.max(role_rules.c.sort_order), -1) + 1).where(role_rules.c.role_id == role_id)
+    made = insert(role_rules).values(role_id=role_id, sort_order=last.scalar_subquery(), **columns)
+    return int(connection.execute(made.returning(role_rules.c.id)).scalar_one())
+
+
+def set_permission(connection: Connection, rule_id: int, permission: str) -> None:
+    """Let a rule of a locked role allow or deny."""
+    connection.execute(update(role_rules).where(role_rules.c.id == rule_id).values(permission=permission))
+
+
+def rule_ids(connection: Connection, role_id: int) -> list[int]:
+    """The ids of a role's rules, in their order."""
+    query = select(role_rules.c.id).where(role_rules.c.role_id == role_id)
+    return list(connection.execute(query.order_by(role_rules.c.sort_order, role_rules.c.id)).scalars())
+
+
+_ORDER = text(
+    "UPDATE role_rules r SET sort_order = new.position"
+    " FROM unnest(CAST(:ids AS bigint[])) WITH ORDINALITY AS new(id, position) WHERE r.id = new.id"
+)
+
+
+def order_rules(connection: Connection, ids: Sequence[int]) -> None:
+    """Put the rules of a locked role into this order."""
+    connection.execute(_ORDER, {"ids": int_array(ids)})
+
+
+def delete_rule(connection: Connection, rule_id: int) -> None:
+    """Remove a rule of a locked role."""
+    connection.execute(delete(role_rules).where(role_rules.c.id == rule_id))

@@ -1,0 +1,103 @@
+"""Sessions of logged-in users, and what logins leave behind.
+
+Neither session tokens nor session keys are stored, only their SHA-256: who reads the table can
+not take over a session. All times are the database's.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, update
+
+from bulkdeploy.domain.accounts import AccountState, Caller
+from bulkdeploy.domain.call_guards import CallGuards
+from bulkdeploy.store.accounts.callers import caller_of, callers, guards_of, is_enabled
+from bulkdeploy.store.accounts.password_locks import is_locked
+from bulkdeploy.store.tables.accounts import sessions, users
+
+IDLE_SECONDS = 1800
+"""Seconds without a call after which a session ends (CloudStack's ``session.timeout``)."""
+
+TOUCH_AFTER_SECONDS = 30
+"""A call prolongs its session only when this many seconds have passed since the last that did."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session that has not ended; ``due``: it should be prolonged, ``guards``: as for a ``KeyHolder``."""
+
+    caller: Caller
+    enabled: bool
+    guards: CallGuards
+    session_key_hash: bytes
+    due: bool
+
+
+BY_TOKEN = (
+    callers(
+        sessions.c.session_key_hash,
+        (sessions.c.last_used < func.now() - timedelta(seconds=TOUCH_AFTER_SECONDS)).label("due"),
+    )
+    .join(sessions, sessions.c.user_id == users.c.id)
+    .where(sessions.c.token_hash == bindparam("token_hash"), sessions.c.expires > func.now())
+)
+
+
+def digest(secret: str) -> bytes:
+    """How a token or session key is stored."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def session_by_token(connection: Connection, token: str) -> OpenSession | None:
+    """The session of this token, or None where there is none or it is over."""
+    row = connection.execute(BY_TOKEN, {"token_hash": digest(token)}).mappings().first()
+    if row is None:
+        return None
+    return OpenSession(caller_of(row), is_enabled(row), guards_of(row), bytes(row["session_key_hash"]), row["due"])
+
+
+def insert_session(connection: Connection, user_id: int, token: str, session_key: str) -> None:
+    """Begin a session; sessions of anybody that are over go."""
+    delete_expired_sessions(connection)
+    connection.execute(
+        insert(sessions).values(
+            token_hash=digest(token),
+            session_key_hash=digest(session_key),
+            user_id=user_id,
+            expires=func.now() + timedelta(seconds=IDLE_SECONDS),
+        )
+    )
+
+
+def delete_expired_sessions(connection: Connection) -> None:
+    """Forget sessions that are over."""
+    connection.execute(delete(sessions).where(sessions.c.expires < func.now()))
+
+
+def prolong_session(connection: Connection, token: str) -> None:
+    """Let a session that is not over last for another IDLE_SECONDS."""
+    connection.execute(
+        update(sessions)
+        .where(sessions.c.token_hash == digest(token), sessions.c.expires > func.now())
+        .values(last_used=func.now(), expires=func.now() + timedelta(seconds=IDLE_SECONDS))
+    )
+
+
+def delete_session(connection: Connection, token: str) -> None:
+    """End a session, if it is one."""
+    connection.execute(delete(sessions).where(sessions.c.token_hash == digest(token)))
+
+
+def accept_login(connection: Connection, user_id: int) -> bool:
+    """Forget the failures of a user who gave the right password; False: not enabled, or locked meanwhile.
+
+    Being the same row that failures are counted in, guesses made in parallel can not outrun the count.
+    """
+    accepted = connection.execute(
+        update(users)
+        .where(users.c.id == user_id, users.c.state == AccountState.ENABLED.value, ~is_locked())
+        .values(failed_logins=0)
+        .returning(users.c.id)
+    )
+    return accepted.first() is not None

@@ -1,0 +1,96 @@
+"""The list query of network offerings, and what hangs on one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, Select, select
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.tables.networks import network_offerings, networks
+from bulkdeploy.store.tables.offerings import service_offerings
+
+FILTERS: Filters = {
+    "id": by_id(network_offerings.c.id),
+    "name": same_text(network_offerings.c.name),
+    "displaytext": same_text(network_offerings.c.display_text),
+    "keyword": keyword(network_offerings.c.name, network_offerings.c.display_text),
+    "guestiptype": same_text(network_offerings.c.guest_type),
+    "traffictype": same_text(network_offerings.c.traffic_type),
+    "availability": same_text(network_offerings.c.availability),
+    "state": same_text(network_offerings.c.state),
+    "isdefault": equal(network_offerings.c.is_default),
+    "specifyvlan": equal(network_offerings.c.specify_vlan),
+    "supportedservices": has_all(network_offerings.c.services),
+    "specifyipranges": equal(network_offerings.c.specify_ip_ranges),
+    "sourcenatsupported": lambda value: has_all(network_offerings.c.services)(["SourceNat"]) == value,
+}
+
+
+NETWORKS: Column[Any] = networks.c.network_offering_id
+"""Networks hang on their offering by this column."""
+
+
+def list_network_offerings(
+    connection: Connection, arguments: Arguments, paging: Paging, present: OfferingFacts | None = None
+) -> Page:
+    """One page of network offerings by id; with ``present`` those that a network of it could have instead."""
+    offering, query = network_offerings.c, _query()
+    if present is not None:
+        query = query.where(
+            offering.id != present.id,
+            offering.guest_type == present.guest_type,
+            offering.traffic_type == "Guest",
+            offering.state == "Enabled",
+            has_all(offering.services)(present.services),
+        )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        providers, capabilities = row.pop("providers"), row.pop("capabilities")
+        row["service"] = [_service(name, providers, capabilities) for name in row["service"]]
+        row["forvpc"] = False
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    offering = network_offerings.c
+    return (
+        select(
+            offering.uuid.label("id"),
+            offering.name,
+            offering.display_text.label("displaytext"),
+            offering.guest_type.label("guestiptype"),
+            offering.traffic_type.label("traffictype"),
+            offering.availability,
+            offering.specify_vlan.label("specifyvlan"),
+            offering.is_default.label("isdefault"),
+            offering.state,
+            offering.services.label("service"),
+            offering.providers,
+            offering.capabilities,
+            offering.specify_ip_ranges.label("specifyipranges"),
+            offering.is_persistent.label("ispersistent"),
+            offering.conserve_mode.label("conservemode"),
+            offering.egress_default_policy.label("egressdefaultpolicy"),
+            offering.network_rate.label("networkrate"),
+            service_offerings.c.uuid.label("serviceofferingid"),
+            offering.created,
+        )
+        .select_from(
+            network_offerings.outerjoin(service_offerings, service_offerings.c.id == offering.service_offering_id)
+        )
+        .where(offering.removed.is_(None))
+        .order_by(offering.sort_key, offering.id)
+    )
+
+
+def _service(
+    name: str, providers: Mapping[str, list[str]], capabilities: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    found = capabilities.get(name, {})
+    return {
+        "name": name,
+        "provider": [{"name": provider} for provider in providers.get(name, ())] or None,
+        "capability": [{"name": each, "value": value} for each, value in found.items()] or None,
+    }

@@ -1,0 +1,162 @@
+"""The list query of service offerings."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Select, and_, cast, or_, select
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.units import GIB
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.store.catalog.offering_places import Wanted, offered_to, place_columns
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filter,
+    Filters,
+    always,
+    by_id,
+    filtered,
+    keyword,
+    ref_in_array,
+    same_text,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.offerings import service_offerings
+from bulkdeploy.store.tables.topology import hosts
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+ACTIVE = "Active"
+
+BOUNDS = {
+    "mincpunumber": "min_cpu_number",
+    "maxcpunumber": "max_cpu_number",
+    "minmemory": "min_memory_mib",
+    "maxmemory": "max_memory_mib",
+}
+"""Keys of ``serviceofferingdetails`` that say what a custom offering allows."""
+
+
+def list_service_offerings(
+    connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
+) -> Page:
+    """One page of offerings that the caller may use, by sort key and id.
+
+    Only active ones, unless ``state`` asks for others.
+    """
+    seen = _query().where(offered_to(service_offerings, caller), *wanted.conditions(service_offerings))
+    query = filtered(seen, _filters(), arguments)
+    if wanted.template_bytes is not None:
+        query = query.where(_has_room(wanted.template_bytes))
+    if "state" not in arguments:
+        query = query.where(service_offerings.c.state == ACTIVE)
+    rows, count = fetch_rows(connection, query, paging)
+    for row in rows:
+        _finish(row)
+    return Page(rows, count)
+
+
+def _query() -> Select[Any]:
+    offering = service_offerings.c
+    return (
+        select(
+            offering.uuid.label("id"),
+            offering.name,
+            offering.display_text.label("displaytext"),
+            offering.cpu_number.label("cpunumber"),
+            offering.cpu_mhz.label("cpuspeed"),
+            offering.memory_mib.label("memory"),
+            *(offering[column].label(name) for name, column in BOUNDS.items()),
+            offering.root_disk_gib.label("rootdisksize"),
+            offering.storage_type.label("storagetype"),
+            offering.storage_tags.label("storagetags"),
+            offering.host_tags.label("hosttags"),
+            offering.deployment_planner.label("deploymentplanner"),
+            offering.offer_ha.label("offerha"),
+            offering.limit_cpu_use.label("limitcpuuse"),
+            offering.dynamic_scaling.label("dynamicscalingenabled"),
+            offering.network_rate.label("networkrate"),
+            offering.details.label("serviceofferingdetails"),
+            offering.state,
+            offering.created,
+            *place_columns(service_offerings),
+        )
+        .where(offering.removed.is_(None))
+        .order_by(offering.sort_key, offering.id)
+    )
+
+
+def _filters() -> Filters:
+    offering = service_offerings.c
+    return {
+        "id": by_id(offering.id),
+        "name": same_text(offering.name),
+        "keyword": keyword(offering.name, offering.display_text),
+        "state": same_text(offering.state),
+        "storagetype": same_text(offering.storage_type),
+        "zoneid": ref_in_array(offering.zone_ids),
+        "cpunumber": _allows("cpu_number", "min_cpu_number", "max_cpu_number"),
+        "cpuspeed": _speed,
+        "memory": _allows("memory_mib", "min_memory_mib", "max_memory_mib"),
+        "issystem": always(False),
+        "virtualmachineid": _suits_vm,
+    }
+
+
+def _allows(fixed: str, low: str, high: str) -> Filter:
+    """The offering has this amount, or lets the caller choose it."""
+    offering = service_offerings.c
+
+    def condition(amount: int) -> Condition:
+        chosen = and_(
+            offering[fixed].is_(None),
+            or_(offering[low].is_(None), offering[low] <= amount),
+            or_(offering[high].is_(None), offering[high] >= amount),
+        )
+        return or_(offering[fixed] == amount, chosen)
+
+    return condition
+
+
+def _speed(mhz: int) -> Condition:
+    column = service_offerings.c.cpu_mhz
+    return or_(column == mhz, column.is_(None))
+
+
+def _has_room(template_bytes: int) -> Condition:
+    """Offerings whose root disk is as large as a template, or is the template's."""
+    gib = service_offerings.c.root_disk_gib
+    return or_(gib.is_(None), cast(gib, BigInteger) * GIB >= template_bytes)
+
+
+def _suits_vm(vm: EntityRef) -> Condition:
+    """Offerings that this VM could have instead of its own; while it runs, larger ones that suit its host."""
+    offering, one, present = service_offerings.c, virtual_machines.c, service_offerings.alias("present")
+    sizes = ((offering.cpu_number, one.cpu_number), (offering.cpu_mhz, one.cpu_mhz))
+    grows = [or_(new.is_(None), new >= old) for new, old in (*sizes, (offering.memory_mib, one.memory_mib))]
+    scales = and_(*grows, or_(hosts.c.id.is_(None), offering.host_tags.op("<@")(hosts.c.tags)))
+    query = (
+        select(1)
+        .select_from(virtual_machines)
+        .join(present, present.c.id == one.service_offering_id)
+        .outerjoin(hosts, hosts.c.id == one.host_id)
+        .where(
+            one.id == vm.id,
+            offering.id != present.c.id,
+            offering.storage_type == present.c.storage_type,
+            or_(one.state == VmState.STOPPED, scales),
+        )
+    )
+    return query.correlate(service_offerings).exists()
+
+
+def _finish(row: dict[str, Any]) -> None:
+    """Complete a row; custom sizes show the least that can be chosen, since Libcloud reads them always."""
+    least = {"cpunumber": row["mincpunumber"], "cpuspeed": None, "memory": row["minmemory"]}
+    bounds = {name: str(value) for name in BOUNDS if (value := row.pop(name)) is not None}
+    row["serviceofferingdetails"] = {**row["serviceofferingdetails"], **bounds} or None
+    row["iscustomized"] = None in (row["cpunumber"], row["cpuspeed"], row["memory"])
+    row.update({name: value or 0 for name, value in least.items() if row[name] is None})
+    row["hosttags"] = ",".join(row["hosttags"]) or None
+    row["storagetags"] = ",".join(row["storagetags"]) or None
+    row.update(issystem=False, defaultuse=False, isvolatile=False, iscustomizediops=False, provisioningtype="thin")

@@ -1,0 +1,181 @@
+"""The list query of templates and ISOs: one row per template and zone."""
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, FromClause, Select, Subquery, and_, exists, func, or_, select, true
+from sqlalchemy.dialects.postgresql import distinct_on
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.topology import TemplateKind
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    equal,
+    filtered,
+    keyword,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.resource_tags import ISO, TEMPLATE, add_tags
+from bulkdeploy.store.tables.accounts import accounts, domains
+from bulkdeploy.store.tables.offerings import os_types, template_permissions, template_zones, templates
+from bulkdeploy.store.tables.topology import zones
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+
+class TemplateFilter(StrEnum):
+    """Words of ``templatefilter`` and ``isofilter``."""
+
+    FEATURED = "featured"
+    SELF = "self"
+    SELF_EXECUTABLE = "selfexecutable"
+    SHARED_EXECUTABLE = "sharedexecutable"
+    EXECUTABLE = "executable"
+    COMMUNITY = "community"
+    SHARED = "shared"
+    ALL = "all"
+
+
+READY_ONLY = (TemplateFilter.SELF_EXECUTABLE, TemplateFilter.SHARED_EXECUTABLE, TemplateFilter.EXECUTABLE)
+
+
+def list_templates(
+    connection: Connection,
+    caller: Caller,
+    visibility: Visibility,
+    arguments: Arguments,
+    paging: Paging,
+    *,
+    kind: TemplateKind,
+    shown: TemplateFilter,
+) -> Page:
+    """One page of templates or ISOs by sort key, id and zone.
+
+    ``visibility`` says whose templates are "self"; ``zoneid`` keeps one zone, ``showunique`` gives one row
+    per template, that of a zone which has it ready where there is one.
+    """
+    unique = bool(arguments.get("showunique"))
+    places = _places(arguments, unique=unique)
+    query = _query(places).where(templates.c.kind == kind, _shown(shown, caller, visibility, places))
+    if not arguments.get("showremoved"):
+        query = query.where(templates.c.removed.is_(None))
+    tag_type = TEMPLATE if kind is TemplateKind.TEMPLATE else ISO
+    filters = {**_filters(places), "tags": tagged(tag_type, templates.c.id)}
+    rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
+    for row in rows:
+        row["details"] = row["details"] or None
+    add_tags(connection, tag_type, rows)
+    return Page(rows, count)
+
+
+def _places(arguments: Arguments, *, unique: bool) -> Subquery:
+    """The zones that have each template; only the best one where one row per template is wanted."""
+    place = template_zones.c
+    query = select(template_zones).join(zones, zones.c.id == place.zone_id).where(zones.c.removed.is_(None))
+    if "zoneid" in arguments:
+        query = query.where(place.zone_id == arguments["zoneid"].id)
+    if unique:
+        query = query.ext(distinct_on(place.template_id))
+        query = query.order_by(place.template_id, place.ready.desc(), place.zone_id)
+    return query.subquery("places")
+
+
+def _query(places: Subquery) -> Select[Any]:
+    template = templates.c
+    return (
+        select(
+            template.id.label("_id"),
+            template.uuid.label("id"),
+            template.name,
+            template.display_text.label("displaytext"),
+            accounts.c.uuid.label("accountid"),
+            *owner_columns(),
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            places.c.ready.label("isready"),
+            places.c.status,
+            template.format,
+            template.hypervisor,
+            template.template_type.label("templatetype"),
+            template.template_tag.label("templatetag"),
+            os_types.c.uuid.label("ostypeid"),
+            func.coalesce(os_types.c.name, "None").label("ostypename"),
+            template.size_bytes.label("size"),
+            template.physical_size_bytes.label("physicalsize"),
+            template.is_public.label("ispublic"),
+            template.is_featured.label("isfeatured"),
+            template.is_extractable.label("isextractable"),
+            template.bootable,
+            template.password_enabled.label("passwordenabled"),
+            template.sshkey_enabled.label("sshkeyenabled"),
+            template.requires_hvm.label("requireshvm"),
+            template.dynamically_scalable.label("isdynamicallyscalable"),
+            template.url,
+            template.checksum,
+            template.arch,
+            template.details,
+            template.created,
+            template.removed,
+        )
+        .select_from(_tables(places))
+        .order_by(template.sort_key, template.id, places.c.zone_id)
+    )
+
+
+def _tables(places: Subquery) -> FromClause:
+    return (
+        with_owner(templates, templates.c.account_id)
+        .join(places, places.c.template_id == templates.c.id)
+        .join(zones, zones.c.id == places.c.zone_id)
+        .outerjoin(os_types, os_types.c.id == templates.c.os_type_id)
+    )
+
+
+def _filters(places: Subquery) -> Filters:
+    template = templates.c
+    return {
+        "id": by_id(template.id),
+        "ids": by_ids(template.id),
+        "name": same_text(template.name),
+        "keyword": keyword(template.name, template.display_text),
+        "hypervisor": same_text(template.hypervisor),
+        "templatetype": same_text(template.template_type),
+        "arch": same_text(template.arch),
+        "bootable": equal(template.bootable),
+        "ispublic": equal(template.is_public),
+        "isready": equal(places.c.ready),
+        "oscategoryid": by_id(os_types.c.category_id),
+    }
+
+
+def _shown(shown: TemplateFilter, caller: Caller, visibility: Visibility, places: Subquery) -> Condition:
+    """What the word asks for: by owner, by publicity, by what was shared with the account, ready or not."""
+    public, own = templates.c.is_public, visibility.condition()
+    shared = _shared_with(visibility.account_id or caller.owner.account_id)
+    conditions: dict[TemplateFilter, Condition] = {
+        TemplateFilter.FEATURED: and_(public, templates.c.is_featured),
+        TemplateFilter.COMMUNITY: and_(public, ~templates.c.is_featured),
+        TemplateFilter.SELF: own,
+        TemplateFilter.SELF_EXECUTABLE: own,
+        TemplateFilter.SHARED: shared,
+        TemplateFilter.SHARED_EXECUTABLE: shared,
+        TemplateFilter.EXECUTABLE: or_(own, public, shared),
+        TemplateFilter.ALL: _all(caller, or_(own, public, shared)),
+    }
+    return and_(conditions[shown], places.c.ready) if shown in READY_ONLY else conditions[shown]
+
+
+def _all(caller: Caller, usable: Condition) -> Condition:
+    if caller.is_root_admin:
+        return true()
+    return or_(usable, domains.c.lineage.startswith(caller.owner.lineage))
+
+
+def _shared_with(account_id: int) -> Condition:
+    grant = template_permissions.c
+    return exists(select(1).where(grant.template_id == templates.c.id, grant.account_id == account_id))

@@ -1,0 +1,180 @@
+"""The first rows of a new database: ROOT, roles, the admin with keys, default offerings.
+
+Safe to run at every start and from several processes at once: what exists is left as it is.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from argon2 import PasswordHasher
+from sqlalchemy import Connection, Engine, Table, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.domain.accounts import AccountType
+from bulkdeploy.random_texts import random_text
+from bulkdeploy.store.database.default_rows import (
+    ADMIN_ACCOUNT_ID,
+    ADMIN_USER_ID,
+    ADMIN_USERNAME,
+    NETWORK_OFFERINGS,
+    OS_TYPES,
+    ROLES,
+    ROOT_ADMIN_ROLE_ID,
+    ROOT_DOMAIN_ID,
+    SYSTEM_ACCOUNT_ID,
+    SYSTEM_USER_ID,
+)
+from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
+from bulkdeploy.store.tables.networks import network_offerings
+from bulkdeploy.store.tables.offerings import os_categories, os_types
+
+ADVISORY_LOCK = 0x62756C6B_64620002
+KEY_BYTES = 64
+"""Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRow:
+    """The default admin as stored; ``secret_key_encrypted`` is for the installation's cipher."""
+
+    username: str
+    password_hash: str | None
+    api_key: str
+    secret_key_encrypted: bytes
+
+
+def bootstrap(engine: Engine, *, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]) -> None:
+    """Write what is missing, in one transaction.
+
+    ``admin_password`` (its answer is kept as an argon2id hash) is asked for, and fresh API keys are
+    made, only when there is no admin yet.
+    """
+    with engine.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        _write_roles(connection)
+        _write_accounts(connection, encrypt, admin_password)
+        _write_os_types(connection)
+        _write_network_offerings(connection)
+
+
+def admin_row(connection: Connection) -> AdminRow | None:
+    """The default admin with its newest keys; None before ``bootstrap``."""
+    row = connection.execute(
+        select(users.c.username, users.c.password_hash, api_keys.c.api_key, api_keys.c.secret_key_encrypted)
+        .join(api_keys, api_keys.c.user_id == users.c.id)
+        .where(users.c.id == ADMIN_USER_ID)
+        .order_by(api_keys.c.id.desc())
+        .limit(1)
+    ).one_or_none()
+    return None if row is None else AdminRow(*row)
+
+
+def _write_roles(connection: Connection) -> None:
+    existing = set(connection.execute(select(roles.c.id)).scalars())
+    fresh = [role for role in ROLES if role.id not in existing]
+    _insert(
+        connection,
+        roles,
+        [
+            {
+                "id": role.id,
+                "name": role.name,
+                "role_type": role.role_type.value,
+                "description": role.description,
+                "is_default": True,
+            }
+            for role in fresh
+        ],
+    )
+    _insert(
+        connection,
+        role_rules,
+        [
+            {"role_id": role.id, "rule": rule, "permission": permission, "sort_order": position}
+            for role in fresh
+            for position, (rule, permission) in enumerate(role.rules)
+        ],
+    )
+
+
+def _write_accounts(
+    connection: Connection, encrypt: Callable[[str], bytes], admin_password: Callable[[], str]
+) -> None:
+    root = {"id": ROOT_DOMAIN_ID, "name": "ROOT", "path": "ROOT", "lineage": f"/{ROOT_DOMAIN_ID}/", "level": 0}
+    _insert(connection, domains, [root])
+    if connection.execute(select(users.c.id).where(users.c.id == ADMIN_USER_ID)).one_or_none() is not None:
+        return
+    shared = {
+        "domain_id": ROOT_DOMAIN_ID,
+        "account_type": AccountType.ADMIN.value,
+        "role_id": ROOT_ADMIN_ROLE_ID,
+    }
+    _insert(
+        connection,
+        accounts,
+        [
+            {"id": SYSTEM_ACCOUNT_ID, "name": "system", **shared},
+            {"id": ADMIN_ACCOUNT_ID, "name": ADMIN_USERNAME, **shared},
+        ],
+    )
+    system = {"id": SYSTEM_USER_ID, "username": "system", "account_id": SYSTEM_ACCOUNT_ID, "firstname": "system"}
+    admin = {"id": ADMIN_USER_ID, "username": ADMIN_USERNAME, "account_id": ADMIN_ACCOUNT_ID, "firstname": "Admin"}
+    password_hash = PasswordHasher().hash(admin_password())
+    _insert(
+        connection,
+        users,
+        [
+            {**system, "lastname": "cloud", "password_hash": None, "is_default": True},
+            {**admin, "lastname": "User", "password_hash": password_hash, "is_default": True},
+        ],
+    )
+    keys = {
+        "user_id": ADMIN_USER_ID,
+        "api_key": random_text(KEY_BYTES),
+        "secret_key_encrypted": encrypt(random_text(KEY_BYTES)),
+    }
+    _insert(connection, api_keys, [keys])
+
+
+def _write_os_types(connection: Connection) -> None:
+    _insert_missing(connection, os_categories, [{"name": name} for name in OS_TYPES])
+    found = connection.execute(select(os_categories.c.name, os_categories.c.id))
+    categories = {row.name: row.id for row in found}
+    rows = [{"name": name, "category_id": categories[group]} for group, names in OS_TYPES.items() for name in names]
+    _insert_missing(connection, os_types, rows)
+
+
+def _write_network_offerings(connection: Connection) -> None:
+    rows = [
+        {
+            "name": offering.name,
+            "display_text": offering.display_text,
+            "guest_type": offering.guest_type,
+            "services": list(offering.services),
+            "specify_vlan": offering.specify_vlan,
+            "availability": offering.availability,
+            "is_default": True,
+        }
+        for offering in NETWORK_OFFERINGS
+    ]
+    _insert_missing(connection, network_offerings, rows)
+
+
+def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows that may exist; rows with fixed ids leave the id sequence above them."""
+    if not rows:
+        return
+    connection.execute(insert(table).on_conflict_do_nothing(), rows)
+    if "id" in rows[0]:
+        sequence = func.pg_get_serial_sequence(table.name, "id")
+        highest = select(func.max(table.c.id)).scalar_subquery()
+        connection.execute(select(func.setval(sequence, func.greatest(highest, func.nextval(sequence)))))
+
+
+def _insert_missing(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert rows whose names are not there yet."""
+    existing = set(connection.execute(select(table.c.name)).scalars())
+    fresh = [dict(row) for row in rows if row["name"] not in existing]
+    if fresh:
+        connection.execute(insert(table), fresh)

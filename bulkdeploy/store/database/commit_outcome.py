@@ -1,0 +1,82 @@
+"""What became of a commit whose answer did not arrive: PostgreSQL remembers, by the transaction's number.
+
+A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
+afterwards on another connection.
+
+A server that ended without a shutdown, or one of whose processes crashed, may have lost the transaction and given
+its number to another one: what it says of a number from its earlier life proves only that nothing was committed,
+never that it was.
+"""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from bulkdeploy.domain.errors import OutcomeUnknown
+from bulkdeploy.store.database.server_life import LIFE_BEGAN
+
+PATIENCE_S = 15.0
+POLL_S = 0.1
+NOT_YET_GIVEN = "22023"
+"""SQLSTATE of a question about a number in the future: the server forgot that it had given it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMark:
+    """A transaction by its number, the server's process in which it runs, and when that server's life began."""
+
+    number: str
+    backend_pid: int
+    life_began: datetime
+
+
+def mark_transaction(connection: Connection) -> TransactionMark | None:
+    """Note the running transaction, in one round trip; None: it has written nothing."""
+    number, backend_pid, life_began = connection.execute(_MARK).one()
+    return None if number is None else TransactionMark(number, backend_pid, life_began)
+
+
+def was_committed(engine: Engine, mark: TransactionMark) -> bool:
+    """Whether the transaction was committed. One that still runs is ended, for nobody can finish it any more.
+
+    Raises:
+        OutcomeUnknown: the database did not tell within PATIENCE_S, or recovered from a crash since.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        with suppress(SQLAlchemyError), engine.connect() as connection:
+            status, life_began = _ask(connection, mark)
+            if status == "committed" and life_began != mark.life_began:
+                break
+            if status != "in progress":
+                return bool(status == "committed")
+            connection.execute(_END, {"number": mark.number, "pid": mark.backend_pid})
+        time.sleep(POLL_S)
+    raise OutcomeUnknown(
+        "The database went away while the call was being committed: whether it was done is not known. "
+        "Look before you repeat it, or repeat it with the same requesttoken"
+    )
+
+
+def _ask(connection: Connection, mark: TransactionMark) -> tuple[str | None, datetime | None]:
+    try:
+        status, life_began = connection.execute(_STATUS, {"number": mark.number}).one()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == NOT_YET_GIVEN:
+            return "aborted", None
+        raise
+    return status, life_began
+
+
+_MARK = text(
+    "SELECT CAST(pg_current_xact_id_if_assigned() AS text), pg_backend_pid(), $life".replace("$life", LIFE_BEGAN)
+)
+_STATUS = text("SELECT pg_xact_status(CAST(CAST(:number AS text) AS xid8)), $life".replace("$life", LIFE_BEGAN))
+_END = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :pid"
+    " AND backend_xid = CAST(CAST(CAST(:number AS text) AS xid8) AS xid)"
+)

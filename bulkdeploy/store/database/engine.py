@@ -1,0 +1,311 @@
+"""Connections to PostgreSQL, and transactions repeated whole on a conflict (one file: they share a session).
+
+No statement changes a session: what a transaction needs it says itself, so a pooler may give each another session.
+"""
+
+import random
+import re
+import select
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import orjson
+import psycopg
+import sqlalchemy
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.engine.interfaces import ExceptionContext, IsolationLevel
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from bulkdeploy import meters
+from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
+from bulkdeploy.store.database.kept_columns import OPTION, KeptColumns, kept_columns
+from bulkdeploy.store.database.shared_reading import OPTION as SHARED_READINGS
+from bulkdeploy.store.database.shared_reading import SharedReadings
+
+T = TypeVar("T")
+
+Action = Callable[[Engine], None]
+"""What follows a commit; it gets the engine, for a transaction of its own."""
+
+SERIALIZATION_FAILURE = "40001"
+DEADLOCK_DETECTED = "40P01"
+UNIQUE_VIOLATION = "23505"
+ONLY_BY_RACES = frozenset({"uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"})
+"""Unique indexes that only a race can violate: who writes has looked before, and, made to look again, will see."""
+
+MOST_ATTEMPTS = 20
+USED = "bulkdeploy_used"
+ACTIONS = "bulkdeploy_after_commit"
+PREPARE_AFTER = 3
+"""Uses of a statement in a session until its plan is kept."""
+
+
+SILENCE_OPTIONS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that is gone without a word is noticed after 25 to 30 s, not after hours."""
+
+FAREWELL = (
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+    " -c tcp_user_timeout=30000 -c idle_in_transaction_session_timeout=60000"
+)
+"""The other way round: a machine that is gone without a word keeps its locks for half a minute, not for hours; a
+process that sleeps in the middle of a transaction for one. Options of the connection: a pooler that ignores them
+has the database's role say the same (docs/operations.md)."""
+
+MOST_KNOWN_QUERIES = 2000
+READING = re.compile(r"\s*(SELECT|WITH|VALUES|TABLE|SHOW|EXPLAIN)\b", re.IGNORECASE)
+"""How statements begin that a connection for reading lets through."""
+
+WRITING = re.compile(r"\b(INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|MERGE\s+INTO|FOR\s+(NO KEY\s+)?UPDATE)\b")
+"""What a query may not have in it; SQLAlchemy writes keywords in capitals, values are never in the text."""
+
+
+class Plans(Enum):
+    """How sessions plan statements that they repeat.
+
+    KEPT: a plan is kept. KEPT_BY_INDEX: kept as well, and no table is read whole where an index would do: for who
+    names ids in every statement and starts, it may be, in an empty database whose tables are one page each.
+    ANEW: each is planned for the tables as they are now: for what is run seldom and looks at all unfinished jobs.
+    """
+
+    KEPT = "kept"
+    KEPT_BY_INDEX = "kept by index"
+    ANEW = "anew"
+
+
+class WriteWhereReading(Exception):
+    """A statement that may change something, on a connection that is for reading."""
+
+    def __init__(self, statement: str) -> None:
+        super().__init__(f"a connection for reading was given: {statement.split(maxsplit=1)[0]}")
+
+
+class TransactionConflict(Exception):
+    """Raised inside a transaction that must be repeated from the start: another one was faster."""
+
+
+def create_engine(
+    url: str,
+    *,
+    pool_size: int = 10,
+    application_name: str = "bulkdeploy",
+    plans: Plans = Plans.KEPT,
+    prepares: bool = True,
+) -> Engine:
+    """An engine for a ``postgresql://`` URL, READ COMMITTED, through psycopg 3.
+
+    Connections that the server dropped are noticed before use. ``prepares``: plans are kept in sessions at all,
+    which a pooler that gives each transaction another session may not bear.
+    """
+    prepare_after = PREPARE_AFTER if prepares and plans is not Plans.ANEW else None
+    engine = _engine(url, pool_size, application_name, prepare_after=prepare_after)
+    if plans is Plans.KEPT_BY_INDEX:
+        event.listen(engine, "begin", _forbid_reading_whole_tables)
+    return engine
+
+
+def _forbid_reading_whole_tables(connection: Connection) -> None:
+    connection.exec_driver_sql("SET LOCAL enable_seqscan TO off")
+
+
+def create_reading_engine(
+    url: str, *, pool_size: int = 10, application_name: str = "bulkdeploy", prepares: bool = True
+) -> Engine:
+    """An engine for reading: each statement sees what is committed, and none but queries gets through.
+
+    Nothing is begun or committed: a statement is one round trip, where a transaction around it makes three.
+    """
+    prepare_after = PREPARE_AFTER if prepares else None
+    engine = _engine(url, pool_size, application_name, isolation_level="AUTOCOMMIT", prepare_after=prepare_after)
+    event.listen(engine, "before_cursor_execute", _forbid_writing)
+    engine.update_execution_options(**{SHARED_READINGS: SharedReadings()})
+    return engine
+
+
+def _forbid_writing(
+    connection: Connection,
+    cursor: object,
+    statement: str,
+    parameters: object,
+    context: object,
+    many: bool,
+) -> None:
+    del connection, cursor, parameters, context, many
+    if not _is_query(statement):
+        raise WriteWhereReading(statement)
+
+
+@lru_cache(MOST_KNOWN_QUERIES)
+def _is_query(statement: str) -> bool:
+    return READING.match(statement) is not None and WRITING.search(statement) is None
+
+
+def _engine(
+    url: str,
+    pool_size: int,
+    application_name: str,
+    *,
+    isolation_level: IsolationLevel = "READ COMMITTED",
+    prepare_after: int | None = PREPARE_AFTER,
+) -> Engine:
+    engine = sqlalchemy.create_engine(
+        sqlalchemy.make_url(url).set(drivername="postgresql+psycopg"),
+        isolation_level=isolation_level,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=30,
+        pool_use_lifo=True,
+        hide_parameters=True,
+        connect_args={
+            "application_name": application_name,
+            "prepare_threshold": prepare_after,
+            "options": FAREWELL,
+            **SILENCE_OPTIONS,
+        },
+        json_serializer=_json_text,
+        json_deserializer=orjson.loads,
+        execution_options={OPTION: KeptColumns()},
+    )
+    event.listen(engine, "checkout", _notice_dropped)
+    event.listen(engine, "handle_error", _forget_values)
+    return engine
+
+
+def _forget_values(context: ExceptionContext) -> None:
+    """Errors end in logs, rows hold hashes and encrypted secrets: PostgreSQL's DETAIL shows them, and goes."""
+    error, wrapped = context.original_exception, context.sqlalchemy_exception
+    if isinstance(error, psycopg.Error) and error.diag.message_detail is not None:
+        error.args = (error.diag.message_primary,)
+        if wrapped is not None:
+            wrapped.args = (f"({type(error).__name__}) {error.diag.message_primary}",)
+
+
+def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, proxy: object) -> None:
+    """Replace a pooled connection that was closed meanwhile.
+
+    To an idle connection the server says nothing but farewell, so there is something to read only then. Asking
+    it for a sign of life (``pool_pre_ping``) would tell no more and cost a round trip per use.
+
+    Raises:
+        InvalidatePoolError: the pool drops all connections as old as this one, and makes another.
+    """
+    del proxy
+    used = record.info.setdefault(USED, False)
+    record.info[USED] = True
+    if not used:
+        return  # made a moment ago: whoever uses it will see
+    if connection.closed or _readable(connection.fileno()):
+        raise InvalidatePoolError
+
+
+def _readable(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _json_text(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+@contextmanager
+def read_only(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading: each statement sees what is committed, and none can change anything.
+
+    Committed at the end, for a rollback makes psycopg forget its prepared statements, and planning them anew
+    costs more than running them. A connection that breaks then has done what it was for: what was read is true,
+    and what was written meanwhile on others is not undone.
+    """
+    with engine.connect() as connection:
+        yield connection.execution_options(postgresql_readonly=True)
+        try:
+            connection.commit()
+        except DBAPIError as error:
+            if not is_unreachable(error):
+                raise
+
+
+def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = CrashPoint.CALL_COMMIT) -> T:
+    """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
+
+    Only an edge opens a transaction: an API call's dispatcher, a program's command, a worker's step. ``work`` may
+    run more than once, so it must change nothing but the database; the rest is for ``after_commit``.
+    ``at`` is the commit's name among the crash points. Where the connection breaks during the commit it is found
+    out what became of it (``store.database.commit_outcome``): an error means that nothing was changed.
+
+    A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
+    one of ONLY_BY_RACES.
+    Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
+    openstack.md section 3 shows what retrying inside one transaction does).
+
+    Raises:
+        ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
+        OutcomeUnknown: the database did not come back to say what became of the commit.
+    """
+    for attempt in range(MOST_ATTEMPTS):
+        try:
+            result, actions = _run_once(engine, work, at)
+        except TransactionConflict:
+            meters.CLAIM_CONFLICTS.labels("room").inc()
+            kept_columns(engine).forget()
+        except (DBAPIError, psycopg.Error) as error:
+            meters.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
+        else:
+            with ExitStack() as stack:
+                for action in reversed(actions):
+                    stack.callback(action, engine)
+            return result
+        time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
+    raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
+
+
+def _conflict(error: DBAPIError | psycopg.Error) -> str:
+    """Which conflict an error of the database is; another error is raised again."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, psycopg.Error):
+        if cause.sqlstate in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):
+            return "deadlock"
+        if cause.sqlstate == UNIQUE_VIOLATION and cause.diag.constraint_name in ONLY_BY_RACES:
+            return "name"
+    raise error
+
+
+def after_commit(connection: Connection, action: Action) -> None:
+    """Have ``action`` run once the transaction of ``run_transaction`` is committed; after a rollback it never runs.
+
+    Actions run in the order they were registered, each of them even if one before it failed; what the last of those
+    raised is raised to whoever ran the transaction, which stays committed. A process that dies right after the
+    commit runs none, so whatever must not be lost stands in the database as well.
+
+    Raises:
+        KeyError: ``connection`` is not in such a transaction.
+    """
+    connection.get_execution_options()[ACTIONS].append(action)
+
+
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: str) -> tuple[T, list[Action]]:
+    mark: TransactionMark | None = None
+    actions: list[Action] = []
+    try:
+        with engine.begin() as connection:
+            result = work(connection.execution_options(**{ACTIONS: actions}))
+            mark = mark_transaction(connection)
+            before(at)
+    except DBAPIError as error:
+        if mark is None or not is_unreachable(error) or not was_committed(engine, mark):
+            raise
+    after(at)
+    return result, actions

@@ -1,0 +1,173 @@
+"""Numbers of large tables, kept by the process and brought up to date by what has changed since.
+
+A plan needs a few numbers of every host of its zone, and nearly all of them are what they were at the last plan.
+PostgreSQL knows which are not: every row version carries the transaction that wrote it (its system column
+``xmin``), and a snapshot knows the oldest transaction that was still running (``pg_snapshot_xmin``). Whatever a
+snapshot did not see was written by that transaction or a later one. So the rows whose ``xmin`` is not older
+than the ``pg_snapshot_xmin`` of the last reading are all that can differ from it; asking for these costs a look
+at every row version, but sends and converts only those.
+
+Why that is so in the cases that one would doubt:
+- A transaction that runs for hours holds ``pg_snapshot_xmin`` back: more rows are read again, none is missed.
+- A subtransaction's number is greater than that of its transaction, which is not below ``pg_snapshot_xmin`` while
+  it runs, prepared transactions included. Aborted ones leave no visible version.
+- ``xmin`` has 32 bits and its age compares over two billion transactions, for frozen rows too; a row older than
+  that looks new and is read in vain. With a reading half as old nothing is compared, the whole is read.
+- What the running transaction itself wrote it sees, but it may be rolled back: readings with such rows are answered
+  and not kept. Its rows, and those of its subtransactions, carry its number or a later one. Having a number alone
+  does no harm: whoever locks a row has one. Rows that it removed count as well, so they are read, too.
+- A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
+- Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
+  identity, the server's life (``store.database.server_life``) included.
+- Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
+  that loses a race against reality forgets everything (``store.database.engine``).
+
+Room is checked where it is claimed, so nothing here can overcommit a host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.placement.model import Ints
+from bulkdeploy.store.database.copying import array_of_numbers, psycopg_connection
+from bulkdeploy.store.database.server_life import LIFE_BEGAN
+
+OPTION = "bulkdeploy_kept_columns"
+
+XIDS = 1 << 32
+GONE = "gone"
+MOST_TRANSACTIONS = 1 << 30
+"""How many transactions after a reading what changed can still be told by age."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """Columns worth keeping.
+
+    Attributes:
+        name: the table.
+        columns: names to SQL of NOT NULL bigints; the first is the key, a positive id that never changes.
+        gone: SQL that is true of rows which are not part of the answer (any more).
+        scope: SQL with ``%(scope)s``, an id, that no row ever leaves or enters.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    gone: str = "false"
+    scope: str = "%(scope)s::bigint IS NOT NULL"
+
+    @property
+    def key(self) -> str:
+        """The first column."""
+        return next(iter(self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Columns as one snapshot saw them, sorted by key; ``since`` is the oldest transaction it may have missed."""
+
+    source: str
+    since: int
+    columns: Mapping[str, Ints]
+
+
+class KeptColumns:
+    """What one process keeps. Safe to share between threads: readings are replaced, never changed."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._readings: dict[tuple[str, int], _Reading] = {}
+
+    def read(self, connection: Connection, table: KeptTable, scope: int) -> Mapping[str, Ints]:
+        """The table's columns as the connection sees them now, sorted by key. Not to be written into."""
+        with self._lock:
+            kept = self._readings.get((table.name, scope))
+        found = _read(connection, table, scope, kept)
+        if found.may_be_kept:
+            with self._lock:
+                self._readings[(table.name, scope)] = found.reading
+        return found.reading.columns
+
+    def forget(self) -> None:
+        """Read everything anew next time."""
+        with self._lock:
+            self._readings.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    reading: _Reading
+    may_be_kept: bool
+
+
+_IDENTITY = """
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text, coalesce(bool_and(NOT own), true),
+           concat_ws(' ', extract(epoch FROM {life}), pg_relation_filenode('{table}'),
+                     (SELECT oid FROM pg_database WHERE datname = current_database()))
+"""
+_OWN = "coalesce(age(xmin) <= (SELECT age(pg_current_xact_id_if_assigned()::xid)), false)"
+"""True of what this transaction wrote, and of what others did that began after it."""
+
+
+def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading | None) -> _Found:
+    changes, since, is_clean, source = _ask(connection, table, scope, kept)
+    if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
+        kept = None
+        changes, since, is_clean, source = _ask(connection, table, scope, kept)
+    gone = changes.pop(GONE)
+    before = {name: column[:0] for name, column in changes.items()} if kept is None else kept.columns
+    return _Found(_Reading(source, since, _merged(table.key, before, changes, gone)), is_clean)
+
+
+def _ask(
+    connection: Connection, table: KeptTable, scope: int, kept: _Reading | None
+) -> tuple[dict[str, Ints], int, bool, str]:
+    """Rows that changed (all, with nothing kept) in any order, and what the snapshot was, in one statement."""
+    names = [*table.columns, GONE]
+    values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
+    # A comparison with a subquery is one with a constant: the age of what is kept is taken once, not per row.
+    changed = "true" if kept is None else "age(xmin) <= (SELECT age(%(since)s::xid))"
+    arrays = ", ".join(f"array_agg({name})" for name in names)
+    statement = (
+        f"{_IDENTITY.format(table=table.name, life=LIFE_BEGAN)}, {arrays} FROM (SELECT {values} FROM {table.name}"  # noqa: S608 - our own names
+        f" WHERE {table.scope} AND {changed}) AS q({', '.join(names)}, own)"
+    )
+    parameters = {"scope": scope, "since": None if kept is None else str(kept.since % XIDS)}
+    with psycopg_connection(connection).cursor(binary=True) as cursor:
+        cursor.execute(statement.encode(), parameters)
+        result = cursor.pgresult
+        if result is None:
+            raise TypeError("the query answers no rows")
+        since, clean, source = (result.get_value(0, position) or b"" for position in range(3))
+        columns = {name: array_of_numbers(result.get_value(0, 3 + at)) for at, name in enumerate(names)}
+    return columns, int(since), clean == b"\x01", source.decode()
+
+
+def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gone: Ints) -> Mapping[str, Ints]:
+    """What was kept, with changed rows replaced, new ones put in and gone ones left out."""
+    if len(changed[key]) == 0:
+        return kept
+    at = np.searchsorted(kept[key], changed[key])
+    known = np.zeros(len(at), dtype=bool)
+    inside = at < len(kept[key])
+    known[inside] = kept[key][at[inside]] == changed[key][inside]
+    if known.all() and not gone.any():
+        replaced = {name: column.copy() for name, column in kept.items()}
+        for name, column in replaced.items():
+            column[at] = changed[name]
+        return replaced
+    stays = np.ones(len(kept[key]), dtype=bool)
+    stays[at[known]] = False
+    joined = {name: np.concatenate([kept[name][stays], changed[name][gone == 0]]) for name in kept}
+    order = np.argsort(joined[key], kind="stable")
+    return {name: column[order] for name, column in joined.items()}
+
+
+def kept_columns(of: Connection | Engine) -> KeptColumns:
+    """What the process keeps for the engine behind this; an engine made elsewhere keeps nothing."""
+    found = of.get_execution_options().get(OPTION)
+    return found if isinstance(found, KeptColumns) else KeptColumns()

@@ -1,0 +1,180 @@
+"""Deployments as a whole: found by token, listed with the state of their jobs, cancelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, select, text
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.topology import zones
+from bulkdeploy.store.tables.virtual_machines import deployments
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+JOB_COUNTS = ("queued", "running", "succeeded", "failed")
+
+FILTERS: Filters = {
+    "id": by_id(deployments.c.id),
+    "zoneid": by_id(deployments.c.zone_id),
+    "keyword": keyword(zones.c.name),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedVms:
+    """What a deploy call made: its jobs and VMs, in creation order."""
+
+    uuid: UUID
+    created: datetime
+    job_uuids: Sequence[str]
+    vm_uuids: Sequence[str]
+
+
+_LOCK_TOKEN = text("SELECT pg_advisory_xact_lock(hashtextextended(:token, 1))")
+
+
+def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
+    """The fingerprint and the jobs of the call that used this token before, or None.
+
+    Waits for a call with this token that is still under way, and keeps others waiting until the transaction ends.
+    """
+    connection.execute(_LOCK_TOKEN, {"token": f"{user_id} {token}"})
+    row = connection.execute(
+        text(
+            "SELECT id, uuid, created, request_fingerprint FROM deployments"
+            " WHERE user_id = :user AND request_token = :token"
+        ),
+        {"user": user_id, "token": token},
+    ).first()
+    if row is None:
+        return None
+    jobs = connection.execute(
+        text("SELECT uuid, instance_uuid FROM async_jobs WHERE deployment_id = :id ORDER BY id"),
+        {"id": row.id},
+    ).all()
+    deployed = DeployedVms(
+        row.uuid, row.created, [str(job.uuid) for job in jobs], [str(job.instance_uuid) for job in jobs]
+    )
+    return bytes(row.request_fingerprint), deployed
+
+
+def is_bulk(connection: Connection, deployment_id: int) -> bool:
+    """Whether the deployment was made by a bulk call."""
+    query = select(deployments.c.bulk).where(deployments.c.id == deployment_id)
+    return bool(connection.execute(query).scalar_one())
+
+
+def request_cancel(connection: Connection, deployment_id: int) -> bool:
+    """Ask that jobs of this deployment which have not begun do not begin; False: nothing was left to stop."""
+    changed = connection.execute(
+        text(
+            "UPDATE deployments SET cancel_requested = now() WHERE id = :id AND cancel_requested IS NULL"
+            " AND EXISTS (SELECT FROM async_jobs j WHERE j.deployment_id = :id AND j.status = 0)"
+        ),
+        {"id": deployment_id},
+    )
+    return changed.rowcount == 1
+
+
+_IS_CANCELLED = text("SELECT cancel_requested IS NOT NULL FROM deployments WHERE id = :id")
+
+
+def is_cancelled(connection: Connection, deployment_id: int) -> bool:
+    """Whether ``request_cancel`` was called for the deployment."""
+    return bool(connection.execute(_IS_CANCELLED, {"id": deployment_id}).scalar())
+
+
+def list_deployments(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """Bulk deployments, newest first, with their stored plan (``plan``) and internal id (``_id``)."""
+    query = filtered(
+        select(
+            deployments.c.id.label("_id"),
+            deployments.c.uuid.label("id"),
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            *owner_columns(),
+            deployments.c.created,
+            deployments.c.asked_count.label("asked"),
+            deployments.c.vm_count.label("count"),
+            deployments.c.cancel_requested,
+            deployments.c.plan,
+        )
+        .select_from(
+            with_owner(deployments, deployments.c.account_id).join(zones, zones.c.id == deployments.c.zone_id)
+        )
+        .where(deployments.c.bulk, visible.condition())
+        .order_by(deployments.c.id.desc()),
+        FILTERS,
+        arguments,
+    )
+    return fetch_page(connection, query, paging)
+
+
+def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Per deployment its jobs that are queued, running, succeeded and failed.
+
+    Queued are those that no worker has had in its hands: these, and only these, end for certain when the
+    deployment is cancelled. A job that waits to be tried again has begun, and counts as running.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND attempts = 0) AS queued,"
+            " count(*) FILTER (WHERE status = 0 AND attempts > 0) AS running,"
+            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed"
+            " FROM async_jobs WHERE deployment_id = ANY(:ids) GROUP BY deployment_id"
+        ),
+        {"ids": list(deployment_ids)},
+    ).mappings()
+    return {row["deployment_id"]: {key: row[key] for key in JOB_COUNTS} for row in rows}
+
+
+def deployment_owner(connection: Connection, deployment_id: int) -> int:
+    """The account (by id) that the deployment's VMs belong to."""
+    query = select(deployments.c.account_id).where(deployments.c.id == deployment_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Names and uuids of the clusters and pods that these stored plans mention, by cluster id."""
+    ids = sorted({cluster_id for plan in plans for cluster_id in plan["clusters"]})
+    rows = connection.execute(
+        text(
+            "SELECT c.id, c.uuid AS clusterid, c.name AS clustername, p.uuid AS podid, p.name AS podname"
+            " FROM clusters c JOIN pods p ON p.id = c.pod_id WHERE c.id = ANY(:ids)"
+        ),
+        {"ids": ids},
+    ).mappings()
+    return {row["id"]: {key: row[key] for key in row if key != "id"} for row in rows}
+
+
+def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Names and uuids of these hosts and their clusters, by host id; removed ones are left out."""
+    rows = connection.execute(
+        text(
+            "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername"
+            " FROM hosts h JOIN clusters c ON c.id = h.cluster_id WHERE h.id = ANY(:ids) AND h.removed IS NULL"
+        ),
+        {"ids": list(host_ids)},
+    ).mappings()
+    return {row["id"]: {key: row[key] for key in row if key != "id"} for row in rows}
+
+
+def failures_of(
+    connection: Connection, deployment_ids: Sequence[int], most: int
+) -> dict[int, list[dict[str, Any]]]:
+    """Per deployment its first ``most`` failed jobs, with the JSON text of their results."""
+    rows = connection.execute(
+        text(
+            "SELECT d.id AS deployment_id, f.* FROM unnest(CAST(:ids AS bigint[])) AS d(id), LATERAL ("
+            "  SELECT uuid AS jobid, instance_uuid AS virtualmachineid, result FROM async_jobs"
+            "  WHERE deployment_id = d.id AND status = 2 ORDER BY id LIMIT :most) f"
+        ),
+        {"ids": list(deployment_ids), "most": most},
+    ).mappings()
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["deployment_id"], []).append(dict(row))
+    return found

@@ -1,0 +1,136 @@
+"""The list query of clusters, what may be in one, and their over-commit."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Column, Connection, and_, select, text, update
+
+from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.topology import ARCHITECTURE
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
+from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+
+FILTERS: Filters = {
+    "id": by_id(clusters.c.id),
+    "name": same_text(clusters.c.name),
+    "keyword": keyword(clusters.c.name, clusters.c.hypervisor),
+    "zoneid": by_id(clusters.c.zone_id),
+    "podid": by_id(clusters.c.pod_id),
+    "hypervisor": same_text(clusters.c.hypervisor),
+    "clustertype": same_text(clusters.c.cluster_type),
+    "managedstate": same_text(clusters.c.managed_state),
+    "allocationstate": same_text(clusters.c.allocation_state),
+    "arch": always(ARCHITECTURE),
+}
+
+CPU_FACTOR = "cpu.overprovisioning.factor"
+MEMORY_FACTOR = "mem.overprovisioning.factor"
+
+OVERCOMMIT: dict[str, Column[Decimal]] = {
+    CPU_FACTOR: clusters.c.cpu_overcommit,
+    MEMORY_FACTOR: clusters.c.memory_overcommit,
+}
+"""Settings that are columns of the cluster they are set for."""
+
+
+HOSTS: Column[Any] = hosts.c.cluster_id
+
+CONTENTS: Mapping[str, Column[Any]] = {"hosts": HOSTS, "storage pools": storage_pools.c.cluster_id}
+"""What must be gone before a cluster is."""
+
+
+def facts(
+    connection: Connection, *, cluster_id: int | None = None, pod_id: int | None = None, name: str | None = None
+) -> Mapping[str, Any] | None:
+    """A live cluster, by id or by pod and name, with ``local_storage_enabled`` of its zone."""
+    wanted = clusters.c.id == cluster_id
+    if cluster_id is None:
+        wanted = and_(clusters.c.pod_id == pod_id, clusters.c.name == name)
+    query = (
+        select(clusters, zones.c.local_storage_enabled)
+        .join(zones, zones.c.id == clusters.c.zone_id)
+        .where(wanted, clusters.c.removed.is_(None))
+    )
+    row = connection.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of clusters by id."""
+    cluster = clusters.c
+    query = (
+        select(
+            cluster.id.label("_id"),
+            cluster.uuid.label("id"),
+            cluster.name,
+            pods.c.uuid.label("podid"),
+            pods.c.name.label("podname"),
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            cluster.hypervisor.label("hypervisortype"),
+            cluster.cluster_type.label("clustertype"),
+            cluster.managed_state.label("managedstate"),
+            cluster.allocation_state.label("allocationstate"),
+            cluster.cpu_overcommit.label("cpuovercommitratio"),
+            cluster.memory_overcommit.label("memoryovercommitratio"),
+        )
+        .select_from(clusters.join(pods, pods.c.id == cluster.pod_id).join(zones, zones.c.id == cluster.zone_id))
+        .where(cluster.removed.is_(None))
+        .order_by(cluster.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        for ratio in ("cpuovercommitratio", "memoryovercommitratio"):
+            row[ratio] = str(row[ratio])
+    add_capacity(connection, CapacityLevel.CLUSTER, rows, wanted=bool(arguments.get("showcapacities")))
+    return Page(rows, count)
+
+
+def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
+    """The cluster's over-commit by the name of the setting, as the text that it was given: ``2`` or ``2.0``."""
+    return {name: str(factor) for name, factor in overcommit_of(connection, cluster_id).items()}
+
+
+def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decimal]:
+    """The cluster's over-commit by the name of the setting."""
+    columns = [column.label(name) for name, column in OVERCOMMIT.items()]
+    row = connection.execute(select(*columns).where(clusters.c.id == cluster_id)).mappings().one()
+    return {name: row[name] for name in OVERCOMMIT}
+
+
+def hosts_of(connection: Connection, cluster_id: int) -> tuple[str, list[UUID]]:
+    """The hypervisor of a cluster, and its live hosts."""
+    of_cluster = select(hosts.c.uuid).where(hosts.c.cluster_id == cluster_id, hosts.c.removed.is_(None))
+    hypervisor = connection.execute(select(clusters.c.hypervisor).where(clusters.c.id == cluster_id)).scalar_one()
+    return hypervisor, list(connection.execute(of_cluster.order_by(hosts.c.id)).scalars())
+
+
+def write_overcommit(connection: Connection, cluster_id: int, setting: str, factor: Decimal) -> None:
+    """Set a cluster's CPU or memory over-commit and with it what its hosts may promise.
+
+    What is claimed stays claimed; hosts that now promise less than that take no VM until VMs leave.
+    """
+    connection.execute(
+        update(clusters).where(clusters.c.id == cluster_id).values({OVERCOMMIT[setting].name: factor})
+    )
+    # Hosts by id, as every claim locks them.
+    connection.execute(
+        text(
+            "SELECT FROM host_capacity WHERE host_id IN (SELECT id FROM hosts WHERE cluster_id = :cluster)"
+            " ORDER BY host_id FOR UPDATE"
+        ),
+        {"cluster": cluster_id},
+    )
+    connection.execute(
+        text(
+            "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
+            " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
+            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id"
+            " WHERE c.host_id = h.id AND k.id = :cluster"
+        ),
+        {"cluster": cluster_id},
+    )

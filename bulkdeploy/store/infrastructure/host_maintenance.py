@@ -1,0 +1,160 @@
+"""Hosts on their way into maintenance: their resource state, and the VMs that still have to leave them.
+
+Whoever changes a resource state holds the row that claims lock: so every claim that found the host Enabled was
+committed before, and is seen by whoever looks afterwards.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.jobs import InstanceType, JobStatus
+from bulkdeploy.domain.topology import HostResourceState
+from bulkdeploy.store.database.arrays import int_array
+
+
+def lock_host(connection: Connection, host_id: int) -> Row[Any]:
+    """A host's row; it stays locked, and so does the row that claims of it lock."""
+    connection.execute(text("SELECT FROM host_capacity WHERE host_id = :id FOR UPDATE"), {"id": host_id})
+    return connection.execute(text("SELECT * FROM hosts WHERE id = :id FOR UPDATE"), {"id": host_id}).one()
+
+
+def holds_vms(connection: Connection, host_id: int) -> bool:
+    """Whether VMs are on the host, or on their way to it. The host is locked by the caller."""
+    return bool(
+        connection.execute(
+            text("SELECT EXISTS (SELECT FROM host_claims WHERE host_id = :id)"), {"id": host_id}
+        ).scalar_one()
+    )
+
+
+def set_resource_state(
+    connection: Connection,
+    host_ids: Sequence[int],
+    state: HostResourceState,
+    *,
+    sources: Collection[HostResourceState] = tuple(HostResourceState),
+) -> None:
+    """Move hosts that are in one of ``sources`` to ``state``."""
+    ids = {"ids": int_array(sorted(host_ids))}
+    connection.execute(
+        text("SELECT FROM host_capacity WHERE host_id = ANY(CAST(:ids AS bigint[])) ORDER BY host_id FOR UPDATE"),
+        ids,
+    )
+    connection.execute(
+        text(
+            "UPDATE hosts SET resource_state = :state WHERE id = ANY(CAST(:ids AS bigint[]))"
+            " AND resource_state = ANY(:sources)"
+        ),
+        {**ids, "state": state.value, "sources": [source.value for source in sources]},
+    )
+
+
+def is_enabled(connection: Connection, host_id: int) -> bool:
+    """Whether the operator wants VMs on the host."""
+    state = connection.execute(
+        text("SELECT resource_state FROM hosts WHERE id = :id"), {"id": host_id}
+    ).scalar_one()
+    return bool(state == HostResourceState.ENABLED)
+
+
+def read_host_names(connection: Connection, host_ids: Collection[int]) -> dict[int, str]:
+    """The names of these hosts by id; those that were removed are left out."""
+    rows = connection.execute(
+        text("SELECT id, name FROM hosts WHERE id = ANY(CAST(:ids AS bigint[])) AND removed IS NULL"),
+        {"ids": int_array(host_ids)},
+    )
+    return {row.id: row.name for row in rows}
+
+
+def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
+    """The jobs that are under way for a host, by id."""
+    rows = connection.execute(
+        text("SELECT id FROM async_jobs WHERE instance_id = :host AND instance_type = :type AND status = 0"),
+        {"host": host_id, "type": InstanceType.HOST.value},
+    )
+    return sorted(rows.scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What is left to be moved off a host for one job.
+
+    Attributes:
+        claims: claims on the host, of VMs and of migrations; none: everything is gone.
+        to_move: ids of VMs there that no job of this one has been made for.
+        moving: jobs of this one that are under way.
+        failures: why VMs that are still there could not be moved.
+    """
+
+    claims: int
+    to_move: Sequence[int]
+    moving: int
+    failures: Sequence[str]
+
+
+def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leaving:
+    """What is left on the host, as the job that empties it sees it."""
+    both = {"host": host_id, "job": job_id}
+    counts = connection.execute(
+        text(
+            "SELECT (SELECT count(*) FROM host_claims WHERE host_id = :host) AS claims,"
+            " (SELECT count(*) FROM async_jobs WHERE parent_id = :job AND status = 0) AS moving"
+        ),
+        both,
+    ).one()
+    vms = connection.execute(
+        text(
+            "SELECT v.id, c.status, c.reason FROM virtual_machines v LEFT JOIN LATERAL ("
+            "   SELECT j.status, CAST(j.result AS jsonb) ->> 'errortext' AS reason FROM async_jobs j"
+            "   WHERE j.parent_id = :job AND j.instance_id = v.id"
+            "   ORDER BY j.id DESC LIMIT 1) c ON true WHERE v.host_id = :host ORDER BY v.id"
+        ),
+        both,
+    ).all()
+    return Leaving(
+        counts.claims,
+        [vm.id for vm in vms if vm.status is None],
+        counts.moving,
+        [vm.reason for vm in vms if vm.status == JobStatus.FAILED],
+    )
+
+
+def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
+    """At most so many of these VMs, locked for a job to be made; what somebody else has locked is left out."""
+    rows = connection.execute(
+        text(
+            "SELECT id, uuid, instance_name FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
+            " ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
+        ),
+        {"vms": int_array(vm_ids), "most": most},
+    )
+    return list(rows)
+
+
+def submitter_of(connection: Connection, job_id: int) -> int:
+    """The account that made a job."""
+    return int(
+        connection.execute(text("SELECT account_id FROM async_jobs WHERE id = :id"), {"id": job_id}).scalar_one()
+    )
+
+
+_WAKE_WAITING = text(
+    "WITH due AS (SELECT id FROM async_jobs WHERE id = ANY(CAST(:ids AS bigint[])) AND status = 0"
+    "   AND phase = 'waiting' ORDER BY id FOR UPDATE SKIP LOCKED),"
+    " woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now() FROM due WHERE j.id = due.id"
+    "   RETURNING j.id, j.kind)"
+    " INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM woken"
+    " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind"
+)
+
+
+def wake_waiting(connection: Connection, job_ids: Collection[int], queue: str) -> list[tuple[int, str]]:
+    """Queue those of these jobs that wait, by way of the outbox; returns id and kind.
+
+    One that somebody has locked is left to the time it waits for at most.
+    """
+    rows = connection.execute(_WAKE_WAITING, {"ids": int_array(sorted(job_ids)), "queue": queue})
+    return [(row.job_id, row.kind) for row in rows]

@@ -1,0 +1,195 @@
+"""The list query of hosts, with what the ledger says of each."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
+
+from bulkdeploy.domain.capacity import percentage
+from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
+from bulkdeploy.domain.topology import ARCHITECTURE, PoolScope
+from bulkdeploy.domain.units import mib_to_bytes
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    always,
+    by_id,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
+from bulkdeploy.store.tables.ledger import host_capacity
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+
+HOST_TYPE = "Routing"
+"""``type`` of hosts that run VMs; there are no others here."""
+
+CAPABILITIES = "hvm"
+
+ALL = true()
+
+FILTERS: Filters = {
+    "id": by_id(hosts.c.id),
+    "name": same_text(hosts.c.name),
+    "keyword": keyword(hosts.c.name, hosts.c.state),
+    "zoneid": by_id(hosts.c.zone_id),
+    "podid": by_id(hosts.c.pod_id),
+    "clusterid": by_id(hosts.c.cluster_id),
+    "hypervisor": same_text(hosts.c.hypervisor),
+    "state": same_text(hosts.c.state),
+    "resourcestate": same_text(hosts.c.resource_state),
+    "arch": always(ARCHITECTURE),
+    "managementserverid": always(MANAGEMENT_SERVER_ID),
+}
+
+
+def list_hosts(
+    connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool, among: Condition = ALL
+) -> Page:
+    """One page of hosts by id; ``with_capacity`` adds what is promised and what local disks hold."""
+    found = filtered(select(hosts.c.id).where(hosts.c.removed.is_(None), among), FILTERS, arguments)
+    page = fetch_page(connection, found.order_by(hosts.c.id), paging)
+    read = partial(_rows, connection, with_capacity=with_capacity)
+    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
+
+
+def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) -> dict[int, dict[str, Any]]:
+    """The hosts by internal id; all joins are made for the rows of the page only."""
+    found, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, ids)), Paging(limit=None))
+    rows = {row.pop("_id"): row for row in found}
+    disks = _local_disks(connection, ids) if with_capacity else {}
+    for host_id, row in rows.items():
+        _finish(row, with_capacity=with_capacity)
+        if with_capacity:
+            row["islocalstorageactive"] = host_id in disks
+            row.update(disks.get(host_id, {}))
+    return rows
+
+
+def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The host objects of these hosts by internal id; removed ones are left out."""
+    rows, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, host_ids)), Paging(None))
+    by_id = {row.pop("_id"): row for row in rows}
+    for row in rows:
+        _finish(row, with_capacity=True)
+    return by_id
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Hosts that a VM could run on at all, by what its volumes and addresses bind it to; not the one it is on."""
+
+    zone_id: int
+    hypervisor: str
+    pod_id: int | None
+    cluster_id: int | None
+    host_id: int | None
+    without_host_id: int
+
+
+def list_destinations(connection: Connection, reach: Reach, arguments: Arguments, paging: Paging) -> Page:
+    """One page of the hosts within reach, each with its internal id as ``_id``."""
+    host = hosts.c
+    bounds = ((host.pod_id, reach.pod_id), (host.cluster_id, reach.cluster_id), (host.id, reach.host_id))
+    among = and_(
+        host.zone_id == reach.zone_id,
+        host.hypervisor == reach.hypervisor,
+        host.id != reach.without_host_id,
+        *(column == bound for column, bound in bounds if bound is not None),
+    )
+    page = list_hosts(connection, arguments, paging, with_capacity=True, among=among)
+    named = connection.execute(select(host.uuid, host.id).where(host.uuid.in_([row["id"] for row in page.rows])))
+    ids = {row.uuid: row.id for row in named}
+    return Page([{**row, "_id": ids[row["id"]]} for row in page.rows], page.count)
+
+
+def _query() -> Select[Any]:
+    host, held = hosts.c, host_capacity.c
+    return select(*_columns()).select_from(
+        hosts.join(clusters, clusters.c.id == host.cluster_id)
+        .join(pods, pods.c.id == host.pod_id)
+        .join(zones, zones.c.id == host.zone_id)
+        .join(host_capacity, held.host_id == host.id)
+    )
+
+
+def _columns() -> tuple[ColumnElement[Any], ...]:
+    host, held = hosts.c, host_capacity.c
+    return (
+        host.id.label("_id"),
+        host.uuid.label("id"),
+        host.name,
+        host.state,
+        host.resource_state.label("resourcestate"),
+        host.hypervisor,
+        host.hypervisor_version.label("hypervisorversion"),
+        host.ip_address.label("ipaddress"),
+        zones.c.uuid.label("zoneid"),
+        zones.c.name.label("zonename"),
+        pods.c.uuid.label("podid"),
+        pods.c.name.label("podname"),
+        clusters.c.uuid.label("clusterid"),
+        clusters.c.name.label("clustername"),
+        clusters.c.cluster_type.label("clustertype"),
+        host.cpu_sockets.label("cpusockets"),
+        host.cpu_cores.label("cpunumber"),
+        host.cpu_mhz.label("cpuspeed"),
+        host.memory_mib,
+        host.tags,
+        host.details,
+        host.created,
+        host.annotation,
+        host.annotated.label("lastannotated"),
+        held.cpu_mhz_limit,
+        held.cpu_mhz_used,
+        held.memory_mib_limit,
+        held.memory_mib_used,
+    )
+
+
+def _finish(row: dict[str, Any], *, with_capacity: bool) -> None:
+    """Turn what the tables say (MiB, arrays) into what goes over the wire (bytes, texts)."""
+    tags = ",".join(row.pop("tags"))
+    memory = mib_to_bytes(row.pop("memory_mib"))
+    memory_limit, memory_used = (mib_to_bytes(row.pop(name)) for name in ("memory_mib_limit", "memory_mib_used"))
+    cpu_limit, cpu_used = row.pop("cpu_mhz_limit"), row.pop("cpu_mhz_used")
+    row.update(
+        type=HOST_TYPE,
+        capabilities=CAPABILITIES,
+        hosttags=tags or None,
+        explicithosttags=tags or None,
+        memorytotal=memory,
+    )
+    if not with_capacity:
+        return
+    cpu_share = f"{percentage(cpu_used, row['cpunumber'] * row['cpuspeed'])}%"
+    row.update(
+        cpuallocated=cpu_share,
+        cpuallocatedpercentage=cpu_share,
+        cpuallocatedvalue=cpu_used,
+        cpuallocatedwithoverprovisioning=f"{percentage(cpu_used, cpu_limit)}%",
+        cpuwithoverprovisioning=str(cpu_limit),
+        memoryallocated=memory_used,
+        memoryallocatedbytes=memory_used,
+        memoryallocatedpercentage=f"{percentage(memory_used, memory_limit)}%",
+        memorywithoverprovisioning=str(memory_limit),
+    )
+
+
+def _local_disks(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """``disksizetotal`` and ``disksizeallocated`` (bytes) of each host that has local storage."""
+    pool = storage_pools.c
+    query = (
+        select(pool.host_id, func.sum(pool.capacity_bytes), func.sum(pool.allocated_bytes))
+        .where(id_in(pool.host_id, host_ids), pool.scope == PoolScope.HOST, pool.removed.is_(None))
+        .group_by(pool.host_id)
+    )
+    return {
+        host_id: {"disksizetotal": int(total), "disksizeallocated": int(allocated)}
+        for host_id, total, allocated in connection.execute(query)
+    }

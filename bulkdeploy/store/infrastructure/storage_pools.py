@@ -1,0 +1,116 @@
+"""The list query of primary storage pools, and what is in one."""
+
+from sqlalchemy import Connection, and_, exists, func, or_, select
+
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.topology import PoolScope
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.ledger import storage_claims
+from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
+
+FACTOR = "storage.overprovisioning.factor"
+
+
+def _reached_by(host: EntityRef) -> Condition:
+    """The host's own disks, the pools of its cluster, and those of its zone that its hypervisor reaches."""
+    pool, one = storage_pools.c, hosts.c
+    reached = or_(
+        pool.host_id == one.id,
+        and_(pool.scope == PoolScope.CLUSTER.value, pool.cluster_id == one.cluster_id),
+        and_(
+            pool.scope == PoolScope.ZONE.value,
+            pool.zone_id == one.zone_id,
+            or_(pool.hypervisor.is_(None), pool.hypervisor == one.hypervisor),
+        ),
+    )
+    return exists(select(1).where(one.id == host.id, reached))
+
+
+FILTERS: Filters = {
+    "id": by_id(storage_pools.c.id),
+    "name": same_text(storage_pools.c.name),
+    "keyword": keyword(storage_pools.c.name, storage_pools.c.pool_type),
+    "zoneid": by_id(storage_pools.c.zone_id),
+    "podid": by_id(storage_pools.c.pod_id),
+    "clusterid": by_id(storage_pools.c.cluster_id),
+    "ipaddress": same_text(storage_pools.c.ip_address),
+    "path": lambda value: storage_pools.c.path == value,
+    "scope": same_text(storage_pools.c.scope),
+    "status": same_text(storage_pools.c.state),
+    "hostid": _reached_by,
+}
+
+
+def pool_on(connection: Connection, zone_id: int, ip_address: str, path: str) -> str | None:
+    """The name of the zone's pool that is this storage."""
+    pool = storage_pools.c
+    found: str | None = connection.execute(
+        select(pool.name)
+        .where(pool.zone_id == zone_id, pool.removed.is_(None), pool.ip_address == ip_address, pool.path == path)
+        .limit(1)
+    ).scalar()
+    return found
+
+
+def count_volumes(connection: Connection, pool_id: int) -> int:
+    """Volumes that hold room of a pool; with its row held, no new one comes."""
+    query = select(func.count()).select_from(storage_claims).where(storage_claims.c.pool_id == pool_id)
+    return connection.execute(query).scalar_one()
+
+
+def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
+    """VMs that are, or are about to be, on a host and have volumes in a pool."""
+    query = (
+        select(func.count(virtual_machines.c.id.distinct()))
+        .join(volumes, volumes.c.vm_id == virtual_machines.c.id)
+        .where(volumes.c.pool_id == pool_id, volumes.c.removed.is_(None), virtual_machines.c.host_id.is_not(None))
+    )
+    return connection.execute(query).scalar_one()
+
+
+def list_storage_pools(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """One page of pools by id."""
+    pool = storage_pools.c
+    query = (
+        select(
+            pool.id.label("_id"),
+            pool.uuid.label("id"),
+            pool.name,
+            pool.pool_type.label("type"),
+            pool.state,
+            pool.scope,
+            pool.hypervisor,
+            zones.c.uuid.label("zoneid"),
+            zones.c.name.label("zonename"),
+            pods.c.uuid.label("podid"),
+            pods.c.name.label("podname"),
+            clusters.c.uuid.label("clusterid"),
+            clusters.c.name.label("clustername"),
+            pool.ip_address.label("ipaddress"),
+            pool.path,
+            pool.tags,
+            pool.capacity_bytes.label("disksizetotal"),
+            pool.allocated_bytes.label("disksizeallocated"),
+            pool.created,
+        )
+        .select_from(
+            storage_pools.join(zones, zones.c.id == pool.zone_id)
+            .outerjoin(pods, pods.c.id == pool.pod_id)
+            .outerjoin(clusters, clusters.c.id == pool.cluster_id)
+        )
+        .where(pool.removed.is_(None))
+        .order_by(pool.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    configuration = read_configuration(connection)
+    for row in rows:
+        pool_id = row.pop("_id")
+        local = row["scope"] == PoolScope.HOST
+        factor = 1.0 if local else configuration.decimal(FACTOR, Scope.STORAGE_POOL, pool_id)
+        row["overprovisionfactor"] = str(factor)
+        row["tags"] = ",".join(row["tags"]) or None
+    return Page(rows, count)

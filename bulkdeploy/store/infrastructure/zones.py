@@ -1,0 +1,133 @@
+"""The list query of zones, and what may be in one."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Column, Connection, and_, exists, or_, select
+
+from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.topology import AllocationState
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.resource_tags import ZONE, add_tags
+from bulkdeploy.store.tables.accounts import domains
+from bulkdeploy.store.tables.image_stores import image_stores
+from bulkdeploy.store.tables.networks import ip_ranges, networks, physical_networks
+from bulkdeploy.store.tables.topology import dedicated_resources, pods, storage_pools, zones
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.visibility import within
+
+ZONE_TYPE = "Core"
+
+FILTERS: Filters = {
+    "id": by_id(zones.c.id),
+    "ids": by_ids(zones.c.id),
+    "name": same_text(zones.c.name),
+    "keyword": keyword(zones.c.name, zones.c.description),
+    "networktype": same_text(zones.c.network_type),
+    "domainid": by_id(zones.c.domain_id),
+    "tags": tagged(ZONE, zones.c.id),
+}
+
+CONTENTS: Mapping[str, Column[Any]] = {
+    "pods": pods.c.zone_id,
+    "storage pools": storage_pools.c.zone_id,
+    "image stores": image_stores.c.zone_id,
+    "networks": networks.c.zone_id,
+    "physical networks": physical_networks.c.zone_id,
+    "public address ranges": ip_ranges.c.zone_id,
+}
+"""What must be gone before a zone is; clusters and hosts are in pods."""
+
+
+def list_zones(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:
+    """One page of zones by sort key and id.
+
+    Others than root admins see enabled zones that are open to their domain, or given to it; with
+    ``available=false`` only those where their account has VMs.
+    """
+    query = _query().where(zones.c.removed.is_(None))
+    if not caller.is_root_admin:
+        query = query.where(_open_to(caller), zones.c.allocation_state == AllocationState.ENABLED)
+        if arguments.get("available") is False:
+            query = query.where(_has_vms_of(caller.owner.account_id))
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        row["type"] = ZONE_TYPE
+        row["displaytext"] = row["description"]
+    add_tags(connection, ZONE, rows, keep_id=True)
+    add_capacity(connection, CapacityLevel.ZONE, rows, wanted=bool(arguments.get("showcapacities")))
+    return Page(rows, count)
+
+
+def zones_closed_to(connection: Connection, zone_ids: Iterable[int], lineage: str) -> set[int]:
+    """Those of the zones that are kept to a domain which ``lineage`` neither is nor lies below."""
+    private = select(zones.c.id).join(domains, domains.c.id == zones.c.domain_id)
+    closed = private.where(id_in(zones.c.id, zone_ids), ~within(lineage, domains.c.lineage))
+    return set(connection.execute(closed).scalars())
+
+
+def _query() -> Any:
+    zone = zones.c
+    return (
+        select(
+            zone.id.label("_id"),
+            zone.uuid.label("id"),
+            zone.name,
+            zone.description,
+            zone.network_type.label("networktype"),
+            zone.security_groups_enabled.label("securitygroupsenabled"),
+            zone.local_storage_enabled.label("localstorageenabled"),
+            zone.allocation_state.label("allocationstate"),
+            zone.dns1,
+            zone.dns2,
+            zone.internal_dns1.label("internaldns1"),
+            zone.internal_dns2.label("internaldns2"),
+            zone.guest_cidr.label("guestcidraddress"),
+            zone.network_domain.label("domain"),
+            domains.c.uuid.label("domainid"),
+            domains.c.name.label("domainname"),
+        )
+        .select_from(zones.outerjoin(domains, domains.c.id == zone.domain_id))
+        .order_by(zone.sort_key, zone.id)
+    )
+
+
+def _open_to(caller: Caller) -> Condition:
+    """The zone is public or its domain's, and not dedicated to somebody else."""
+    lineage = caller.owner.lineage
+    reachable = within(lineage, domains.c.lineage)
+    if caller.role_type is not RoleType.USER:
+        reachable = or_(reachable, domains.c.lineage.startswith(lineage))
+    dedication, holder = dedicated_resources.c, domains.alias()
+    mine = and_(
+        within(lineage, holder.c.lineage),
+        or_(dedication.account_id.is_(None), dedication.account_id == caller.owner.account_id),
+    )
+    if caller.role_type is not RoleType.USER:
+        mine = or_(mine, holder.c.lineage.startswith(lineage))
+    to_others = (
+        select(1)
+        .select_from(dedicated_resources.join(holder, holder.c.id == dedication.domain_id))
+        .where(dedication.zone_id == zones.c.id, ~mine)
+    )
+    return and_(or_(zones.c.domain_id.is_(None), reachable), ~exists(to_others))
+
+
+def _has_vms_of(account_id: int) -> Condition:
+    vm = virtual_machines.c
+    found = select(1).where(vm.zone_id == zones.c.id, vm.account_id == account_id, vm.removed.is_(None))
+    return exists(found)

@@ -1,0 +1,150 @@
+"""Jobs as clients see them: one, or a page of them; expired ones are gone."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    Uuid,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+)
+
+from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.store.configuration.configuration import global_value
+from bulkdeploy.store.database.compiled_query import CompiledQuery
+from bulkdeploy.store.database.shared_reading import find_shared
+from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.accounts import accounts, domains, users
+from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.tables.virtual_machines import deployments
+from bulkdeploy.store.visibility import Visibility, account_name, with_owner
+
+EXPIRY = "job.expire.minutes"
+
+
+def _since(moment: datetime) -> Condition:
+    return async_jobs.c.created >= moment
+
+
+FILTERS: Filters = {
+    "keyword": keyword(async_jobs.c.cmd),
+    "startdate": _since,
+    "deploymentid": by_id(async_jobs.c.deployment_id),
+    "managementserverid": always(MANAGEMENT_SERVER_ID),
+    "resourceid": by_id(async_jobs.c.instance_id),
+    "resourcetype": equal(async_jobs.c.instance_type),
+}
+
+
+def _minutes() -> ColumnElement[int]:
+    """After how many minutes finished jobs expire: the setting, read by the statement that needs it."""
+    return global_value(EXPIRY).cast(Integer)
+
+
+def _jobs() -> Select[Any]:
+    """All jobs that have not expired."""
+    job = async_jobs.c
+    tables = (
+        with_owner(async_jobs, job.account_id)
+        .outerjoin(users, users.c.id == job.user_id)
+        .outerjoin(deployments, deployments.c.id == job.deployment_id)
+    )
+    return (
+        select(
+            job.account_id,
+            job.uuid.label("jobid"),
+            accounts.c.uuid.label("accountid"),
+            account_name(),
+            domains.c.uuid.label("domainid"),
+            domains.c.path.label("domainpath"),
+            users.c.uuid.label("userid"),
+            job.cmd,
+            job.status.label("jobstatus"),
+            literal(0).label("jobprocstatus"),
+            job.result_code.label("jobresultcode"),
+            job.result.label("jobresult"),
+            job.instance_type.label("jobinstancetype"),
+            job.instance_uuid.label("jobinstanceid"),
+            deployments.c.uuid.label("deploymentid"),
+            job.created,
+            job.completed,
+        )
+        .select_from(tables)
+        .where(
+            or_(
+                job.status == JobStatus.IN_PROGRESS,
+                job.completed > func.now() - func.make_interval(0, 0, 0, 0, 0, _minutes()),
+            )
+        )
+    )
+
+
+JOBS = _jobs()
+BY_UUIDS = CompiledQuery(JOBS.where(async_jobs.c.uuid == any_(cast(bindparam("uuids", "{}", Text), ARRAY(Uuid)))))
+BY_NUMBER = JOBS.where(async_jobs.c.id == bindparam("id", type_=BigInteger))
+"""Built once: clients poll by it, and building it costs more than all the rest of the call in this process."""
+
+
+def find_job(connection: Connection, job_id: str) -> tuple[int, dict[str, Any]] | None:
+    """The account that made a job, and the job by wire names; None where it expired or never was.
+
+    ``job_id`` is a uuid or an internal number.
+    """
+    row: Mapping[Any, Any] | None
+    if job_id.isdecimal():
+        row = connection.execute(BY_NUMBER, {"id": int(job_id)}).mappings().first()
+    else:
+        row = find_shared(connection, _jobs_by_uuid, UUID(job_id))
+    if row is None:
+        return None
+    return row["account_id"], _wire(dict(row))
+
+
+def _jobs_by_uuid(connection: Connection, uuids: Sequence[UUID]) -> Mapping[UUID, dict[str, Any]]:
+    rows = BY_UUIDS.rows(connection, uuids="{" + ",".join(map(str, uuids)) + "}")
+    return {row["jobid"]: row for row in rows}
+
+
+def newest_job_of(connection: Connection, instance_type: str, instance_id: int) -> int | None:
+    """The id of the last job that was made for a thing, or None."""
+    job = async_jobs.c
+    query = (
+        select(job.id)
+        .where(job.instance_id == instance_id, job.instance_type == instance_type)
+        .order_by(job.id.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar()
+
+
+def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """One page of the jobs made by the accounts shown, in the order they were made."""
+    query = filtered(JOBS.where(visibility.condition()), FILTERS, arguments)
+    page = fetch_page(connection, query.order_by(async_jobs.c.id), paging)
+    return Page([_wire(dict(row)) for row in page.rows], page.count)
+
+
+def _wire(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its result as an object (reference section 3), for the envelope to show what a role may see."""
+    del row["account_id"]
+    if row["jobresult"] is not None:
+        row["jobresult"] = orjson.loads(row["jobresult"])
+        row["jobresulttype"] = "object"
+    return row

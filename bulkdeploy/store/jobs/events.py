@@ -1,0 +1,119 @@
+"""Events: the list query, and recording what a synchronous call changed.
+
+Events of actions on VMs are written with their jobs.
+"""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    by_id,
+    by_ids,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+    same_uuid,
+)
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.accounts import users
+from bulkdeploy.store.tables.jobs import events
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+
+def list_events(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """One page of events, newest first; archived ones only where ``archived`` asks for them."""
+    event = events.c
+    query = (
+        select(
+            event.uuid.label("id"),
+            event.event_type.label("type"),
+            event.level,
+            event.state,
+            event.description,
+            event.created,
+            event.archived,
+            users.c.username,
+            event.parent_uuid.label("parentid"),
+            event.resource_type.label("resourcetype"),
+            event.resource_uuid.label("resourceid"),
+            *owner_columns(),
+        )
+        .select_from(with_owner(events, event.account_id).outerjoin(users, users.c.id == event.user_id))
+        .where(visibility.condition(), event.archived == bool(arguments.get("archived")))
+        .order_by(event.id.desc())
+    )
+    return fetch_page(connection, filtered(query, _filters(), arguments), paging)
+
+
+def choose(connection: Connection, visibility: Visibility, arguments: Arguments) -> set[int]:
+    """The ids of the events shown that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    query = select(events.c.id).select_from(with_owner(events, events.c.account_id)).where(visibility.condition())
+    filters = {name: _filters()[name] for name in ("type", "startdate", "enddate")}
+    chosen = filtered(query, {**filters, "ids": by_ids(events.c.id)}, arguments)
+    return set(connection.execute(chosen).scalars())
+
+
+def archive_events(connection: Connection, ids: Collection[int]) -> None:
+    """Archive these events."""
+    connection.execute(update(events).where(id_in(events.c.id, ids)).values(archived=True))
+
+
+def delete_events(connection: Connection, ids: Collection[int]) -> None:
+    """Delete these events."""
+    connection.execute(delete(events).where(id_in(events.c.id, ids)))
+
+
+def record_event(
+    connection: Connection,
+    caller: Caller,
+    event_type: EventType,
+    description: str,
+    about: Instance | None = None,
+    owner: Owner | None = None,
+) -> None:
+    """Write that the caller did something, in the transaction that does it.
+
+    ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, the caller's
+    if not given.
+    """
+    connection.execute(
+        insert(events).values(
+            event_type=event_type.value,
+            description=description,
+            account_id=(owner or caller.owner).account_id,
+            user_id=caller.user_id,
+            resource_type=None if about is None else about.type,
+            resource_id=None if about is None else about.id,
+            resource_uuid=None if about is None else about.uuid,
+        )
+    )
+
+
+def _filters() -> Filters:
+    event = events.c
+    return {
+        "id": by_id(event.id),
+        "type": same_text(event.event_type),
+        "level": same_text(event.level),
+        "state": same_text(event.state),
+        "keyword": keyword(event.event_type, event.description, event.level, users.c.username),
+        "startdate": event.created.__ge__,
+        "enddate": event.created.__le__,
+        "resourcetype": same_text(event.resource_type),
+        "resourceid": same_uuid(event.resource_uuid),
+        "startid": _of_action,
+    }
+
+
+def _of_action(first: EntityRef) -> Condition:
+    """The event that began an action, and those that follow from it."""
+    return (events.c.id == first.id) | (events.c.parent_uuid == first.uuid)

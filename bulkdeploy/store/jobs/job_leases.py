@@ -1,0 +1,284 @@
+"""Taking leases and giving them back: how many jobs a host has in hand at once, and who may be asked again.
+
+While a job is leased its row names the host that its VM is on. Leases of one host are taken one transaction
+after the other (an advisory lock per host), so that the number of them can be counted and kept below a limit
+by any number of workers. A job beyond the limit waits: its row names the host it waits for, nobody asks again
+for it, and the end of a job of that host wakes it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, TextClause, text
+
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.jobs.jobs import FIRST, LeasedJob
+from bulkdeploy.store.jobs.outbox import TO_OUTBOX, Lanes, Unsent
+
+HOST_LOCK_SPACE = 4202
+"""First key of the advisory locks that serialise leases per host; the second is the host's id, 0: all hosts."""
+
+RETRY_S = 2
+"""A job that waits for another of its VM is woken when that ends; this is the net below."""
+
+LEFT_FOR_S = 5
+"""A job that this release does not know is offered again after this: to another worker, with some luck."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLimits:
+    """How many jobs may be in the hands of drivers at once, over all workers; 0: any number.
+
+    Attributes:
+        suspect: a job whose workers ended abruptly so often runs when no other such job does in its process: the
+            next time is its last (``job.lost.worker.max``), and nobody else is to pay for it with his own. Below
+            that all run side by side, or a row of dead workers would slow down everything they had in hand.
+    """
+
+    per_host: int = 0
+    per_hypervisor: int = 0
+    suspect: int = 4
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> "DriverLimits":
+        """The limits that are set now."""
+        return cls(
+            configuration.number("driver.jobs.per.host.max"),
+            configuration.number("driver.jobs.per.hypervisor.max"),
+            max(1, configuration.number("job.lost.worker.max") - 1),
+        )
+
+    def parameters(self) -> Mapping[str, int]:
+        """For the statements that keep them."""
+        return {"per_host": self.per_host, "per_hypervisor": self.per_hypervisor}
+
+
+LEASE_OVER = "(j.lease_until < now() OR j.lease_until > now() + interval '1 hour')"
+"""No lease is that long (setting ``lease_seconds``): the database's clock was set back, and nobody renews it."""
+
+_DUE = (
+    "j.status + 0 = 0 AND (j.phase = 'queued' OR (j.phase = 'waiting' AND j.retry_at <= now())"
+    " OR (j.phase = 'running' AND $lease_over))".replace("$lease_over", LEASE_OVER)
+)
+"""``+ 0``: as in ``store.jobs.jobs.FIRST``."""
+
+BUSY = (
+    " busy_hosts AS MATERIALIZED (SELECT b.host_id, count(*) AS jobs FROM async_jobs b WHERE :per_host > 0"
+    "   AND b.status = 0 AND b.phase = 'running' AND b.host_id IN (SELECT host_id FROM asked)"
+    "   AND b.id NOT IN (SELECT id FROM asked) GROUP BY b.host_id),"
+    " busy_hypervisors AS MATERIALIZED (SELECT v.hypervisor, count(*) AS jobs FROM async_jobs b"
+    "   JOIN virtual_machines v ON v.id = b.instance_id WHERE :per_hypervisor > 0 AND b.status = 0"
+    "   AND b.phase = 'running' AND b.host_id IS NOT NULL AND b.id NOT IN (SELECT id FROM asked)"
+    "   GROUP BY v.hypervisor)"
+)
+"""How many jobs run of the hosts, and of the hypervisor types, that ``asked`` names; not counting these.
+
+Counted once per batch and not once per job of it, whatever the planner expects of ``asked``.
+"""
+
+HAS_ROOM = (
+    "(:per_host = 0 OR asked.host_id IS NULL OR asked.place + coalesce(busy_hosts.jobs, 0) <= :per_host)"
+    " AND (:per_hypervisor = 0 OR asked.host_id IS NULL"
+    "   OR asked.turn + coalesce(busy_hypervisors.jobs, 0) <= :per_hypervisor)"
+)
+"""``place`` and ``turn`` number the jobs of ``asked`` per host and per hypervisor type."""
+
+
+def _sql(statement: str) -> TextClause:
+    for name, part in (
+        ("$due", _DUE),
+        ("$first", FIRST),
+        ("$busy", BUSY),
+        ("$has_room", HAS_ROOM),
+        ("$to_outbox", TO_OUTBOX),
+    ):
+        statement = statement.replace(name, part)
+    return text(statement)
+
+
+_LOCK_HOSTS = text(
+    "SELECT count(pg_advisory_xact_lock(:space, host)) FROM (SELECT DISTINCT CASE WHEN :per_hypervisor > 0 THEN 0"
+    "   ELSE CAST(v.host_id AS integer) END AS host FROM async_jobs j"
+    "   JOIN virtual_machines v ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'"
+    "   WHERE j.id = ANY(CAST(:ids AS bigint[])) AND v.host_id IS NOT NULL ORDER BY 1) hosts"
+)
+
+_TAKE_LEASES = _sql(
+    "WITH asked AS (SELECT j.id, v.host_id, v.hypervisor, j.started IS NULL AS is_new,"
+    "     (j.phase = 'running')::int AS lost,"
+    "     row_number() OVER (PARTITION BY v.host_id ORDER BY j.id) AS place,"
+    "     row_number() OVER (PARTITION BY v.hypervisor ORDER BY j.id) AS turn,"
+    "     row_number() OVER (PARTITION BY j.lost_leases < :suspect ORDER BY j.id) AS number"
+    "   FROM async_jobs j LEFT JOIN virtual_machines v"
+    "     ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'"
+    "   WHERE j.id = ANY(CAST(:ids AS bigint[])) AND $due AND $first AND j.kind = ANY(:kinds)),$busy"
+    " UPDATE async_jobs j SET phase = 'running', lease_owner = :worker, lease_fence = lease_fence + 1,"
+    "   lease_until = now() + make_interval(secs => :seconds), attempts = attempts + 1,"
+    "   lost_leases = lost_leases + asked.lost, started = coalesce(started, now()), retry_at = NULL,"
+    "   host_id = asked.host_id"
+    " FROM asked LEFT JOIN busy_hosts ON busy_hosts.host_id = asked.host_id"
+    "   LEFT JOIN busy_hypervisors ON busy_hypervisors.hypervisor = asked.hypervisor"
+    " WHERE j.id = asked.id AND $due AND $has_room"
+    "   AND (j.lost_leases < :suspect OR asked.number <= :suspects)"
+    " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
+    " j.deployment_id, j.params, j.progress, j.parent_id, j.lost_leases, j.lost_leases >= :suspect AS is_suspect,"
+    " asked.is_new, (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
+    "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lessee:
+    """Who takes leases: the name in them, for how long they hold, and which kinds of jobs it can run."""
+
+    worker: str
+    lease_seconds: float
+    kinds: Collection[str]
+
+
+def take_leases(
+    connection: Connection, job_ids: Sequence[int], lessee: Lessee, limits: DriverLimits, *, suspects: int = 1
+) -> list[LeasedJob]:
+    """Lease those of these jobs that may be run now; the others are left out.
+
+    May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
+    unfinished jobs; of a kind the lessee knows; within the limits; and of suspects no more than ``suspects``.
+    """
+    ids = int_array(sorted(job_ids))
+    if limits.per_host or limits.per_hypervisor:
+        lock = {"space": HOST_LOCK_SPACE, "ids": ids, "per_hypervisor": limits.per_hypervisor}
+        connection.execute(_LOCK_HOSTS, lock)
+    rows = connection.execute(
+        _TAKE_LEASES,
+        {
+            "ids": ids,
+            "worker": lessee.worker,
+            "seconds": lessee.lease_seconds,
+            "kinds": list(lessee.kinds),
+            "suspect": limits.suspect,
+            "suspects": suspects,
+            **limits.parameters(),
+        },
+    )
+    return [_leased(row) for row in rows.all()]
+
+
+def _leased(row: Any) -> LeasedJob:
+    return LeasedJob(
+        id=row.id,
+        uuid=row.uuid,
+        kind=row.kind,
+        fence=row.lease_fence,
+        attempts=row.attempts,
+        user_id=row.user_id,
+        instance_type=row.instance_type,
+        instance_id=row.instance_id,
+        deployment_id=row.deployment_id,
+        params=row.params,
+        progress=row.progress or {},
+        cancelled=row.cancelled,
+        parent_id=row.parent_id,
+        lost=row.lost_leases,
+        is_suspect=row.is_suspect,
+        is_new=row.is_new,
+    )
+
+
+_HOLD_BACK = _sql(
+    "UPDATE async_jobs j SET phase = 'waiting',"
+    "   host_id = CASE WHEN asked.for_host THEN asked.host_id END,"
+    "   retry_at = CASE WHEN asked.for_host THEN NULL ELSE now() + make_interval(secs => :seconds) END"
+    " FROM (SELECT j.id, v.host_id, (v.host_id IS NOT NULL AND j.lost_leases < :suspect AND $first) AS for_host"
+    "   FROM async_jobs j LEFT JOIN virtual_machines v"
+    "     ON v.id = j.instance_id AND j.instance_type = 'VirtualMachine'"
+    "   WHERE j.id = ANY(CAST(:ids AS bigint[])) AND j.kind = ANY(:kinds)) AS asked"
+    " WHERE j.id = asked.id AND j.status + 0 = 0 AND j.phase = 'queued'"
+)
+
+_LEAVE = _sql(
+    "WITH again AS (SELECT id, kind, deployment_id FROM async_jobs WHERE id = ANY(CAST(:ids AS bigint[]))"
+    "   AND status + 0 = 0 AND phase = 'queued' AND kind <> ALL(:kinds))"
+    "$to_outbox"
+)
+
+
+def hold_back(
+    connection: Connection, job_ids: Sequence[int], lessee: Lessee, limits: DriverLimits, lanes: Lanes
+) -> None:
+    """Let those of these jobs wait that got no lease although they are queued, by what they wait for.
+
+    An earlier job of the VM: see ``wake_blocked``. A place with the host: see ``wake_held_back``. Another
+    suspect to be over: a while. A worker that knows their kind: they are sent again after a while.
+    """
+    kinds = {"ids": int_array(sorted(job_ids)), "kinds": list(lessee.kinds)}
+    connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.suspect})
+    connection.execute(_LEAVE, {**kinds, **lanes.parameters(), "after": LEFT_FOR_S})
+
+
+_GIVE_BACK = _sql(
+    "WITH again AS (UPDATE async_jobs j SET phase = 'queued', attempts = attempts - 1, lease_until = NULL,"
+    "   lease_owner = NULL, host_id = NULL, retry_at = now()"
+    "   FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
+    "   WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status + 0 = 0"
+    "   RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox RETURNING job_id, queue, kind"
+)
+
+
+def give_back_leases(connection: Connection, fences: Mapping[int, int], lanes: Lanes) -> list[Unsent]:
+    """Queue leased jobs that were not begun, given as job id -> fence, as if they had not been leased.
+
+    Returns what is to be sent, by way of the outbox; jobs whose lease was lost are left out.
+    """
+    held = sorted(fences.items())
+    ids = {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
+    rows = connection.execute(_GIVE_BACK, {**ids, **lanes.parameters(), "after": 0})
+    return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
+
+
+_WAKE_HELD_BACK = _sql(
+    "WITH freed AS MATERIALIZED (SELECT host_id, count(*) AS jobs FROM async_jobs"
+    "   WHERE id = ANY(CAST(:ids AS bigint[])) AND host_id IS NOT NULL AND EXISTS (SELECT FROM async_jobs"
+    "     WHERE status = 0 AND phase = 'waiting' AND host_id IS NOT NULL) GROUP BY host_id),"
+    " due AS (SELECT held.id FROM freed CROSS JOIN LATERAL (SELECT w.id FROM async_jobs w WHERE w.status = 0"
+    "     AND w.phase = 'waiting' AND w.host_id = freed.host_id ORDER BY w.id LIMIT freed.jobs"
+    "     FOR UPDATE SKIP LOCKED) AS held),"
+    " again AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL FROM due"
+    "   WHERE j.id = due.id RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox RETURNING job_id, queue, kind"
+)
+
+
+def wake_held_back(connection: Connection, ended_ids: Sequence[int], lanes: Lanes) -> list[Unsent]:
+    """Queue, by way of the outbox, as many jobs that wait for a host as jobs of that host have just ended.
+
+    The sweeper looks as well (``job_sweeping.requeue_held_back``): for places that nobody gave back.
+    """
+    ids = {"ids": int_array(sorted(ended_ids))}
+    rows = connection.execute(_WAKE_HELD_BACK, {**ids, **lanes.parameters(), "after": 0})
+    return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
+
+
+_LOCK_HOST = text("SELECT pg_advisory_xact_lock(:space, :host)")
+
+_CHANGE_HOST = text(
+    "UPDATE async_jobs j SET host_id = v.host_id FROM virtual_machines v"
+    " WHERE j.id = :id AND j.lease_fence = :fence AND v.id = j.instance_id AND (:per_host = 0 OR :per_host >"
+    "   (SELECT count(*) FROM async_jobs b WHERE b.status = 0 AND b.phase = 'running' AND b.host_id = v.host_id"
+    "     AND b.id <> j.id)) RETURNING j.id"
+)
+
+
+def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: DriverLimits) -> bool:
+    """Let a leased job go on with the host that its VM has now been given; False: it must wait for a place.
+
+    Who holds the host's lock meanwhile takes leases, and waits for no row that a job under way has locked: hosts
+    that are to be changed were locked before.
+    """
+    if limits.per_host:
+        lock = {"space": HOST_LOCK_SPACE, "host": 0 if limits.per_hypervisor else host_id}
+        connection.execute(_LOCK_HOST, lock)
+    given = {"id": job.id, "fence": job.fence, "per_host": limits.per_host}
+    return connection.execute(_CHANGE_HOST, given).first() is not None

@@ -1,0 +1,189 @@
+"""What the sweeper looks for: jobs that were dropped, lost, late or old. Safe for several sweepers at once.
+
+Whatever is to be run again goes through the outbox, in the statement that finds it. For a queued job
+``retry_at`` says when it was last sent again. A time further ahead than anybody would write was written before
+the database's clock was set back, and counts as over.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, Row, TextClause, text
+
+from bulkdeploy.store.jobs.job_leases import BUSY, HAS_ROOM, LEASE_OVER, DriverLimits
+from bulkdeploy.store.jobs.jobs import FIRST
+from bulkdeploy.store.jobs.outbox import QUEUE_OF_AGAIN, TO_OUTBOX, Lanes
+
+LOST_AFTER_S = 5
+"""A queued job this old whose queue is empty was lost: workers take a lease milliseconds after a message."""
+
+LONG_AGO_S = -3600
+"""What is sent again does not wait for a writer to send it: its outbox rows are as old as this."""
+
+OVERTAKEN_AFTER_S = 3600
+"""One whose queue is not empty is sent again after this: it may just wait its turn."""
+
+
+def _sql(statement: str) -> TextClause:
+    for name, part in (
+        ("$to_outbox", TO_OUTBOX),
+        ("$queue", QUEUE_OF_AGAIN),
+        ("$first", FIRST),
+        ("$busy", BUSY),
+        ("$has_room", HAS_ROOM),
+        ("$lease_over", LEASE_OVER),
+    ):
+        statement = statement.replace(name, part)
+    return text(statement)
+
+
+def _names(lanes: Lanes) -> dict[str, Any]:
+    return {**lanes.parameters(), "after": LONG_AGO_S}
+
+
+_REQUEUE = _sql(
+    "WITH due AS (SELECT id FROM async_jobs j WHERE status = 0 AND ((phase = 'running' AND $lease_over)"
+    "   OR (phase = 'waiting' AND (retry_at <= now() OR retry_at > now() + interval '1 hour') AND $first))"
+    "   ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED),"
+    " again AS (UPDATE async_jobs j SET phase = 'queued', lease_until = NULL, host_id = NULL,"
+    "   lost_leases = lost_leases + (phase = 'running')::int, retry_at = now() FROM due WHERE j.id = due.id"
+    "   RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox"
+)
+
+
+def requeue_dropped(connection: Connection, lanes: Lanes, most: int) -> int:
+    """Queue jobs whose lease ran out, and jobs that waited long enough; how many."""
+    return connection.execute(_REQUEUE, {**_names(lanes), "most": most}).rowcount
+
+
+_LOST = _sql(
+    "WITH due AS (SELECT again.id FROM async_jobs again LEFT JOIN deployments d ON d.id = again.deployment_id"
+    "   WHERE again.status = 0 AND again.phase = 'queued'"
+    "   AND NOT EXISTS (SELECT FROM outbox o WHERE o.job_id = again.id)"
+    "   AND (coalesce(again.retry_at, again.created) > now() + interval '1 minute'"
+    "     OR coalesce(again.retry_at, again.created) < now() - make_interval(secs =>"
+    "       CASE WHEN $queue = ANY(CAST(:empty AS text[])) THEN :lost ELSE :overtaken END))"
+    "   ORDER BY again.id LIMIT :most FOR UPDATE OF again SKIP LOCKED),"
+    " again AS (UPDATE async_jobs j SET retry_at = now() FROM due WHERE j.id = due.id"
+    "   RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox"
+)
+
+
+def requeue_lost(connection: Connection, lanes: Lanes, empty_queues: Collection[str], most: int) -> int:
+    """Send queued jobs again whose message got lost; how many.
+
+    A message that is neither in the outbox nor in its queue was lost, or is about to become a lease. Behind
+    a queue that is not empty nobody can tell; there it is sent again after OVERTAKEN_AFTER_S.
+    """
+    return connection.execute(
+        _LOST,
+        {
+            **_names(lanes),
+            "empty": list(empty_queues),
+            "most": most,
+            "lost": LOST_AFTER_S,
+            "overtaken": OVERTAKEN_AFTER_S,
+        },
+    ).rowcount
+
+
+_HELD_BACK = _sql(
+    "WITH asked AS (SELECT w.id, w.host_id, v.hypervisor,"
+    "     row_number() OVER (PARTITION BY w.host_id ORDER BY w.id) AS place,"
+    "     row_number() OVER (PARTITION BY v.hypervisor ORDER BY w.id) AS turn"
+    "   FROM async_jobs w JOIN virtual_machines v ON v.id = w.instance_id"
+    "   WHERE w.status = 0 AND w.phase = 'waiting' AND w.host_id IS NOT NULL),$busy,"
+    " due AS (SELECT id FROM async_jobs WHERE id IN (SELECT asked.id FROM asked"
+    "     LEFT JOIN busy_hosts ON busy_hosts.host_id = asked.host_id"
+    "     LEFT JOIN busy_hypervisors ON busy_hypervisors.hypervisor = asked.hypervisor WHERE $has_room)"
+    "   AND status = 0 AND phase = 'waiting' ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED),"
+    " again AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL FROM due"
+    "   WHERE j.id = due.id RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox"
+)
+
+
+def requeue_held_back(connection: Connection, lanes: Lanes, limits: DriverLimits, most: int) -> int:
+    """Queue jobs that wait for a host, as many as their hosts have places now; how many."""
+    return connection.execute(_HELD_BACK, {**_names(lanes), **limits.parameters(), "most": most}).rowcount
+
+
+_OVERDUE = _sql(
+    "WITH due AS (SELECT id FROM async_jobs j WHERE status = 0 AND attempts > 0"
+    "   AND started < now() - make_interval(mins => :minutes)"
+    "   AND NOT (phase = 'running' AND lease_until >= now()) AND (progress -> 'overdue') IS NULL"
+    "   ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED),"
+    " again AS (UPDATE async_jobs j SET phase = 'queued', lease_until = NULL,"
+    "   host_id = NULL, lost_leases = lost_leases + (phase = 'running')::int,"
+    "   retry_at = now(), progress = coalesce(progress, '{}') || jsonb_build_object('overdue', CAST(:why AS text))"
+    "   FROM due WHERE j.id = due.id RETURNING j.id, j.kind, j.deployment_id)"
+    "$to_outbox"
+)
+
+
+def requeue_overdue(connection: Connection, lanes: Lanes, *, why: str, minutes: int, most: int) -> int:
+    """Have jobs ended that began this long ago and that nobody works on: a worker cleans up and fails them."""
+    return connection.execute(_OVERDUE, {**_names(lanes), "why": why, "minutes": minutes, "most": most}).rowcount
+
+
+_CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+
+
+def read_clock(connection: Connection) -> float:
+    """The database's clock, in seconds."""
+    return float(connection.execute(_CLOCK).scalar_one())
+
+
+_STUCK = text(
+    "SELECT id, uuid, kind, lease_fence, user_id, instance_type, instance_id, deployment_id FROM async_jobs"
+    " WHERE status = 0 AND attempts = 0 AND kind = ANY(:kinds)"
+    " AND created < now() - make_interval(mins => :minutes)"
+    " AND NOT EXISTS (SELECT FROM async_jobs r WHERE r.status = 0 AND r.phase = 'running'"
+    "   AND r.lease_until >= now())"
+    " AND NOT EXISTS (SELECT FROM async_jobs f WHERE f.status <> 0"
+    "   AND f.completed >= now() - make_interval(mins => :minutes))"
+    " ORDER BY id LIMIT :most"
+)
+
+
+def read_stuck(connection: Connection, kinds: Collection[str], *, minutes: int, most: int) -> list[Row[Any]]:
+    """Jobs of these kinds, this old, that never began, while no job has moved for as long: no worker is there.
+
+    A job that waits in a line that moves is not stuck, however long the line is.
+    """
+    return list(connection.execute(_STUCK, {"kinds": list(kinds), "minutes": minutes, "most": most}))
+
+
+_EXPIRE = text(
+    "DELETE FROM async_jobs WHERE id IN (SELECT id FROM async_jobs WHERE status <> 0"
+    "   AND completed < now() - make_interval(mins => :minutes) ORDER BY completed LIMIT :most"
+    "   FOR UPDATE SKIP LOCKED)"
+)
+
+
+def delete_expired(connection: Connection, *, minutes: int, most: int) -> int:
+    """Delete jobs that were finished this long ago; how many."""
+    return connection.execute(_EXPIRE, {"minutes": minutes, "most": most}).rowcount
+
+
+_TO_EXPUNGE = text(
+    "SELECT v.id, v.uuid, v.account_id, v.user_id FROM virtual_machines v WHERE v.removed IS NULL"
+    " AND ((v.state = 'Destroyed' AND v.updated < now() - make_interval(secs => :delay))"
+    "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again))"
+    "   OR v.account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL))"
+    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status + 0 = 0"
+    "   AND j.instance_type = 'VirtualMachine')"
+    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 2"
+    "   AND j.instance_type = 'VirtualMachine' AND j.completed >= now() - make_interval(secs => :again))"
+    " ORDER BY v.id LIMIT :most FOR UPDATE OF v SKIP LOCKED"
+)
+
+
+def lock_vms_to_expunge(connection: Connection, *, delay_s: int, again_s: int, most: int) -> list[Row[Any]]:
+    """VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
+
+    None of them has an unfinished job, or one that failed less than ``again_s`` ago.
+    """
+    return list(connection.execute(_TO_EXPUNGE, {"delay": delay_s, "again": again_s, "most": most}))

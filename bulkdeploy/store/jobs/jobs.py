@@ -1,0 +1,273 @@
+"""Jobs as the engine sees them: made, kept, tried again later, finished. All set-based.
+
+Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
+somebody else holds a newer one, or where the job is done. A job is only leased while no earlier job of
+the same instance is unfinished; writers of jobs hold the lock of the instance's row, so that ids of its
+jobs grow in commit order and the check cannot miss one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, bindparam, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobStatus
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array
+from bulkdeploy.store.jobs.action_events import SCHEDULED, ActionEvent, write_events
+from bulkdeploy.store.jobs.done_jobs import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedJob:
+    """A job this process may work on, until its lease ends; ``fence`` proves it.
+
+    ``kind`` may be one that this release does not know. ``instance_id`` is the internal id of what it works on, one
+    of ``instance_type``; ``parent_id``: the job that made it; ``deployment_id``: that of the VM it deploys.
+    ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began;
+    ``lost``: leases that ran out under a worker, so far; ``is_suspect``: the next one is the last; ``is_new``: this
+    is its first lease.
+    """
+
+    id: int
+    uuid: UUID
+    kind: str
+    fence: int
+    attempts: int
+    user_id: int
+    instance_type: str
+    instance_id: int
+    deployment_id: int | None
+    params: Mapping[str, Any]
+    progress: Mapping[str, Any]
+    cancelled: bool
+    parent_id: int | None = None
+    lost: int = 0
+    is_suspect: bool = False
+    is_new: bool = True
+
+    @property
+    def lease(self) -> tuple[int, int]:
+        """What tells one lease of one job from any other: the job's id and the fence."""
+        return self.id, self.fence
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a leased job ends; ``result`` is a JSON object's text."""
+
+    job_id: int
+    fence: int
+    status: JobStatus
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobPause:
+    """A leased job that is to be tried again in ``after_s`` seconds; ``progress`` is added to what it has noted."""
+
+    job_id: int
+    fence: int
+    after_s: float
+    progress: Mapping[str, Any]
+
+
+FIRST = (
+    "NOT EXISTS (SELECT FROM async_jobs e WHERE e.instance_id = j.instance_id"
+    " AND e.instance_type = j.instance_type AND e.id < j.id AND e.status + 0 = 0)"
+)
+"""Job ``j`` is the first of its instance's unfinished jobs.
+
+``+ 0``, here and wherever jobs are named by id, keeps the planner from the index of unfinished jobs. With
+statistics of a moment when there were none it takes that index for empty, and what was planned then reads all
+unfinished jobs for each VM of a later drain.
+"""
+
+
+_WAKE = text(
+    "WITH woken AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL"
+    "   WHERE j.instance_id = ANY(CAST(:instances AS bigint[]))"
+    "   AND j.instance_type = :type AND j.status + 0 = 0 AND j.phase = 'waiting' AND $first"
+    "   RETURNING id, kind)"
+    " INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM woken"
+    " ON CONFLICT (job_id) DO NOTHING RETURNING job_id, kind".replace("$first", FIRST)
+)
+
+
+def wake_blocked(
+    connection: Connection, instance_type: str, instance_ids: Sequence[int], queue: str
+) -> list[tuple[int, str]]:
+    """Queue the next job of each instance whose job has just ended, by way of the outbox; returns id and kind."""
+    wanted = {"type": instance_type, "instances": int_array(sorted(instance_ids)), "queue": queue}
+    rows = connection.execute(_WAKE, wanted)
+    return [(row.job_id, row.kind) for row in rows]
+
+
+_RENEW = text(
+    "UPDATE async_jobs j SET lease_until = now() + make_interval(secs => :seconds)"
+    " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
+    " WHERE j.id = held.id AND j.lease_fence = held.fence AND j.status + 0 = 0 AND j.phase = 'running'"
+    " RETURNING j.id"
+)
+
+
+def renew_leases(connection: Connection, fences: Mapping[int, int], lease_seconds: float) -> set[int]:
+    """Prolong leases, given as job id -> fence; returns the jobs whose lease is still the caller's."""
+    held = sorted(fences.items())
+    rows = connection.execute(
+        _RENEW,
+        {
+            "ids": int_array([job for job, _ in held]),
+            "fences": int_array([fence for _, fence in held]),
+            "seconds": lease_seconds,
+        },
+    )
+    return set(rows.scalars())
+
+
+_HELD = text(
+    "SELECT j.id, j.lease_fence FROM async_jobs j"
+    " JOIN unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[])) AS held(id, fence)"
+    "   ON j.id = held.id AND j.lease_fence = held.fence WHERE j.status + 0 = 0"
+)
+
+
+def held_leases(connection: Connection, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Those of these leases (``LeasedJob.lease``) that nobody has taken over, of jobs that are not over."""
+    held = sorted(leases)
+    rows = connection.execute(
+        _HELD, {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
+    )
+    return {(row.id, row.lease_fence) for row in rows}
+
+
+_FINISH = text(
+    "UPDATE async_jobs j SET status = ended.status, phase = 'done', result = ended.result,"
+    " result_code = CASE ended.status WHEN 1 THEN 0 ELSE :failed END,"
+    " completed = now(), lease_until = NULL, retry_at = NULL"
+    " FROM unnest(CAST(:ids AS bigint[]), CAST(:fences AS bigint[]), CAST(:statuses AS smallint[]),"
+    "   string_to_array(:results, chr(30))) AS ended(id, fence, status, result)"
+    " WHERE j.id = ended.id AND j.lease_fence = ended.fence AND j.status + 0 = 0 RETURNING j.id"
+)
+
+
+def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
+    """Finish jobs; returns those that were finished by this call. The others' leases were lost."""
+    ends = sorted(ends, key=lambda end: end.job_id)
+    rows = connection.execute(
+        _FINISH,
+        {
+            "ids": int_array([end.job_id for end in ends]),
+            "fences": int_array([end.fence for end in ends]),
+            "statuses": int_array([end.status.value for end in ends]),
+            "results": RECORD_SEPARATOR.join(end.result for end in ends),
+            "failed": FAILED_RESULT_CODE,
+        },
+    )
+    return set(rows.scalars())
+
+
+_PAUSE = text(
+    "UPDATE async_jobs j SET phase = 'waiting', retry_at = now() + make_interval(secs => paused.seconds),"
+    " progress = coalesce(j.progress, '{}') || paused.progress, lease_until = NULL, host_id = NULL"
+    " FROM (SELECT unnest(CAST(:ids AS bigint[])) AS id, unnest(CAST(:fences AS bigint[])) AS fence,"
+    "   unnest(CAST(:seconds AS double precision[])) AS seconds, unnest(:progress) AS progress) AS paused"
+    " WHERE j.id = paused.id AND j.lease_fence = paused.fence AND j.status + 0 = 0 RETURNING j.id"
+).bindparams(bindparam("progress", type_=ARRAY(JSONB)))
+
+
+def pause_jobs(connection: Connection, pauses: Sequence[JobPause]) -> set[int]:
+    """Give up leases until a later time; returns the jobs whose lease was still the caller's."""
+    pauses = sorted(pauses, key=lambda pause: pause.job_id)
+    rows = connection.execute(
+        _PAUSE,
+        {
+            "ids": int_array([pause.job_id for pause in pauses]),
+            "fences": int_array([pause.fence for pause in pauses]),
+            "seconds": [pause.after_s for pause in pauses],
+            "progress": [dict(pause.progress) for pause in pauses],
+        },
+    )
+    return set(rows.scalars())
+
+
+_WRITE_PROGRESS = text(
+    "UPDATE async_jobs SET progress = :progress, lease_until = now() + make_interval(secs => :seconds)"
+    " WHERE id = :id AND lease_fence = :fence AND status = 0 AND phase = 'running' RETURNING id"
+).bindparams(bindparam("progress", type_=JSONB))
+
+
+def write_progress(
+    connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float
+) -> bool:
+    """Note what later attempts must know, and prolong the lease; False: the lease was lost."""
+    row = connection.execute(
+        _WRITE_PROGRESS,
+        {"id": job.id, "fence": job.fence, "progress": dict(progress), "seconds": lease_seconds},
+    ).first()
+    return row is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job for an instance whose row the writer has locked; ``description`` is that of its Scheduled event."""
+
+    kind: str
+    cmd: str
+    account_id: int
+    user_id: int
+    instance: Instance
+    params: Mapping[str, Any]
+    event_type: EventType
+    description: str
+    parent_id: int | None = None
+
+
+_INSERT = text(
+    "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
+    "     instance_uuid, params, parent_id)"
+    "   SELECT kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params, parent_id"
+    "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
+    "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
+    "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
+    "     unnest(CAST(:uuids AS uuid[])) AS instance_uuid, unnest(CAST(:parents AS bigint[])) AS parent_id,"
+    "     unnest(:params) AS params) AS new"
+    "   ORDER BY instance_id RETURNING id, uuid, kind),"
+    " sent AS (INSERT INTO outbox (job_id, queue, kind) SELECT id, :queue, kind FROM made)"
+    " SELECT id, uuid FROM made ORDER BY id"
+).bindparams(bindparam("params", type_=ARRAY(JSONB)))
+
+
+def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> list[tuple[int, UUID]]:
+    """Make jobs, at most one per instance, their outbox rows and Scheduled events; ids and uuids by instance id.
+
+    They belong to no deployment: a deployment's jobs are those that deploy its VMs.
+    """
+    jobs = sorted(jobs, key=lambda job: job.instance.id)
+    rows = connection.execute(
+        _INSERT,
+        {
+            "kinds": [job.kind for job in jobs],
+            "cmds": [job.cmd for job in jobs],
+            "accounts": [job.account_id for job in jobs],
+            "users": [job.user_id for job in jobs],
+            "types": [job.instance.type for job in jobs],
+            "instances": [job.instance.id for job in jobs],
+            "uuids": [job.instance.uuid for job in jobs],
+            "parents": [job.parent_id for job in jobs],
+            "params": [dict(job.params) for job in jobs],
+            "queue": queue,
+        },
+    )
+    made = [(row.id, row.uuid) for row in rows]
+    write_events(
+        connection,
+        [
+            ActionEvent(job_id, job.event_type, SCHEDULED, job.description)
+            for job, (job_id, _) in zip(jobs, made, strict=True)
+        ],
+    )
+    return made

@@ -1,0 +1,86 @@
+"""The outbox: jobs whose message was, perhaps, not sent yet.
+
+A row is written with its job, in one transaction, and deleted after the message was sent. Whoever dies in
+between leaves it for the sweeper; a message sent twice is harmless.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from bulkdeploy.store.database.arrays import int_array
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A message to send. ``kind`` may be one that this release does not know: another worker does."""
+
+    job_id: int
+    kind: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Names of queues: for what a person waits for, and for bulk deployments by how many VMs they have.
+
+    ``sizes[i]`` is the largest number of VMs of a deployment in lane i; the last lane has no bound.
+    """
+
+    interactive: str
+    bulk: Sequence[str]
+    sizes: Sequence[int]
+
+    def parameters(self) -> dict[str, Any]:
+        """For ``TO_OUTBOX``."""
+        return {
+            "interactive": self.interactive,
+            "lanes": list(self.bulk),
+            "bounds": [size + 1 for size in self.sizes],
+        }
+
+
+QUEUE_OF_AGAIN = (
+    "CASE WHEN d.bulk THEN (CAST(:lanes AS text[]))[1 + width_bucket(d.vm_count, CAST(:bounds AS integer[]))]"
+    " ELSE :interactive END"
+)
+"""The queue of job ``again``, joined with its deployment ``d``."""
+
+TO_OUTBOX = (
+    " INSERT INTO outbox (job_id, queue, kind, created)"
+    " SELECT again.id, $queue, again.kind, now() + make_interval(secs => :after)"
+    " FROM again LEFT JOIN LATERAL"
+    "   (SELECT bulk, vm_count FROM deployments WHERE id = again.deployment_id LIMIT 1) AS d ON true"
+    " ON CONFLICT (job_id) DO UPDATE SET created = excluded.created".replace("$queue", QUEUE_OF_AGAIN)
+)
+"""Ends a statement that has the jobs ``again`` (id, kind, deployment_id): they are to be sent ``after`` seconds.
+
+``LIMIT`` has deployments looked up one by one: a plan that was kept since there were few would read all of them.
+"""
+
+
+_TAKE = text(
+    "SELECT job_id, kind, queue FROM outbox WHERE (created <= now() - make_interval(secs => :age)"
+    "   OR created > now() + interval '1 minute')"
+    " ORDER BY created, job_id LIMIT :most FOR UPDATE SKIP LOCKED"
+)
+
+
+def take_unsent(connection: Connection, *, older_than_s: float, most: int) -> list[Unsent]:
+    """The oldest unsent messages; until the transaction ends no other sweeper gets them."""
+    rows = connection.execute(_TAKE, {"age": older_than_s, "most": most})
+    return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
+
+
+_FORGET = text(
+    "DELETE FROM outbox USING (SELECT set_config('synchronous_commit', 'off', true)) AS hurried"
+    " WHERE job_id = ANY(CAST(:ids AS bigint[]))"
+)
+"""Its transaction need not reach the disk before its answer: an entry that comes back is sent once more."""
+
+
+def forget_sent(connection: Connection, job_ids: Sequence[int]) -> None:
+    """Delete the entries of messages that were sent; for a transaction that does nothing else."""
+    connection.execute(_FORGET, {"ids": int_array(job_ids)})

@@ -1,0 +1,282 @@
+"""Claims of hosts and pools: written where the room is checked, in one global lock order.
+
+Every function here runs inside the caller's transaction. Locks: what the zone lets VMs use, clusters by id,
+hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5; reference openstack.md
+section 3 shows what other orders lead to). A claim that finds less room than its plan saw raises
+``TransactionConflict``: the whole transaction is repeated on a new snapshot.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection, text
+
+from bulkdeploy.placement.model import Floats, Ints
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.database.copying import PerRow, copy_rows
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.tables.ledger import host_claims, storage_claims
+
+
+class ConsumerKind(IntEnum):
+    """Who holds a host claim."""
+
+    VM = 0
+    MIGRATION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Shares of their CPU and memory that some clusters (by id, ascending) may be filled to; infinite: any."""
+
+    cluster_ids: Ints
+    cpu: Floats
+    memory: Floats
+
+    def of(self, cluster_ids: Ints) -> "Thresholds":
+        """Those of these clusters that have any."""
+        bounded = np.isin(self.cluster_ids, cluster_ids) & (np.isfinite(self.cpu) | np.isfinite(self.memory))
+        return Thresholds(self.cluster_ids[bounded], self.cpu[bounded], self.memory[bounded])
+
+
+NO_THRESHOLDS = Thresholds(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+
+_CLAIM_HOSTS = text(
+    # Shares are taken of what is up and enabled, and divided, as placement.rules.cluster_threshold does it.
+    "WITH crowded AS (SELECT t.cluster_id FROM"
+    "   unnest(CAST(:clusters AS bigint[]), CAST(:cpu_shares AS float8[]), CAST(:memory_shares AS float8[]))"
+    "     AS t(cluster_id, cpu, memory)"
+    "   JOIN hosts h ON h.cluster_id = t.cluster_id JOIN host_capacity c ON c.host_id = h.id"
+    "   LEFT JOIN unnest(CAST(:hosts AS bigint[]), CAST(:vms AS bigint[])) AS w(host_id, vms) ON w.host_id = h.id"
+    "   WHERE h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
+    "   GROUP BY t.cluster_id, t.cpu, t.memory HAVING"
+    "   CAST(sum(c.cpu_mhz_used + coalesce(w.vms, 0) * :cpu) AS float8) / greatest(sum(c.cpu_mhz_limit), 1) > t.cpu"
+    "   OR CAST(sum(c.memory_mib_used + coalesce(w.vms, 0) * :memory) AS float8)"
+    "     / greatest(sum(c.memory_mib_limit), 1) > t.memory),"
+    " claimed AS (UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.vms * :cpu,"
+    "   memory_mib_used = memory_mib_used + w.vms * :memory, vms_used = vms_used + w.vms"
+    "   FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms) w"
+    "   JOIN hosts h ON h.id = w.host_id"
+    "   WHERE c.host_id = w.host_id AND cpu_mhz_used + w.vms * :cpu <= cpu_mhz_limit"
+    "   AND memory_mib_used + w.vms * :memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
+    "   AND h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
+    "   AND h.cluster_id NOT IN (SELECT cluster_id FROM crowded)"
+    "   RETURNING h.cluster_id, w.vms),"
+    " counted AS (INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+    "   SELECT CAST(:account AS bigint), cluster_id, sum(vms) FROM claimed GROUP BY cluster_id ORDER BY cluster_id"
+    "   ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms)"
+    " SELECT count(*) FROM claimed"
+)
+
+
+def claim_hosts(
+    connection: Connection,
+    host_ids: Ints,
+    consumers: Sequence[UUID | str],
+    *,
+    account_id: int,
+    cpu_mhz: int,
+    memory_mib: int,
+    thresholds: Thresholds = NO_THRESHOLDS,
+) -> None:
+    """Claim one host per VM of an account, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+
+    ``thresholds``: those of the hosts' clusters, where the claim is bound by them.
+
+    Raises:
+        TransactionConflict: a host has less room than needed, is no longer Up and Enabled, or its cluster would
+            pass a threshold.
+    """
+    hosts, vms = np.unique(host_ids, return_counts=True)
+    _lock_clusters(connection, thresholds)
+    _lock_hosts(connection, hosts)
+    changed = connection.execute(
+        _CLAIM_HOSTS,
+        {
+            "hosts": int_array(hosts.tolist()),
+            "vms": int_array(vms.tolist()),
+            "cpu": cpu_mhz,
+            "memory": memory_mib,
+            "account": account_id,
+            "clusters": int_array(thresholds.cluster_ids.tolist()),
+            "cpu_shares": thresholds.cpu.tolist(),
+            "memory_shares": thresholds.memory.tolist(),
+        },
+    ).scalar_one()
+    if changed != len(hosts):
+        raise TransactionConflict
+    copy_rows(
+        connection,
+        host_claims,
+        len(consumers),
+        {
+            "consumer": PerRow(consumers),
+            "host_id": PerRow(host_ids.tolist()),
+            "consumer_kind": ConsumerKind.VM.value,
+            "account_id": account_id,
+            "cpu_mhz": cpu_mhz,
+            "memory_mib": memory_mib,
+        },
+    )
+
+
+def claim_pools(
+    connection: Connection,
+    limits: Mapping[int, int],
+    pool_ids: Sequence[int],
+    sizes: Sequence[int],
+    consumers: Sequence[UUID | str],
+) -> None:
+    """Claim room in one pool per volume; ``limits`` are the plan's bytes that each pool may promise.
+
+    Raises:
+        TransactionConflict: a pool has less room than the plan saw.
+    """
+    wanted: dict[int, int] = {}
+    for pool_id, size in zip(pool_ids, sizes, strict=True):
+        wanted[pool_id] = wanted.get(pool_id, 0) + size
+    pools = sorted(wanted)
+    connection.execute(
+        text("SELECT FROM storage_pools WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"), {"ids": pools}
+    )
+    changed = connection.execute(
+        text(
+            "UPDATE storage_pools p SET allocated_bytes = allocated_bytes + w.size FROM (SELECT"
+            " unnest(CAST(:pools AS bigint[])) AS pool_id, unnest(CAST(:sizes AS bigint[])) AS size,"
+            " unnest(CAST(:limits AS bigint[])) AS most) w"
+            " WHERE p.id = w.pool_id AND allocated_bytes + w.size <= w.most AND p.state = 'Up'"
+        ),
+        {
+            "pools": int_array(pools),
+            "sizes": int_array(wanted[pool] for pool in pools),
+            "limits": int_array(limits[pool] for pool in pools),
+        },
+    ).rowcount
+    if changed != len(pools):
+        raise TransactionConflict
+    copy_rows(
+        connection,
+        storage_claims,
+        len(consumers),
+        {"consumer": PerRow(consumers), "pool_id": PerRow(pool_ids), "size_bytes": PerRow(sizes)},
+    )
+
+
+def count_claimed(connection: Connection, account_ids: Sequence[int], host_ids: Sequence[int]) -> None:
+    """Count claims that were written for many accounts at once; entry i is one claim."""
+    connection.execute(
+        text(
+            "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+            " SELECT w.account_id, h.cluster_id, count(*) FROM"
+            "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
+            "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
+            " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
+        ),
+        {"accounts": int_array(account_ids), "hosts": int_array(host_ids)},
+    )
+
+
+_LOCK_COUNTS = text(
+    "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
+    "   SELECT x.account_id, h.cluster_id FROM host_claims x JOIN hosts h ON h.id = x.host_id"
+    "   WHERE x.consumer = ANY(:who)) ORDER BY account_id, cluster_id FOR UPDATE"
+)
+_RELEASE_HOSTS = text(
+    "WITH gone AS (DELETE FROM host_claims WHERE consumer = ANY(:who)"
+    "   RETURNING host_id, account_id, cpu_mhz, memory_mib),"
+    " sums AS (SELECT host_id, sum(cpu_mhz) AS cpu, sum(memory_mib) AS memory, count(*) AS vms"
+    "   FROM gone GROUP BY host_id),"
+    " counts AS (SELECT g.account_id, h.cluster_id, count(*) AS vms FROM gone g JOIN hosts h ON h.id = g.host_id"
+    "   GROUP BY 1, 2),"
+    " counted AS (UPDATE account_clusters a SET vms = a.vms - n.vms FROM counts n"
+    "   WHERE a.account_id = n.account_id AND a.cluster_id = n.cluster_id)"
+    " UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used - s.cpu,"
+    " memory_mib_used = memory_mib_used - s.memory, vms_used = vms_used - s.vms"
+    " FROM sums s WHERE c.host_id = s.host_id"
+)
+
+
+def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
+    """Delete these consumers' host claims and give the room back; consumers without one are fine."""
+    hosts = connection.execute(
+        text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
+    ).scalars()
+    _lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
+    who = {"who": list(consumers)}
+    connection.execute(_LOCK_COUNTS, who)
+    connection.execute(_RELEASE_HOSTS, who)
+
+
+_LOCK_COUNTS_AT = text(
+    "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
+    "   SELECT x.account_id, h.cluster_id FROM host_claims x, hosts h"
+    "   WHERE x.consumer = :who AND h.id = ANY(:hosts)) ORDER BY account_id, cluster_id FOR UPDATE"
+)
+_LOCK_POOLS_OF = text(
+    "SELECT FROM storage_pools WHERE id = ANY(:pools) OR id IN"
+    " (SELECT pool_id FROM storage_claims WHERE consumer = ANY(:volumes)) ORDER BY id FOR UPDATE"
+)
+
+
+def lock_move(
+    connection: Connection,
+    consumer: UUID,
+    volumes: Sequence[UUID],
+    host_ids: Sequence[int],
+    pool_ids: Sequence[int],
+    thresholds: Thresholds,
+) -> None:
+    """Lock, in order, what a consumer and these volumes hold and where they are to go.
+
+    Whoever gives back and claims in one transaction begins with it: giving back takes locks of every kind, so
+    the claim that follows would take its own too late.
+    """
+    held = connection.execute(
+        text("SELECT host_id FROM host_claims WHERE consumer = :who"), {"who": consumer}
+    ).scalars()
+    hosts = sorted({*held, *host_ids})
+    _lock_clusters(connection, thresholds)
+    _lock_hosts(connection, np.array(hosts, dtype=np.int64))
+    connection.execute(_LOCK_COUNTS_AT, {"who": consumer, "hosts": hosts})
+    if volumes or pool_ids:
+        connection.execute(_LOCK_POOLS_OF, {"volumes": list(volumes), "pools": sorted(set(pool_ids))})
+
+
+def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
+    """Delete these volumes' storage claims and give the room back; volumes without one are fine."""
+    connection.execute(
+        text(
+            "SELECT FROM storage_pools WHERE id IN (SELECT pool_id FROM storage_claims WHERE consumer = ANY(:who))"
+            " ORDER BY id FOR UPDATE"
+        ),
+        {"who": list(volumes)},
+    )
+    connection.execute(
+        text(
+            "WITH gone AS (DELETE FROM storage_claims WHERE consumer = ANY(:who) RETURNING pool_id, size_bytes),"
+            " sums AS (SELECT pool_id, sum(size_bytes) AS size FROM gone GROUP BY pool_id)"
+            " UPDATE storage_pools p SET allocated_bytes = allocated_bytes - s.size"
+            " FROM sums s WHERE p.id = s.pool_id"
+        ),
+        {"who": list(volumes)},
+    )
+
+
+def _lock_clusters(connection: Connection, thresholds: Thresholds) -> None:
+    """Take the rows' locks in id order: claims that a cluster's thresholds bind are made one at a time."""
+    if len(thresholds.cluster_ids):
+        connection.execute(
+            text("SELECT FROM clusters WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"),
+            {"ids": thresholds.cluster_ids.tolist()},
+        )
+
+
+def _lock_hosts(connection: Connection, hosts: Ints) -> None:
+    """Take the rows' locks in id order, so that two transactions never wait for each other crosswise."""
+    connection.execute(
+        text("SELECT FROM host_capacity WHERE host_id = ANY(:ids) ORDER BY host_id FOR UPDATE"),
+        {"ids": hosts.tolist()},
+    )

@@ -1,0 +1,158 @@
+"""Rows that placing one existing VM reads and writes: the VM, its volumes, its groups' members."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.store.database.engine import TransactionConflict
+
+
+def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
+    """The VM with its offering's tags and planner, its template's tag and its deployment's config."""
+    return connection.execute(
+        text(
+            "SELECT v.*, o.host_tags, o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag,"
+            " d.config, d.bulk FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
+            " JOIN templates t ON t.id = v.template_id JOIN deployments d ON d.id = v.deployment_id"
+            " WHERE v.id = :vm"
+        ),
+        {"vm": vm_id},
+    ).one()
+
+
+def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
+    """One of the VMs that a deployment made; a removed one only where no other is left."""
+    query = text(
+        "SELECT id FROM virtual_machines WHERE deployment_id = :deployment ORDER BY removed IS NOT NULL, id LIMIT 1"
+    )
+    return int(connection.execute(query, {"deployment": deployment_id}).scalar_one())
+
+
+def read_vm_volumes(connection: Connection, vm_id: int) -> list[Row[Any]]:
+    """The VM's live volumes by device; ``scope`` is None for those that have no pool yet."""
+    return list(
+        connection.execute(
+            text(
+                "SELECT v.uuid, v.size_bytes, v.volume_type, p.scope, p.cluster_id, p.host_id,"
+                " o.storage_type, o.storage_tags FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id"
+                " LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
+                " WHERE v.vm_id = :vm AND v.removed IS NULL ORDER BY v.device_id, v.id"
+            ),
+            {"vm": vm_id},
+        )
+    )
+
+
+def offering_host_tags(connection: Connection, offering_id: int) -> frozenset[str]:
+    """The host tags of a service offering."""
+    query = text("SELECT host_tags FROM service_offerings WHERE id = :offering")
+    return frozenset(connection.execute(query, {"offering": offering_id}).scalar_one())
+
+
+def read_vm_groups(connection: Connection, vm_id: int) -> tuple[int, ...]:
+    """Ids of the VM's affinity groups, ascending."""
+    return tuple(
+        connection.execute(
+            text("SELECT affinity_group_id FROM vm_affinity_groups WHERE vm_id = :vm ORDER BY 1"), {"vm": vm_id}
+        ).scalars()
+    )
+
+
+def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
+    """The groups' types; their rows stay locked, so that members are counted by one planner at a time.
+
+    Raises:
+        TransactionConflict: a group was deleted since it was looked up.
+    """
+    kinds = _affinity_types(connection, _TYPES + " ORDER BY id FOR UPDATE", group_ids)
+    if len(kinds) != len(set(group_ids)):
+        raise TransactionConflict
+    return kinds
+
+
+def read_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
+    """The types of those groups that there are; nothing is locked: for who only looks."""
+    return _affinity_types(connection, _TYPES, group_ids)
+
+
+_TYPES = "SELECT id, affinity_type FROM affinity_groups WHERE id = ANY(:ids) AND removed IS NULL"
+
+
+def _affinity_types(connection: Connection, query: str, group_ids: Sequence[int]) -> dict[int, AffinityType]:
+    rows = connection.execute(text(query), {"ids": list(group_ids)})
+    return {row.id: AffinityType(row.affinity_type) for row in rows}
+
+
+def count_members_by_host(
+    connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int, without_vm_id: int | None = None
+) -> dict[int, dict[int, int]]:
+    """Per group, its VMs per host, one VM left out if named.
+
+    A VM stopped less than ``stopped_counts_s`` seconds counts on its last host, one that migrates on both.
+    """
+    rows = connection.execute(
+        text(
+            "SELECT affinity_group_id, host_id, count(*) AS vms FROM ("
+            " SELECT g.affinity_group_id, v.id, coalesce(v.host_id, v.last_host_id) AS host_id"
+            " FROM vm_affinity_groups g JOIN virtual_machines v ON v.id = g.vm_id"
+            " WHERE g.affinity_group_id = ANY(:ids) AND v.removed IS NULL AND (v.host_id IS NOT NULL OR ("
+            "   v.state = 'Stopped' AND v.last_host_id IS NOT NULL"
+            "   AND v.updated > now() - make_interval(secs => :seconds)))"
+            " UNION ALL SELECT g.affinity_group_id, g.vm_id, x.host_id FROM host_claims x"
+            " JOIN async_jobs j ON j.uuid = x.consumer JOIN vm_affinity_groups g ON g.vm_id = j.instance_id"
+            " WHERE x.consumer_kind = 1 AND g.affinity_group_id = ANY(:ids)"
+            ") members WHERE id IS DISTINCT FROM :without GROUP BY 1, 2"
+        ),
+        {"ids": list(group_ids), "seconds": stopped_counts_s, "without": without_vm_id},
+    )
+    members: dict[int, dict[int, int]] = {group_id: {} for group_id in group_ids}
+    for row in rows:
+        members[row.affinity_group_id][row.host_id] = row.vms
+    return members
+
+
+def write_place(connection: Connection, vm_id: int, *, host_id: int, cluster_id: int, pod_id: int) -> None:
+    """Write the claimed place into the VM's row."""
+    connection.execute(
+        text(
+            "UPDATE virtual_machines SET host_id = :host, cluster_id = :cluster, pod_id = :pod, updated = now()"
+            " WHERE id = :vm"
+        ),
+        {"vm": vm_id, "host": host_id, "cluster": cluster_id, "pod": pod_id},
+    )
+
+
+def write_pools(connection: Connection, volume_uuids: Sequence[UUID], pool_ids: Sequence[int]) -> None:
+    """Write the claimed pool into each volume's row."""
+    connection.execute(
+        text(
+            "UPDATE volumes v SET pool_id = w.pool_id FROM (SELECT unnest(CAST(:uuids AS uuid[])) AS uuid,"
+            " unnest(CAST(:pools AS bigint[])) AS pool_id) w WHERE v.uuid = w.uuid"
+        ),
+        {"uuids": list(volume_uuids), "pools": list(pool_ids)},
+    )
+
+
+def forget_pools(connection: Connection, vm_id: int) -> list[UUID]:
+    """Take the VM's volumes off their pools; the uuids of those volumes. The VM's row stays locked."""
+    connection.execute(text("SELECT FROM virtual_machines WHERE id = :vm FOR UPDATE"), {"vm": vm_id})
+    return list(
+        connection.execute(
+            text("UPDATE volumes SET pool_id = NULL WHERE vm_id = :vm AND removed IS NULL RETURNING uuid"),
+            {"vm": vm_id},
+        ).scalars()
+    )
+
+
+def pod_bound_by_address(connection: Connection, vm_id: int) -> int | None:
+    """The pod that the VM's address belongs to (Basic zones), or None where addresses are not bound."""
+    return connection.execute(
+        text(
+            "SELECT r.pod_id FROM nics n JOIN ip_ranges r ON r.id = n.ip_range_id"
+            " WHERE n.vm_id = :vm AND n.removed IS NULL AND r.pod_id IS NOT NULL"
+        ),
+        {"vm": vm_id},
+    ).scalar()

@@ -1,0 +1,235 @@
+"""One zone as columns, as placement reads it: hosts, clusters, pools, dedication, owner's VMs.
+
+Read inside the transaction that claims; what has not changed since the process's last plan is not
+read again (``store.database.kept_columns``). ``storage.overprovisioning.factor`` and the disable
+thresholds are applied here, so that placement knows limits and nothing of settings.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from sqlalchemy import Connection, text
+
+from bulkdeploy.domain.accounts import Owner
+from bulkdeploy.domain.configuration import Scope
+from bulkdeploy.placement.model import (
+    ClusterColumns,
+    Flags,
+    Floats,
+    HostColumns,
+    Ints,
+    PoolColumns,
+    ZoneSnapshot,
+    total,
+)
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.database.copying import read_columns
+from bulkdeploy.store.ledger.zone_numbers import read_hosts, read_pools
+
+
+def read_snapshot(
+    connection: Connection,
+    zone_id: int,
+    owner: Owner,
+    configuration: Configuration,
+    *,
+    with_tags: bool,
+    with_local_storage: bool,
+    with_owner_hosts: bool,
+) -> ZoneSnapshot:
+    """The zone as ``owner``'s request sees it; the flags leave out what the request cannot need."""
+    hosts = read_hosts(connection, zone_id)
+    clusters, position = _read_clusters(connection, zone_id, owner, configuration, hosts)
+    host_tags, tag_sets = _read_tags(connection, "hosts", zone_id, hosts["id"], (), enabled=with_tags)
+    foreign, own = _read_dedication(connection, zone_id, owner, hosts)
+    pools, tag_sets = _read_pools(
+        connection, zone_id, configuration, clusters.id, hosts["id"], tag_sets, with_local=with_local_storage
+    )
+    return ZoneSnapshot(
+        clusters=clusters,
+        hosts=HostColumns(
+            id=hosts["id"],
+            cluster=position,
+            up=hosts["up"].astype(bool),
+            enabled=hosts["enabled"].astype(bool),
+            cores=hosts["cores"],
+            mhz=hosts["mhz"],
+            cpu_limit=hosts["cpu_limit"],
+            cpu_used=hosts["cpu_used"],
+            memory_limit=hosts["memory_limit"],
+            memory_used=hosts["memory_used"],
+            vms_limit=hosts["vms_limit"],
+            vms_used=hosts["vms_used"],
+            owner_vms=_owner_vms_by_host(connection, zone_id, owner, hosts["id"], enabled=with_owner_hosts),
+            tag_set=host_tags,
+            foreign=foreign,
+            own=own,
+        ),
+        pools=pools,
+        tag_sets=tag_sets,
+    )
+
+
+_CLUSTERS = """
+    SELECT c.id, c.pod_id, (c.allocation_state = 'Enabled' AND c.managed_state = 'Managed')::int::bigint,
+    (p.allocation_state = 'Enabled')::int::bigint, coalesce(a.vms, 0)::bigint, c.hypervisor
+    FROM clusters c JOIN pods p ON p.id = c.pod_id
+    LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = %(account)s
+    WHERE c.zone_id = %(zone)s AND c.removed IS NULL ORDER BY c.id
+"""
+
+
+def _read_clusters(
+    connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
+) -> tuple[ClusterColumns, Ints]:
+    """The clusters, and the position of each host's cluster among them."""
+    names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms")
+    wanted = {"zone": zone_id, "account": owner.account_id}
+    rows, texts = read_columns(connection, _CLUSTERS, wanted, names, texts=("hypervisor",))
+    ids = rows["id"]
+    position = np.searchsorted(ids, hosts["cluster_id"]).astype(np.int64)
+    columns = ClusterColumns(
+        id=ids,
+        pod_id=rows["pod_id"],
+        hypervisor=tuple(texts["hypervisor"]),
+        enabled=rows["enabled"].astype(bool),
+        pod_enabled=rows["pod_enabled"].astype(bool),
+        cpu_threshold=_thresholds(configuration, "cpu", ids),
+        memory_threshold=_thresholds(configuration, "memory", ids),
+        owner_vms=rows["owner_vms"],
+        all_vms=total(position, hosts["vms_used"], len(ids)),
+    )
+    return columns, position
+
+
+def _thresholds(configuration: Configuration, resource: str, ids: Ints) -> Floats:
+    """Per cluster, the share above which it takes no new VM; infinite where thresholds are off."""
+    if not configuration.flag("cluster.threshold.enabled"):
+        return np.full(len(ids), np.inf)
+    name = f"cluster.{resource}.allocated.capacity.disablethreshold"
+    shares = np.full(len(ids), configuration.decimal(name))
+    for cluster_id, value in configuration.scoped(name, Scope.CLUSTER).items():
+        shares[ids == cluster_id] = float(value)
+    return shares
+
+
+def _read_tags(
+    connection: Connection,
+    table: str,
+    zone_id: int,
+    ids: Ints,
+    known: tuple[frozenset[str], ...],
+    *,
+    enabled: bool,
+) -> tuple[Ints, tuple[frozenset[str], ...]]:
+    """For each id the position of its tag set; position 0 is the empty set."""
+    tag_sets = list(known) or [frozenset[str]()]
+    result = np.zeros(len(ids), dtype=np.int64)
+    if not enabled:
+        return result, tuple(tag_sets)
+    rows = connection.execute(
+        text(
+            f"SELECT tags, array_agg(id) AS ids FROM {table} WHERE zone_id = :zone"  # noqa: S608 - our own names
+            " AND removed IS NULL AND tags <> '{}' GROUP BY tags ORDER BY tags"
+        ),
+        {"zone": zone_id},
+    )
+    for row in rows:
+        tag_sets.append(frozenset(row.tags))
+        members = np.array(row.ids, dtype=np.int64)
+        result[np.isin(ids, members)] = len(tag_sets) - 1
+    return result, tuple(tag_sets)
+
+
+def _read_dedication(
+    connection: Connection, zone_id: int, owner: Owner, hosts: Mapping[str, Ints]
+) -> tuple[Flags, Flags]:
+    """Which hosts are dedicated to somebody else, and which to the owner (its account or its domain)."""
+    foreign = np.zeros(len(hosts["id"]), dtype=bool)
+    own = np.zeros(len(hosts["id"]), dtype=bool)
+    rows = connection.execute(
+        text(
+            "SELECT r.zone_id, r.pod_id, r.cluster_id, r.host_id, r.account_id, d.lineage"
+            " FROM dedicated_resources r JOIN domains d ON d.id = r.domain_id"
+        )
+    )
+    for row in rows:
+        if row.host_id is not None:
+            mask = hosts["id"] == row.host_id
+        elif row.cluster_id is not None:
+            mask = hosts["cluster_id"] == row.cluster_id
+        elif row.pod_id is not None:
+            mask = hosts["pod_id"] == row.pod_id
+        else:
+            mask = np.full(len(own), row.zone_id == zone_id)
+        mine = row.account_id == owner.account_id or (
+            row.account_id is None and owner.lineage.startswith(row.lineage)
+        )
+        (own if mine else foreign)[mask] = True
+    return foreign, own
+
+
+def _owner_vms_by_host(
+    connection: Connection, zone_id: int, owner: Owner, host_ids: Ints, *, enabled: bool
+) -> Ints:
+    """The owner's VMs on each host; zeros where the host algorithm does not ask for them."""
+    counts = np.zeros(len(host_ids), dtype=np.int64)
+    if not enabled:
+        return counts
+    query = """
+        SELECT host_id, count(*) FROM virtual_machines WHERE account_id = %(account)s AND zone_id = %(zone)s
+        AND removed IS NULL AND host_id IS NOT NULL GROUP BY host_id
+    """
+    rows, _ = read_columns(connection, query, {"account": owner.account_id, "zone": zone_id}, ("host_id", "vms"))
+    present = np.isin(rows["host_id"], host_ids)
+    counts[np.searchsorted(host_ids, rows["host_id"][present])] = rows["vms"][present]
+    return counts
+
+
+def _read_pools(
+    connection: Connection,
+    zone_id: int,
+    configuration: Configuration,
+    cluster_ids: Ints,
+    host_ids: Ints,
+    tag_sets: tuple[frozenset[str], ...],
+    *,
+    with_local: bool,
+) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
+    """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
+    rows, cluster, host = read_pools(connection, zone_id, cluster_ids, host_ids, with_local=with_local)
+    ids = rows["id"]
+    factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
+    share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
+    factor[rows["local"].astype(bool)] = 1.0
+    pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=True)
+    restricted = {
+        row.id: row.hypervisor
+        for row in connection.execute(
+            text(
+                "SELECT id, hypervisor FROM storage_pools"
+                " WHERE zone_id = :zone AND removed IS NULL AND hypervisor IS NOT NULL AND scope = 'ZONE'"
+            ),
+            {"zone": zone_id},
+        )
+    }
+    return (
+        PoolColumns(
+            id=ids,
+            cluster=cluster,
+            host=host,
+            up=rows["up"].astype(bool),
+            limit=np.floor(rows["capacity"] * factor * share).astype(np.int64),
+            allocated=rows["allocated"],
+            tag_set=pool_tags,
+            hypervisor=tuple(restricted.get(pool_id, "") for pool_id in ids.tolist()),
+        ),
+        tag_sets,
+    )
+
+
+def _per_pool(configuration: Configuration, name: str, ids: Ints) -> Floats:
+    values = np.full(len(ids), configuration.decimal(name))
+    for pool_id, value in configuration.scoped(name, Scope.STORAGE_POOL).items():
+        values[ids == pool_id] = float(value)
+    return values

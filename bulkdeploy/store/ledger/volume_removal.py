@@ -1,0 +1,122 @@
+"""Volumes that are deleted: out of sight at once, their room given back when no pool has them any more.
+
+A volume that has a pool may exist there. It is in state Destroy until a sweeper has had it removed: its claim
+stays, so that nobody is promised room that is not free yet.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.store.accounts.resource_counts import subtract_amounts
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.ledger.ledger import release_pools_of
+
+_DESTROY = text(
+    "WITH gone AS (UPDATE volumes SET removed = now(),"
+    "   state = CASE WHEN pool_id IS NULL THEN 'Expunged' ELSE 'Destroy' END,"
+    "   removal_due = CASE WHEN pool_id IS NULL THEN NULL ELSE now() END"
+    "   WHERE id = ANY(CAST(:volumes AS bigint[])) AND vm_id IS NULL AND removed IS NULL"
+    "   RETURNING account_id, size_bytes)"
+    " SELECT account_id, count(*) AS volumes, sum(size_bytes) AS size FROM gone GROUP BY account_id"
+)
+
+
+def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
+    """Delete those of these volumes that no VM has, and give their counts back; how many."""
+    rows = connection.execute(_DESTROY, {"volumes": int_array(volume_ids)}).all()
+    subtract_amounts(
+        connection,
+        {row.account_id: ResourceAmounts(volume=row.volumes, primary_storage_bytes=int(row.size)) for row in rows},
+    )
+    return sum(row.volumes for row in rows)
+
+
+def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
+    """Ids of a VM's live data volumes."""
+    return set(
+        connection.execute(
+            text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'DATADISK' AND removed IS NULL"),
+            {"vm": vm_id},
+        ).scalars()
+    )
+
+
+def owners_of_volumes(connection: Connection, volume_ids: Sequence[int]) -> dict[int, int]:
+    """The account of each volume, by the volume's id; of removed ones, too."""
+    rows = connection.execute(
+        text("SELECT id, account_id FROM volumes WHERE id = ANY(CAST(:volumes AS bigint[]))"),
+        {"volumes": int_array(volume_ids)},
+    )
+    return {row.id: row.account_id for row in rows}
+
+
+_WITH_VMS = text(
+    "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL, standalone = true"
+    " WHERE id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL"
+    " AND (vm_id = ANY(CAST(:vms AS bigint[])) OR vm_id IS NULL) RETURNING id"
+)
+
+
+def destroy_volumes_with(connection: Connection, vm_ids: Sequence[int], volume_ids: Sequence[int]) -> None:
+    """Delete these volumes, which these VMs have, or had until this transaction gave back what they held."""
+    wanted = {"vms": int_array(vm_ids), "volumes": int_array(volume_ids)}
+    destroy_volumes(connection, list(connection.execute(_WITH_VMS, wanted).scalars()))
+
+
+_OF_ACCOUNTS = text(
+    "SELECT id FROM volumes WHERE account_id = ANY(CAST(:accounts AS bigint[])) AND standalone AND vm_id IS NULL"
+    " AND removed IS NULL ORDER BY id"
+)
+_OF_NOBODY = text(
+    "SELECT id FROM volumes WHERE account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL) AND standalone"
+    " AND vm_id IS NULL AND removed IS NULL ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
+)
+
+
+def destroy_volumes_of_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
+    """Delete the volumes of these accounts that no VM has; others go when their VMs do (``release``)."""
+    found = connection.execute(_OF_ACCOUNTS, {"accounts": int_array(account_ids)}).scalars().all()
+    destroy_volumes(connection, found)
+
+
+def destroy_volumes_of_nobody(connection: Connection, *, most: int) -> int:
+    """Delete volumes that lost their VM while their owner was being deleted; how many."""
+    return destroy_volumes(connection, connection.execute(_OF_NOBODY, {"most": most}).scalars().all())
+
+
+_DUE = text(
+    "SELECT v.uuid, p.uuid AS pool_uuid, p.name AS pool_name, CASE WHEN p.hypervisor IS NOT NULL"
+    "   THEN ARRAY[p.hypervisor] ELSE ARRAY(SELECT DISTINCT c.hypervisor FROM clusters c"
+    "     WHERE c.zone_id = p.zone_id AND (p.cluster_id IS NULL OR c.id = p.cluster_id) ORDER BY 1)"
+    "   END AS hypervisors"
+    " FROM volumes v JOIN storage_pools p ON p.id = v.pool_id"
+    " WHERE v.removal_due <= now() ORDER BY v.removal_due, v.id LIMIT :most"
+)
+
+
+def volumes_to_remove(connection: Connection, *, most: int) -> list[Row[Any]]:
+    """Destroyed volumes that may be on a pool and are to be removed now, with all hypervisor types it serves."""
+    return list(connection.execute(_DUE, {"most": most}))
+
+
+_PUT_OFF = text(
+    "UPDATE volumes SET removal_due = now() + make_interval(secs => :again)"
+    " WHERE uuid = ANY(:volumes) AND removal_due IS NOT NULL"
+)
+_EXPUNGE = text(
+    "UPDATE volumes SET state = 'Expunged', removal_due = NULL"
+    " WHERE uuid = ANY(:volumes) AND removal_due IS NOT NULL"
+)
+
+
+def end_removals_of_volumes(
+    connection: Connection, gone: Sequence[UUID], left: Sequence[UUID], *, again_s: float
+) -> None:
+    """Give back the room of volumes that no pool has any more; those that are left are due again later."""
+    release_pools_of(connection, gone)
+    connection.execute(_EXPUNGE, {"volumes": list(gone)})
+    connection.execute(_PUT_OFF, {"volumes": list(left), "again": again_s})

@@ -1,0 +1,85 @@
+"""The numbers of a zone's hosts and pools, as ``store.database.kept_columns`` keeps them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from sqlalchemy import Connection
+
+from bulkdeploy.placement.model import Ints
+from bulkdeploy.store.database.kept_columns import KeptTable, kept_columns
+
+HOSTS = KeptTable(
+    "hosts",
+    {
+        "id": "id",
+        "cluster_id": "cluster_id",
+        "pod_id": "pod_id",
+        "up": "(state = 'Up')::int::bigint",
+        "enabled": "(resource_state = 'Enabled')::int::bigint",
+        "cores": "cpu_cores::bigint",
+        "mhz": "cpu_mhz::bigint",
+    },
+    gone="removed IS NOT NULL",
+    scope="zone_id = %(scope)s",
+)
+HOST_CAPACITY = KeptTable(
+    "host_capacity",
+    {
+        "host_id": "host_id",
+        "cpu_limit": "cpu_mhz_limit",
+        "cpu_used": "cpu_mhz_used",
+        "memory_limit": "memory_mib_limit",
+        "memory_used": "memory_mib_used",
+        "vms_limit": "vms_limit::bigint",
+        "vms_used": "vms_used::bigint",
+    },
+)
+POOLS = KeptTable(
+    "storage_pools",
+    {
+        "id": "id",
+        "cluster_id": "coalesce(cluster_id, -1)",
+        "host_id": "CASE scope WHEN 'HOST' THEN coalesce(host_id, -1) ELSE -1 END",
+        "up": "(state = 'Up')::int::bigint",
+        "capacity": "capacity_bytes",
+        "allocated": "allocated_bytes",
+        "local": "(scope = 'HOST')::int::bigint",
+    },
+    gone="removed IS NOT NULL",
+    scope="zone_id = %(scope)s",
+)
+ALL_ZONES = 0
+
+
+def read_hosts(connection: Connection, zone_id: int) -> Mapping[str, Ints]:
+    """Every host that has capacity, by id: what it is and what is used of it."""
+    kept = kept_columns(connection)
+    hosts = kept.read(connection, HOSTS, zone_id)
+    capacity = kept.read(connection, HOST_CAPACITY, ALL_ZONES)
+    if np.array_equal(capacity["host_id"], hosts["id"]):  # one zone, no host removed
+        return {**hosts, **capacity}
+    at = positions(capacity["host_id"], hosts["id"])
+    if (at < 0).any():
+        hosts = {name: column[at >= 0] for name, column in hosts.items()}
+        at = at[at >= 0]
+    return {**hosts, **{name: column[at] for name, column in capacity.items()}}
+
+
+def positions(ids: Ints, wanted: Ints) -> Ints:
+    """Where each wanted id stands in the sorted ``ids``; -1 where it is -1 or not there."""
+    if len(ids) == 0:
+        return np.full(len(wanted), -1, dtype=np.int64)
+    found = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[found] == wanted, found, -1).astype(np.int64)
+
+
+def read_pools(
+    connection: Connection, zone_id: int, cluster_ids: Ints, host_ids: Ints, *, with_local: bool
+) -> tuple[Mapping[str, Ints], Ints, Ints]:
+    """The pools whose cluster and host are there, with the positions of these (-1: of no single one)."""
+    rows = kept_columns(connection).read(connection, POOLS, zone_id)
+    cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
+    there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))
+    if not with_local:
+        there &= rows["local"] == 0
+    return {name: column[there] for name, column in rows.items()}, cluster[there], host[there]

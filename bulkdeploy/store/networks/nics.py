@@ -1,0 +1,129 @@
+"""Nics of virtual machines: the list, and one more or one fewer."""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, text, update
+
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword
+from bulkdeploy.store.ledger.addresses import Address
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.networks import ip_ranges, networks, nics
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+FILTERS: Filters = {
+    "nicid": by_id(nics.c.id),
+    "networkid": by_id(nics.c.network_id),
+    "fordisplay": always(True),
+    "keyword": keyword(networks.c.name, nics.c.mac_address, func.host(nics.c.ip_address)),
+}
+
+
+def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: Paging) -> Page:
+    """One page of a VM's nics, in device order."""
+    nic, network = nics.c, networks.c
+    uri = func.concat("vlan://", func.coalesce(ip_ranges.c.vlan, network.vlan))
+    has_vlan = func.coalesce(ip_ranges.c.vlan, network.vlan).is_not(None)
+    query = (
+        select(
+            nic.uuid.label("id"),
+            network.uuid.label("networkid"),
+            network.name.label("networkname"),
+            nic.netmask,
+            nic.gateway,
+            func.host(nic.ip_address).label("ipaddress"),
+            nic.mac_address.label("macaddress"),
+            nic.device_id.label("deviceid"),
+            nic.is_default.label("isdefault"),
+            network.guest_type.label("type"),
+            uri.label("broadcasturi"),
+            has_vlan.label("_has_vlan"),
+            virtual_machines.c.uuid.label("virtualmachineid"),
+        )
+        .select_from(
+            nics.join(networks, network.id == nic.network_id)
+            .join(virtual_machines, virtual_machines.c.id == nic.vm_id)
+            .outerjoin(ip_ranges, ip_ranges.c.id == nic.ip_range_id)
+        )
+        .where(nic.vm_id == vm_id, nic.removed.is_(None))
+        .order_by(nic.device_id, nic.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    for row in rows:
+        row["broadcasturi"] = row["broadcasturi"] if row.pop("_has_vlan") else None
+        row.update(traffictype="Guest", isolationuri=row["broadcasturi"], deviceid=str(row["deviceid"]))
+    return Page(rows, count)
+
+
+def live_nics(connection: Connection, vm_id: int) -> list[Row[Any]]:
+    """The VM's nics in device order; its row is locked by the caller, so they stay."""
+    query = select(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
+    return list(connection.execute(query.order_by(nics.c.device_id)).all())
+
+
+def mac_in_use(connection: Connection, mac: str) -> bool:
+    """Whether a live nic has this MAC address."""
+    query = select(1).where(nics.c.mac_address == mac, nics.c.removed.is_(None))
+    return connection.execute(query).first() is not None
+
+
+def insert_nic(
+    connection: Connection,
+    vm_id: int,
+    network_id: int,
+    address: Address | None,
+    mac: str,
+    device_id: int,
+    default: bool,
+) -> Row[Any]:
+    """Write a nic; its internal id and its uuid."""
+    made = insert(nics).values(
+        vm_id=vm_id,
+        network_id=network_id,
+        ip_range_id=None if address is None else address.range_id,
+        ip_address=None if address is None else address.ip,
+        gateway=None if address is None else address.gateway,
+        netmask=None if address is None else address.netmask,
+        mac_address=mac,
+        device_id=device_id,
+        is_default=default,
+        vm_name=select(func.lower(virtual_machines.c.name)).where(virtual_machines.c.id == vm_id).scalar_subquery(),
+    )
+    return connection.execute(made.returning(nics.c.id, nics.c.uuid)).one()
+
+
+def hold_name(connection: Connection, vm_id: int, name: str) -> None:
+    """Let the VM hold this name in all its networks: whoever wants it there as well loses a race, or sees it."""
+    live = update(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
+    connection.execute(live.values(vm_name=name.lower()))
+
+
+def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:
+    """One of the VM's nics becomes the default one, the others are none."""
+    nic = nics.c
+    changed = update(nics).where(nic.vm_id == vm_id, nic.removed.is_(None))
+    connection.execute(changed.values(is_default=nic.id == nic_id))
+
+
+def lock_range_of(connection: Connection, nic_id: int) -> None:
+    """Lock the range that the nic's address is from: before the VM, as everybody does (ADR 5)."""
+    wanted = select(nics.c.ip_range_id).where(nics.c.id == nic_id).scalar_subquery()
+    connection.execute(select(ip_ranges.c.id).where(ip_ranges.c.id == wanted).with_for_update())
+
+
+def remove_nic(connection: Connection, nic_id: int) -> None:
+    """Mark a nic removed and give its address back; its range is locked by the caller."""
+    connection.execute(
+        text(
+            "WITH gone AS (UPDATE nics SET removed = now() WHERE id = :nic AND removed IS NULL"
+            "   RETURNING ip_range_id, ip_address)"
+            " INSERT INTO released_addresses (ip_range_id, ip_address)"
+            " SELECT g.ip_range_id, g.ip_address FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id"
+            " WHERE g.ip_address IS NOT NULL AND g.ip_address < r.next_ip ON CONFLICT DO NOTHING"
+        ),
+        {"nic": nic_id},
+    )
+
+
+def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
+    """A VM's row, not locked."""
+    return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()

@@ -1,0 +1,100 @@
+"""Security groups: the list query with rules and VMs, and who still uses one."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from bulkdeploy.domain.security_group_rules import Direction
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text, tagged
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.resource_tags import SECURITY_GROUP, add_tags
+from bulkdeploy.store.tables.accounts import accounts
+from bulkdeploy.store.tables.groups import security_group_rules, security_groups, vm_security_groups
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machines.group_members import members_of
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+FILTERS: Filters = {
+    "id": by_id(security_groups.c.id),
+    "securitygroupname": same_text(security_groups.c.name),
+    "keyword": keyword(security_groups.c.name, security_groups.c.description),
+    "virtualmachineid": linked(vm_security_groups, "security_group_id", security_groups.c.id, "vm_id"),
+    "tags": tagged(SECURITY_GROUP, security_groups.c.id),
+}
+
+
+def list_security_groups(
+    connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
+) -> Page:
+    """One page of security groups by id."""
+    group = security_groups.c
+    query = (
+        select(group.id.label("_id"), group.uuid.label("id"), group.name, group.description, *owner_columns())
+        .select_from(with_owner(security_groups, group.account_id))
+        .where(group.removed.is_(None), visibility.condition())
+        .order_by(group.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    ids = [row["_id"] for row in rows]
+    rules = _rules_of(connection, ids)
+    vms = members_of(connection, vm_security_groups, "security_group_id", ids, visibility)
+    for row in rows:
+        row["ingressrule"] = rules[row["_id"], Direction.INGRESS]
+        row["egressrule"] = rules[row["_id"], Direction.EGRESS]
+        row["virtualmachineids"] = vms.get(row["_id"], [])
+        row["virtualmachinecount"] = len(row["virtualmachineids"])
+    add_tags(connection, SECURITY_GROUP, rows)
+    return Page(rows, count)
+
+
+def user_of(connection: Connection, group_id: int) -> str | None:
+    """What still uses the group, in words, or None; a destroyed VM does until it is expunged."""
+    vm = virtual_machines.c
+    members = select(vm.uuid).join(vm_security_groups, vm_security_groups.c.vm_id == vm.id)
+    in_it = members.where(vm_security_groups.c.security_group_id == group_id, vm.removed.is_(None))
+    uuid = connection.execute(in_it.order_by(vm.id).limit(1)).scalar()
+    if uuid is not None:
+        return f"virtual machine {uuid} is in it"
+    rule = security_group_rules.c
+    naming = select(rule.uuid).where(rule.peer_group_id == group_id, rule.security_group_id != group_id)
+    uuid = connection.execute(naming.order_by(rule.id).limit(1)).scalar()
+    return None if uuid is None else f"rule {uuid} of another group names it"
+
+
+def delete_rules(connection: Connection, group_id: int) -> None:
+    """Delete all rules of a group."""
+    connection.execute(delete(security_group_rules).where(security_group_rules.c.security_group_id == group_id))
+
+
+def _rules_of(connection: Connection, group_ids: Sequence[int]) -> dict[tuple[int, str], list[dict[str, Any]]]:
+    """The rules of each group and direction; a rule's peer is a CIDR or a group with its account."""
+    rule, peer = security_group_rules.c, security_groups.alias()
+    query = (
+        select(
+            rule.security_group_id,
+            rule.direction,
+            rule.uuid.label("ruleid"),
+            rule.protocol,
+            rule.start_port.label("startport"),
+            rule.end_port.label("endport"),
+            rule.icmp_type.label("icmptype"),
+            rule.icmp_code.label("icmpcode"),
+            rule.cidr,
+            peer.c.name.label("securitygroupname"),
+            accounts.c.name.label("account"),
+        )
+        .select_from(
+            security_group_rules.outerjoin(peer, peer.c.id == rule.peer_group_id).outerjoin(
+                accounts, accounts.c.id == peer.c.account_id
+            )
+        )
+        .where(id_in(rule.security_group_id, group_ids))
+        .order_by(rule.id)
+    )
+    rules: dict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in connection.execute(query).mappings():
+        fields = {name: value for name, value in row.items() if value is not None}
+        rules[fields.pop("security_group_id"), fields.pop("direction")].append(fields)
+    return rules

@@ -1,0 +1,73 @@
+"""Affinity groups with their VMs: the list query, and who still uses one."""
+
+from sqlalchemy import Connection, FromClause, and_, or_, select, true
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, linked, same_text
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.tables.accounts import accounts, domains, projects
+from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
+from bulkdeploy.store.tables.topology import dedicated_resources
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machines.group_members import members_of
+from bulkdeploy.store.visibility import Visibility, owner_columns
+
+FILTERS: Filters = {
+    "id": by_id(affinity_groups.c.id),
+    "name": same_text(affinity_groups.c.name),
+    "keyword": keyword(affinity_groups.c.name, affinity_groups.c.affinity_type),
+    "type": same_text(affinity_groups.c.affinity_type),
+    "virtualmachineid": linked(vm_affinity_groups, "affinity_group_id", affinity_groups.c.id, "vm_id"),
+}
+
+
+def list_affinity_groups(
+    connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging
+) -> Page:
+    """One page of affinity groups by id: those of the accounts shown, and those of domains they are in."""
+    group = affinity_groups.c
+    shown = or_(
+        and_(group.account_id.is_not(None), visibility.condition()),
+        and_(group.account_id.is_(None), visibility.reaches(domains.c.lineage, true())),
+    )
+    query = (
+        select(
+            group.id.label("_id"),
+            group.uuid.label("id"),
+            group.name,
+            group.description,
+            group.affinity_type.label("type"),
+            *owner_columns(),
+        )
+        .select_from(_tables())
+        .where(group.removed.is_(None), shown)
+        .order_by(group.id)
+    )
+    rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    ids = [row["_id"] for row in rows]
+    vms = members_of(connection, vm_affinity_groups, "affinity_group_id", ids, visibility)
+    for row in rows:
+        row["virtualmachineIds"] = vms.get(row.pop("_id"), [])
+    return Page(rows, count)
+
+
+def user_of(connection: Connection, group_id: int) -> str | None:
+    """What still uses the group, in words, or None; a destroyed VM does until it is expunged."""
+    vm = select(virtual_machines.c.uuid).join(
+        vm_affinity_groups, vm_affinity_groups.c.vm_id == virtual_machines.c.id
+    )
+    in_it = vm.where(vm_affinity_groups.c.affinity_group_id == group_id, virtual_machines.c.removed.is_(None))
+    uuid = connection.execute(in_it.order_by(virtual_machines.c.id).limit(1)).scalar()
+    if uuid is not None:
+        return f"virtual machine {uuid} is in it"
+    dedicated = select(1).where(dedicated_resources.c.affinity_group_id == group_id)
+    return None if connection.execute(dedicated.limit(1)).first() is None else "a place is dedicated through it"
+
+
+def _tables() -> FromClause:
+    """Groups with their domain, and with their account where they are not a whole domain's."""
+    group = affinity_groups.c
+    return (
+        affinity_groups.join(domains, domains.c.id == group.domain_id)
+        .outerjoin(accounts, accounts.c.id == group.account_id)
+        .outerjoin(projects, projects.c.account_id == accounts.c.id)
+    )

@@ -1,0 +1,146 @@
+"""What drivers are told about VMs, and the compare-and-set moves of VM states. Set-based.
+
+``num_nulls(removed) = 1``: not removed, as ``store.database.arrays.is_live`` asks it and why.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.store.database.arrays import int_array
+
+_VMS = text(
+    "SELECT v.id, v.uuid, v.instance_name, v.name, v.state, v.account_id, v.cpu_number, v.cpu_mhz, v.memory_mib,"
+    " v.user_data, v.password_encrypted,"
+    " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
+    "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
+    " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
+    " h.ip_address AS host_ip_address, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
+    " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
+)
+
+_VOLUMES = text(
+    "SELECT v.vm_id, v.uuid, v.name, v.size_bytes, v.standalone, p.uuid AS pool_uuid, t.uuid AS template_uuid"
+    " FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN templates t ON t.id = v.template_id"
+    " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.vm_id, v.device_id, v.id"
+)
+
+_NICS = text(
+    "SELECT n.vm_id, n.uuid, n.mac_address, host(n.ip_address) AS ip_address, w.uuid AS network_uuid,"
+    " coalesce(r.vlan, w.vlan) AS vlan FROM nics n JOIN networks w ON w.id = n.network_id"
+    " LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
+    " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND num_nulls(n.removed) = 1 ORDER BY n.vm_id, n.device_id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GuestRows:
+    """A VM with its live volumes and nics, in device order."""
+
+    vm: Row[Any]
+    volumes: Sequence[Row[Any]]
+    nics: Sequence[Row[Any]]
+
+
+def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, GuestRows]:
+    """These VMs by id, in three statements; those that were expunged are left out."""
+    wanted = {"vms": int_array(vm_ids)}
+    volumes: dict[int, list[Row[Any]]] = {}
+    for volume in connection.execute(_VOLUMES, wanted).all():
+        volumes.setdefault(volume.vm_id, []).append(volume)
+    nics: dict[int, list[Row[Any]]] = {}
+    for nic in connection.execute(_NICS, wanted).all():
+        nics.setdefault(nic.vm_id, []).append(nic)
+    return {
+        vm.id: GuestRows(vm, volumes.get(vm.id, ()), nics.get(vm.id, ()))
+        for vm in connection.execute(_VMS, wanted).all()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SharedConfig:
+    """What all VMs of a deployment share; ``pinned``: no retry elsewhere."""
+
+    uuid: UUID
+    pinned: bool
+    user_data: str | None
+    public_keys: tuple[str, ...]
+
+
+_SHARED = text(
+    "SELECT d.id, d.uuid, d.pinned, d.config ->> 'user_data' AS user_data, ARRAY(SELECT k.public_key"
+    "   FROM ssh_key_pairs k"
+    "   WHERE k.account_id = d.account_id AND k.removed IS NULL AND d.config -> 'keypairs' ? k.name"
+    "   ORDER BY k.name) AS public_keys FROM deployments d WHERE d.id = ANY(CAST(:ids AS bigint[]))"
+)
+
+
+def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
+    """The shared part of these deployments by id."""
+    rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
+    return {row.id: SharedConfig(row.uuid, row.pinned, row.user_data, tuple(row.public_keys)) for row in rows}
+
+
+_MOVE = text(
+    "UPDATE virtual_machines SET state = :state, updated = now()"
+    " WHERE id = ANY(CAST(:vms AS bigint[])) AND state = ANY(:sources) AND num_nulls(removed) = 1 RETURNING id"
+)
+
+
+def move_states(
+    connection: Connection, vm_ids: Sequence[int], sources: Collection[VmState], state: VmState
+) -> set[int]:
+    """Move VMs that are in one of ``sources`` to ``state``; returns those that were moved.
+
+    VMs that are GONE hold their names in their networks no longer.
+    """
+    rows = connection.execute(
+        _MOVE,
+        {"vms": int_array(sorted(vm_ids)), "sources": [source.value for source in sources], "state": state.value},
+    )
+    moved = set(rows.scalars())
+    if state in GONE and moved:
+        connection.execute(_FREE_NAMES, {"vms": int_array(sorted(moved))})
+    return moved
+
+
+_FREE_NAMES = text(
+    "UPDATE nics SET vm_name = NULL WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND vm_name IS NOT NULL"
+)
+
+_READY = text(
+    "UPDATE volumes SET state = 'Ready', attached = now()"
+    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND state IN ('Allocated', 'Attaching') AND removed IS NULL"
+)
+
+
+def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """The VMs' volumes exist on their pools now, and their guests have them."""
+    connection.execute(_READY, {"vms": int_array(sorted(vm_ids))})
+
+
+_REMOVE = text(
+    "UPDATE virtual_machines SET removed = now() WHERE id = ANY(CAST(:vms AS bigint[])) AND num_nulls(removed) = 1"
+)
+
+
+def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """The VMs are gone; their rows still resolve by uuid."""
+    connection.execute(_REMOVE, {"vms": int_array(sorted(vm_ids))})
+
+
+_PENDING = text(
+    "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
+    "   AND j.status + 0 = 0) AS has_job"
+    " FROM virtual_machines v WHERE v.id = :vm FOR UPDATE OF v"
+)
+
+
+def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:
+    """A VM's row and whether an unfinished job works on it; it stays locked for a job to be made."""
+    return connection.execute(_PENDING, {"vm": vm_id}).one()

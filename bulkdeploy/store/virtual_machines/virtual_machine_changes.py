@@ -1,0 +1,189 @@
+"""Rows of existing VMs, read and changed by calls that need no hypervisor. The callers hold the VM's row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.topology import StorageType, TemplateKind
+from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.offerings import templates
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machines.virtual_machine_details import iso_in_drive, isos
+
+
+def read_vm_row(connection: Connection, vm_id: int) -> Row[Any]:
+    """A VM's row and whether an unfinished job works on it, as ``guests.lock_vm``, without its lock."""
+    return connection.execute(
+        text(
+            "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id"
+            "   AND j.instance_type = 'VirtualMachine' AND j.status = 0) AS has_job"
+            " FROM virtual_machines v WHERE v.id = :vm"
+        ),
+        {"vm": vm_id},
+    ).one()
+
+
+def update_vm(connection: Connection, vm_id: int, values: Mapping[str, Any]) -> None:
+    """Change columns of one VM; when its state changes, that is its last update."""
+    if not values:
+        return
+    moment = {"updated": func.now()} if "state" in values else {}
+    connection.execute(update(virtual_machines).where(virtual_machines.c.id == vm_id).values({**values, **moment}))
+
+
+def replace_affinity_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
+    """Let the VM be in these affinity groups and no others."""
+    connection.execute(delete(vm_affinity_groups).where(vm_affinity_groups.c.vm_id == vm_id))
+    if group_ids:
+        rows = [{"vm_id": vm_id, "affinity_group_id": group_id} for group_id in group_ids]
+        connection.execute(insert(vm_affinity_groups), rows)
+
+
+def replace_security_groups(connection: Connection, vm_id: int, group_ids: Sequence[int]) -> None:
+    """Let the VM be in these security groups and no others."""
+    connection.execute(delete(vm_security_groups).where(vm_security_groups.c.vm_id == vm_id))
+    if group_ids:
+        rows = [{"vm_id": vm_id, "security_group_id": group_id} for group_id in group_ids]
+        connection.execute(insert(vm_security_groups), rows)
+
+
+def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
+    """The networks that the VM has nics in, the default one first."""
+    return list(
+        connection.execute(
+            text("SELECT network_id FROM nics WHERE vm_id = :vm AND removed IS NULL ORDER BY device_id"),
+            {"vm": vm_id},
+        ).scalars()
+    )
+
+
+def user_data_of(connection: Connection, vm_id: int) -> str | None:
+    """The VM's user data, its own or its deployment's, base64."""
+    found: str | None = connection.execute(
+        text(
+            "SELECT coalesce(v.user_data, d.config ->> 'user_data') FROM virtual_machines v"
+            " JOIN deployments d ON d.id = v.deployment_id WHERE v.id = :vm"
+        ),
+        {"vm": vm_id},
+    ).scalar_one()
+    return found
+
+
+def root_is_local(connection: Connection, offering_id: int) -> bool:
+    """Whether VMs of a service offering have their root disks on the host itself."""
+    storage_type = connection.execute(
+        text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
+    ).scalar_one()
+    return bool(storage_type == StorageType.LOCAL)
+
+
+def is_scalable(connection: Connection, vm_id: int) -> bool:
+    """Whether the VM may be scaled while it runs: as it says itself, else its offering and template."""
+    return bool(
+        connection.execute(
+            text(
+                "SELECT coalesce(v.dynamic_scaling, o.dynamic_scaling AND t.dynamically_scalable)"
+                " FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
+                " JOIN templates t ON t.id = v.template_id WHERE v.id = :vm"
+            ),
+            {"vm": vm_id},
+        ).scalar_one()
+    )
+
+
+def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
+    """What the VM's volumes count."""
+    row = connection.execute(
+        text(
+            "SELECT count(*) AS volumes, coalesce(sum(size_bytes), 0) AS size FROM volumes"
+            " WHERE vm_id = :vm AND removed IS NULL"
+        ),
+        {"vm": vm_id},
+    ).one()
+    return ResourceAmounts(volume=row.volumes, primary_storage_bytes=int(row.size))
+
+
+def give_to_account(connection: Connection, vm_id: int, account_id: int) -> None:
+    """Let the VM, its volumes and their tags be the account's; what only its owner's VMs can have it loses."""
+    both = {"vm": vm_id, "account": account_id}
+    connection.execute(
+        text(
+            "UPDATE virtual_machines SET account_id = :account, group_id = NULL, key_pairs = '{}',"
+            " iso_id = CASE WHEN iso_id IS NOT NULL THEN 0 END WHERE id = :vm"
+        ),
+        both,
+    )
+    connection.execute(text("UPDATE volumes SET account_id = :account WHERE vm_id = :vm AND removed IS NULL"), both)
+    connection.execute(
+        text(
+            "UPDATE resource_tags SET account_id = :account WHERE (resource_type = 'UserVm' AND resource_id = :vm)"
+            " OR (resource_type = 'Volume' AND resource_id IN (SELECT id FROM volumes WHERE vm_id = :vm))"
+        ),
+        both,
+    )
+
+
+def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
+    """The VM's root volume where it has a place, and so may exist there."""
+    return connection.execute(
+        text(
+            "SELECT uuid FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
+            " AND pool_id IS NOT NULL"
+        ),
+        {"vm": vm_id},
+    ).scalar()
+
+
+def root_disk_bytes(connection: Connection, vm_id: int) -> int:
+    """The size of the VM's root volume."""
+    return int(
+        connection.execute(
+            text("SELECT size_bytes FROM volumes WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"),
+            {"vm": vm_id},
+        ).scalar_one()
+    )
+
+
+def template_kind_of(connection: Connection, template_id: int) -> TemplateKind:
+    """Whether that is a template or an ISO."""
+    kind = connection.execute(text("SELECT kind FROM templates WHERE id = :id"), {"id": template_id}).scalar_one()
+    return TemplateKind(kind)
+
+
+def iso_of(connection: Connection, vm_id: int) -> EntityRef | None:
+    """The ISO in the VM's drive; None: there is none."""
+    query = (
+        select(isos.c.id, isos.c.uuid, isos.c.name)
+        .select_from(virtual_machines.join(templates, templates.c.id == virtual_machines.c.template_id))
+        .join(isos, isos.c.id == iso_in_drive(templates))
+        .where(virtual_machines.c.id == vm_id)
+    )
+    row = connection.execute(query).first()
+    return None if row is None else EntityRef(Entity.ISO, row.id, row.uuid, row.name)
+
+
+def takes_passwords(connection: Connection, template_id: int) -> bool:
+    """Whether guests made from this template take a password from their hypervisor when they start."""
+    query = select(templates.c.password_enabled).where(templates.c.id == template_id)
+    return bool(connection.execute(query).scalar_one())
+
+
+def forget_root_disk(connection: Connection, vm_id: int, template_id: int | None) -> None:
+    """The VM's root disk is gone and will be made at its next start, from another template if one is given."""
+    both = {"vm": vm_id, "template": template_id}
+    connection.execute(
+        text(
+            "UPDATE volumes SET state = 'Allocated', attached = NULL,"
+            " template_id = coalesce(CAST(:template AS bigint), template_id)"
+            " WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"
+        ),
+        both,
+    )
+    if template_id is not None:
+        connection.execute(
+            text("UPDATE virtual_machines SET template_id = :template, os_type_id = NULL WHERE id = :vm"), both
+        )

@@ -1,0 +1,150 @@
+"""The lists inside a virtual machine's row: nics, groups, tags, and the job that works on it.
+
+One statement per kind for any number of VMs; answers are keyed by the VM's internal id.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, literal, select
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.store.database.arrays import any_of, each_of, int_array, is_live
+from bulkdeploy.store.tables.accounts import accounts, domains
+from bulkdeploy.store.tables.groups import (
+    affinity_groups,
+    security_groups,
+    vm_affinity_groups,
+    vm_security_groups,
+)
+from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.tables.networks import networks, nics
+from bulkdeploy.store.virtual_machines.virtual_machine_details import VM_IDS
+from bulkdeploy.store.visibility import account_name
+
+Row = dict[str, Any]
+Lists = dict[int, list[Row]]
+
+VM_INSTANCE_TYPE = "VirtualMachine"
+"""``jobinstancetype`` of jobs that work on a VM."""
+
+
+def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
+    """The live nics of each VM in device order, as ``nic[]``."""
+    lists = _grouped(connection, _nics_query(), vm_ids)
+    for rows in lists.values():
+        for row in rows:
+            row["deviceid"] = str(row["deviceid"])
+    return lists
+
+
+def security_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
+    """The security groups of each VM by id, as ``securitygroup[]`` without rules."""
+    return _grouped(connection, _security_groups_query(), vm_ids)
+
+
+def affinity_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
+    """The affinity groups of each VM by id, as ``affinitygroup[]``."""
+    return _grouped(connection, _affinity_groups_query(), vm_ids)
+
+
+def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Row]:
+    """``jobid`` and ``jobstatus`` of the newest unfinished job of each VM that has one."""
+    query = (
+        select(
+            async_jobs.c.instance_id.label("vm_id"),
+            async_jobs.c.uuid.label("jobid"),
+            async_jobs.c.status.label("jobstatus"),
+        )
+        .where(
+            async_jobs.c.instance_id.in_(each_of(VM_IDS)),
+            async_jobs.c.instance_type == VM_INSTANCE_TYPE,
+            async_jobs.c.status == JobStatus.IN_PROGRESS,
+        )
+        .order_by(async_jobs.c.id)
+    )
+    return {vm_id: rows[-1] for vm_id, rows in _grouped(connection, query, vm_ids).items()}
+
+
+def _any_vm() -> Any:
+    return any_of(VM_IDS)
+
+
+def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) -> Lists:
+    """Rows of a query whose first column is ``vm_id``, by VM, in query order."""
+    result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
+    names = tuple(map(str, result.keys()))[1:]
+    lists: Lists = defaultdict(list)
+    for row in result.all():
+        lists[row[0]].append(dict(zip(names, row[1:], strict=True)))
+    return lists
+
+
+@cache
+def _nics_query() -> Select[Any]:
+    return (
+        select(
+            nics.c.vm_id,
+            nics.c.uuid.label("id"),
+            networks.c.uuid.label("networkid"),
+            networks.c.name.label("networkname"),
+            nics.c.netmask,
+            nics.c.gateway,
+            func.host(nics.c.ip_address).label("ipaddress"),
+            (literal("vlan://") + networks.c.vlan).label("isolationuri"),
+            (literal("vlan://") + networks.c.vlan).label("broadcasturi"),
+            literal("Guest").label("traffictype"),
+            networks.c.guest_type.label("type"),
+            nics.c.is_default.label("isdefault"),
+            nics.c.mac_address.label("macaddress"),
+            nics.c.device_id.label("deviceid"),
+        )
+        .join(networks, networks.c.id == nics.c.network_id)
+        .where(nics.c.vm_id == _any_vm(), is_live(nics.c.removed))
+        .order_by(nics.c.vm_id, nics.c.device_id)
+    )
+
+
+@cache
+def _security_groups_query() -> Select[Any]:
+    link = vm_security_groups.c
+    return (
+        select(
+            link.vm_id,
+            security_groups.c.uuid.label("id"),
+            security_groups.c.name,
+            security_groups.c.description,
+            account_name(),
+            domains.c.uuid.label("domainid"),
+            domains.c.name.label("domain"),
+        )
+        .join(security_groups, security_groups.c.id == link.security_group_id)
+        .join(accounts, accounts.c.id == security_groups.c.account_id)
+        .join(domains, domains.c.id == accounts.c.domain_id)
+        .where(link.vm_id == _any_vm())
+        .order_by(link.vm_id, security_groups.c.id)
+    )
+
+
+@cache
+def _affinity_groups_query() -> Select[Any]:
+    link = vm_affinity_groups.c
+    return (
+        select(
+            link.vm_id,
+            affinity_groups.c.uuid.label("id"),
+            affinity_groups.c.name,
+            affinity_groups.c.description,
+            affinity_groups.c.affinity_type.label("type"),
+            account_name(),
+            domains.c.uuid.label("domainid"),
+            domains.c.name.label("domain"),
+        )
+        .join(affinity_groups, affinity_groups.c.id == link.affinity_group_id)
+        .join(domains, domains.c.id == affinity_groups.c.domain_id)
+        .outerjoin(accounts, accounts.c.id == affinity_groups.c.account_id)
+        .where(link.vm_id == _any_vm())
+        .order_by(link.vm_id, affinity_groups.c.id)
+    )

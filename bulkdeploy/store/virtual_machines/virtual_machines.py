@@ -1,0 +1,249 @@
+"""Virtual machines as clients see them: full rows for any number of ids, and the list query.
+
+The number of statements does not depend on the number of VMs, up to ``listing.ROWS_AT_ONCE``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, exists, func, or_, select
+
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.guest_networks import GuestType
+from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filter,
+    Filters,
+    by_id,
+    by_ids,
+    equal,
+    filtered,
+    keyword,
+    linked,
+    same_text,
+    tagged,
+)
+from bulkdeploy.store.listing import Page, Paging, fetch_page, rows_of
+from bulkdeploy.store.resource_tags import USER_VM, tags_of
+from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.networks import networks, nics
+from bulkdeploy.store.tables.offerings import service_offerings, templates
+from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+from bulkdeploy.store.virtual_machines.virtual_machine_details import (
+    EVERYTHING,
+    VM_IDS,
+    Detail,
+    details_query,
+    key_pairs_column,
+    user_data_column,
+)
+from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
+    affinity_groups_of,
+    nics_of,
+    running_jobs_of,
+    security_groups_of,
+)
+from bulkdeploy.store.visibility import Visibility
+
+PRESENT = "present"
+"""Besides the states, what the ``state`` filter takes: every VM that is not destroyed."""
+
+
+def virtual_machine_rows(
+    connection: Connection,
+    vm_ids: Sequence[int],
+    details: frozenset[Detail] = EVERYTHING,
+    *,
+    with_user_data: bool = False,
+    with_jobs: bool = False,
+) -> dict[int, dict[str, Any]]:
+    """The UserVm objects of these VMs by internal id, with the parts named by ``details``.
+
+    Ids that name nothing are left out; removed VMs are not. ``with_jobs`` adds ``jobid`` and
+    ``jobstatus`` where an unfinished job works on the VM.
+    """
+    if not vm_ids:
+        return {}
+    wanted = EVERYTHING if Detail.ALL in details else details
+    query = details_query(wanted)
+    if with_user_data:
+        query = query.add_columns(user_data_column())
+    result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
+    names = tuple(map(str, result.keys()))
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}
+    for row in rows.values():
+        del row["vm_id"]
+        row["vmtype"] = "User"
+        row["keypairs"] = ",".join(row["keypairs"]) if row["keypairs"] else None
+    _add_lists(connection, rows, wanted)
+    if with_jobs:
+        for vm_id, job in running_jobs_of(connection, vm_ids).items():
+            rows[vm_id].update(job)
+    return rows
+
+
+def _add_lists(connection: Connection, rows: dict[int, dict[str, Any]], details: frozenset[Detail]) -> None:
+    vm_ids = list(rows)
+    readers: Mapping[str, tuple[Detail, Callable[[Connection, Sequence[int]], Any]]] = {
+        "nic": (Detail.NICS, nics_of),
+        "securitygroup": (Detail.SECURITY_GROUPS, security_groups_of),
+        "affinitygroup": (Detail.AFFINITY_GROUPS, affinity_groups_of),
+    }
+    for field, (detail, read) in readers.items():
+        if detail in details:
+            lists = read(connection, vm_ids)
+            for vm_id, row in rows.items():
+                row[field] = lists.get(vm_id, [])
+    tags = tags_of(connection, USER_VM, {vm_id: row["id"] for vm_id, row in rows.items()})
+    for vm_id, row in rows.items():
+        row["tags"] = tags.get(vm_id, [])
+        default = next((nic for nic in row.get("nic", ()) if nic["isdefault"]), None)
+        if default is not None:
+            row["ipaddress"] = default["ipaddress"]
+
+
+def _keyword(*, sees_instance_names: bool) -> Filter:
+    """The names of a VM; for who sees instance names these and the state, too.
+
+    Each text that is looked at costs 2 ms per 25,000 VMs: a display name that is the name is not looked at, nor are
+    states, of which there are few.
+    """
+    vm = virtual_machines.c
+    display_name = func.nullif(vm.display_name, vm.name)
+    if not sees_instance_names:
+        return keyword(vm.name, display_name)
+    in_names = keyword(vm.name, display_name, vm.instance_name)
+
+    def condition(value: str) -> Condition:
+        states = [state.value for state in VmState if value.lower() in state.value.lower()]
+        return or_(in_names(value), vm.state.in_(states)) if states else in_names(value)
+
+    return condition
+
+
+def list_virtual_machines(
+    connection: Connection,
+    visibility: Visibility,
+    arguments: Arguments,
+    paging: Paging,
+    details: frozenset[Detail] = EVERYTHING,
+    *,
+    sees_instance_names: bool,
+    sees_destroyed: bool,
+) -> Page:
+    """One page of VMs in the order they were made; ``keyword`` reads instance names only for who sees them.
+
+    Expunging VMs are listed only where ``state`` asks for them, destroyed ones only to who sees those.
+    """
+    vm = virtual_machines.c
+    query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
+    if not sees_destroyed:
+        query = query.where(vm.state.not_in(GONE))
+    elif "state" not in arguments:
+        query = query.where(vm.state != VmState.EXPUNGING)
+    query = filtered(query, {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}, arguments)
+    page = fetch_page(connection, query.order_by(vm.id), paging)
+    read = partial(
+        virtual_machine_rows,
+        connection,
+        details=details,
+        with_user_data=bool(arguments.get("userdata")),
+        with_jobs=True,
+    )
+    return Page(rows_of([row["id"] for row in page.rows], read), page.count)
+
+
+def _filters() -> Filters:
+    vm = virtual_machines.c
+    return {
+        "id": by_id(vm.id),
+        "ids": by_ids(vm.id),
+        "name": same_text(vm.name),
+        "state": _in_state,
+        "zoneid": by_id(vm.zone_id),
+        "podid": _in_pod,
+        "clusterid": by_id(vm.cluster_id),
+        "hostid": by_id(vm.host_id),
+        "storageid": _on_pool,
+        "serviceofferingid": by_id(vm.service_offering_id),
+        "templateid": by_id(vm.template_id),
+        "isoid": _has_iso,
+        "userid": by_id(vm.user_id),
+        "groupid": by_id(vm.group_id),
+        "hypervisor": same_text(vm.hypervisor),
+        "networkid": _in_network,
+        "securitygroupid": linked(vm_security_groups, "vm_id", vm.id, "security_group_id"),
+        "affinitygroupid": linked(vm_affinity_groups, "vm_id", vm.id, "affinity_group_id"),
+        "keypair": _has_key_pair,
+        "displayvm": equal(vm.display_vm),
+        "haenable": _is_highly_available,
+        "userdataid": _has_user_data,
+        "forvirtualnetwork": _in_isolated_network,
+        "arch": _of_architecture,
+        "tags": tagged(USER_VM, vm.id),
+    }
+
+
+def _in_state(state: str) -> Condition:
+    column = virtual_machines.c.state
+    return column.not_in(GONE) if state == PRESENT else column == state
+
+
+def _in_pod(pod: EntityRef) -> Condition:
+    vm = virtual_machines.c
+    return (vm.pod_id == pod.id) & (vm.state != VmState.DESTROYED)
+
+
+def _on_pool(pool: EntityRef) -> Condition:
+    volume = volumes.c
+    found = select(1).where(
+        volume.vm_id == virtual_machines.c.id, volume.pool_id == pool.id, volume.removed.is_(None)
+    )
+    return exists(found)
+
+
+def _in_network(network: EntityRef) -> Condition:
+    nic = nics.c
+    found = select(1).where(nic.vm_id == virtual_machines.c.id, nic.network_id == network.id, nic.removed.is_(None))
+    return exists(found)
+
+
+def _has_key_pair(name: str) -> Condition:
+    keys = key_pairs_column()
+    return exists(select(1).where(deployments.c.id == virtual_machines.c.deployment_id, keys.op("?")(name)))
+
+
+def _has_user_data(registered: EntityRef) -> Condition:
+    content = select(user_data.c.content).where(user_data.c.id == registered.id).scalar_subquery()
+    shared = select(user_data_column()).where(deployments.c.id == virtual_machines.c.deployment_id)
+    return shared.correlate(virtual_machines).scalar_subquery() == content
+
+
+def _in_isolated_network(value: bool) -> Condition:
+    nic, network = nics.c, networks.c
+    found = (
+        select(1)
+        .join(networks, network.id == nic.network_id)
+        .where(nic.vm_id == virtual_machines.c.id, nic.removed.is_(None), network.guest_type == GuestType.ISOLATED)
+    )
+    return exists(found) if value else ~exists(found)
+
+
+def _of_architecture(arch: str) -> Condition:
+    template = templates.c
+    return exists(select(1).where(template.id == virtual_machines.c.template_id, template.arch == arch.lower()))
+
+
+def _has_iso(iso: EntityRef) -> Condition:
+    vm = virtual_machines.c
+    return func.coalesce(vm.iso_id, vm.template_id) == iso.id
+
+
+def _is_highly_available(value: bool) -> Condition:
+    offering, vm = service_offerings.c, virtual_machines.c
+    enabled = func.coalesce(vm.ha_enabled, offering.offer_ha)
+    return exists(select(1).where(offering.id == vm.service_offering_id, enabled == value))

@@ -1,0 +1,122 @@
+"""Data volumes made, attached, detached and deleted: their rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, text, update
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
+from bulkdeploy.store.tables.offerings import disk_offerings
+from bulkdeploy.store.tables.topology import storage_pools
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
+
+ALLOCATED, ATTACHING, READY = "Allocated", "Attaching", "Ready"
+"""States: it exists nowhere; its VM's guest does not have it yet; it exists where its pool is."""
+
+VOLUME_LOCK_SPACE = 4204
+"""First key of the advisory locks of volumes; the second is the volume's id."""
+
+
+def insert_volume(connection: Connection, **values: Any) -> EntityRef:
+    """Write a data volume of its own, which has no place yet."""
+    made = insert(volumes).values(volume_type=VolumeType.DATADISK.value, state=ALLOCATED, standalone=True, **values)
+    row = connection.execute(made.returning(volumes.c.id, volumes.c.uuid)).one()
+    return EntityRef(Entity.VOLUME, row.id, row.uuid, values["name"])
+
+
+def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
+    """The live volume, which no other call here changes before the transaction ends.
+
+    By an advisory lock: its row is locked after pools and VMs (ADR 5), and too late to choose a pool by it.
+    """
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(:space, :volume)"), {"space": VOLUME_LOCK_SPACE, "volume": volume_id}
+    )
+    return read_volume(connection, volume_id)
+
+
+def read_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
+    """The live volume, which others may change."""
+    return connection.execute(select(volumes).where(volumes.c.id == volume_id, volumes.c.removed.is_(None))).first()
+
+
+def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
+    """A VM's row, not locked."""
+    return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()
+
+
+def known_volume(connection: Connection, volume_id: int) -> Row[Any]:
+    """A volume's row, not locked, of a removed one too."""
+    return connection.execute(select(volumes).where(volumes.c.id == volume_id)).one()
+
+
+def volume_at(connection: Connection, vm_id: int, device_id: int) -> EntityRef | None:
+    """The VM's volume with this device number."""
+    query = select(volumes.c.id, volumes.c.uuid, volumes.c.name).where(
+        volumes.c.vm_id == vm_id, volumes.c.device_id == device_id, volumes.c.removed.is_(None)
+    )
+    row = connection.execute(query.order_by(volumes.c.id)).first()
+    return None if row is None else EntityRef(Entity.VOLUME, row.id, row.uuid, row.name)
+
+
+def devices_of(connection: Connection, vm_id: int) -> set[int]:
+    """Device numbers that the VM's volumes have; its row is locked by the caller."""
+    query = select(volumes.c.device_id).where(volumes.c.vm_id == vm_id, volumes.c.removed.is_(None))
+    return {number for number in connection.execute(query).scalars() if number is not None}
+
+
+def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageType, frozenset[str]]:
+    """The storage type and the tags that a disk offering asks of pools."""
+    offering = disk_offerings.c
+    query = select(offering.storage_type, offering.storage_tags).where(offering.id == disk_offering_id)
+    row = connection.execute(query).one()
+    return StorageType(row.storage_type), frozenset(row.storage_tags)
+
+
+def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
+    """Whether the VM could not run with a volume in this pool: where it runs, or where its other volumes are.
+
+    A zone-wide pool may be for the hosts of one hypervisor type only.
+    """
+    pool = storage_pools.c
+    query = select(pool.scope, pool.cluster_id, pool.host_id, pool.hypervisor).where(pool.id == pool_id)
+    mine = connection.execute(query).one()
+    if mine.scope == PoolScope.ZONE:
+        return mine.hypervisor not in (None, vm.hypervisor)
+    others = connection.execute(
+        select(pool.scope, pool.cluster_id, pool.host_id)
+        .join(volumes, volumes.c.pool_id == pool.id)
+        .where(volumes.c.vm_id == vm.id, volumes.c.removed.is_(None), pool.scope != PoolScope.ZONE.value)
+    ).all()
+    clusters = {other.cluster_id for other in others} | ({vm.cluster_id} if vm.host_id is not None else set())
+    hosts = {other.host_id for other in others if other.scope == PoolScope.HOST}
+    hosts |= {vm.host_id} if vm.host_id is not None else set()
+    return bool(clusters - {mine.cluster_id}) or (mine.scope == PoolScope.HOST and bool(hosts - {mine.host_id}))
+
+
+def change_volume(
+    connection: Connection, volume: Row[Any], values: Mapping[str, Any], *, vm_id: int | None
+) -> bool:
+    """Change a live volume that is still as it was seen, with its pool and state, at ``vm_id``; else False."""
+    column = volumes.c
+    changed = update(volumes).where(
+        column.id == volume.id,
+        column.removed.is_(None),
+        column.vm_id.is_not_distinct_from(vm_id),
+        column.pool_id.is_not_distinct_from(volume.pool_id),
+        column.state == volume.state,
+    )
+    return connection.execute(changed.values(**values)).rowcount == 1
+
+
+def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> dict[str, Any]:
+    """Columns of a volume that a VM gets."""
+    attached = func.now() if state == READY else None
+    return {"vm_id": vm_id, "device_id": device_id, "pool_id": pool_id, "state": state, "attached": attached}
+
+
+def detached(volume: Row[Any]) -> dict[str, Any]:
+    """Columns of a volume that no VM has any more; one whose guest was to get it may be on its pool."""
+    state = READY if volume.state == ATTACHING else volume.state
+    return {"vm_id": None, "device_id": None, "attached": None, "standalone": True, "state": state}

@@ -1,0 +1,22 @@
+"""How many examples a property gets: by Hypothesis's own profile, ``--hypothesis-profile=quick|usual|thorough``."""
+
+from hypothesis import HealthCheck, settings
+
+USUAL = 100
+PROFILES = {"quick": USUAL // 4, "usual": USUAL, "thorough": USUAL * 10}
+"""Examples of a property that asks for 100: in ``make test-fast``, ``make test`` and ``make test-thorough``."""
+
+SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+
+def register_profiles() -> None:
+    """Make the profiles known to Hypothesis and load the usual one; the command line may name another later."""
+    for name, examples in PROFILES.items():
+        settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=SLOW_IS_FINE)
+    settings.load_profile("usual")
+
+
+def examples(number: int, *, suppress: tuple[HealthCheck, ...] = SLOW_IS_FINE) -> settings:
+    """That many examples in ``make test``, more or fewer with another profile; never fewer than two."""
+    scaled = max(2, number * settings().max_examples // USUAL)
+    return settings(max_examples=scaled, deadline=None, suppress_health_check=suppress)
