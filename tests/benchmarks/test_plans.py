@@ -20,6 +20,9 @@ from bulkdeploy.wiring.system import build_engine
 from tests.support.fleet import OneDriver
 
 GROWING = ("virtual_machines", "volumes", "nics", "async_jobs", "deployments", "events")
+SETTING = "SET LOCAL enable_seqscan TO off"
+"""What a worker's transactions begin with; all else that they say has a plan."""
+
 LOOKING = ("Seq Scan", "Index Scan", "Index Only Scan")
 
 
@@ -41,7 +44,7 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def kept_plan(engine: Engine, statement: str) -> dict[str, Any]:
-    """The plan for any values of the parameters."""
+    """The plan for any values of the parameters, in a transaction that begins as those of the engine do."""
     names: list[str] = []
 
     def number(found: re.Match[str]) -> str:
@@ -87,6 +90,7 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     finally:
         runner.close()
         driver.close()
+    assert seen.pop(SETTING, "never said") is None
     read_whole = [
         (scan["Node Type"], scan.get("Relation Name"), statement)
         for statement in list(seen)

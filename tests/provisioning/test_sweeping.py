@@ -8,6 +8,7 @@ from dataclasses import replace
 import orjson
 import pytest
 from redis import Redis
+from sqlalchemy import Connection, event
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Step
@@ -216,6 +217,29 @@ def test_destroyed_vms_are_expunged_after_the_delay(fleet: Fleet) -> None:
     assert fleet.vms()[0].removed is not None
     assert fleet.vms()[1].state == "Running"
     fleet.assert_intact()
+
+
+def test_a_vm_that_another_sweeper_came_to_first_gets_no_second_job(fleet: Fleet) -> None:
+    """The other one committed its job after this one began to look, and before it had the VM's lock."""
+    fleet.deploy(1)
+    fleet.run()
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id))
+    fleet.zone.change("UPDATE virtual_machines SET updated = updated - interval '2 days'")
+    columns = "cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params"
+    others = f"INSERT INTO async_jobs (kind, {columns}) SELECT 'of the other', {columns} FROM async_jobs"
+
+    def come_first(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if "FOR UPDATE OF v " in statement:
+            fleet.zone.change(f"{others} ORDER BY id LIMIT 1")
+
+    event.listen(fleet.engine, "after_cursor_execute", come_first)
+    fleet.sweeper().expunge_destroyed()
+    event.remove(fleet.engine, "after_cursor_execute", come_first)
+    assert [job.kind for job in fleet.jobs()] == [
+        "deploy_virtual_machine",
+        "destroy_virtual_machine",
+        "of the other",
+    ]
 
 
 def test_a_removal_that_failed_is_tried_again(fleet: Fleet) -> None:
