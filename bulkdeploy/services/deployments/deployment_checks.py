@@ -147,9 +147,12 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
 def check_available(
     offering: OfferingFacts | DiskOfferingFacts, parameter: str, shown: str, owner: Owner, zone: ZoneFacts
 ) -> None:
-    """Offerings may be kept to domains (and those below) and to zones; ``shown``: the offering as it was given."""
+    """Offerings may be kept to domains, with those below, and to zones; root admins use those of every domain.
+
+    ``shown``: the offering as it was given.
+    """
     lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
-    if offering.domain_ids and not set(offering.domain_ids) & set(lineage):
+    if offering.domain_ids and not owner.is_root_admin and not set(offering.domain_ids) & set(lineage):
         raise PermissionDenied(f"Account {owner.account_name} does not have permission to use offering {shown}")
     if offering.zone_ids and zone.id not in offering.zone_ids:
         raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
