@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, text
 
 from benchmarks.deploying import deploy_held_back
 from benchmarks.generation import Size, generate_zones, tell_hypervisors
-from benchmarks.ground import Room
+from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
@@ -75,7 +75,7 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     def note(*arguments: Any) -> None:
         seen[str(arguments[2])] = None
 
-    _, messages = deploy_held_back(Room(None, settings, engine), 100)
+    _, messages = deploy_held_back(GeneratedZone(settings, engine), 100)
     event.listen(worker_engine, "before_cursor_execute", note)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     options = RunnerOptions(16, 60, 60)

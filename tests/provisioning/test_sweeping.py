@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import orjson
 import pytest
 from redis import Redis
 from sqlalchemy import Connection, event
@@ -21,6 +20,7 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, INTERACTIVE, QueueUnavailable, bulk_queue
 from bulkdeploy.store.jobs.job_sweeping import LOST_AFTER_S
 from tests.support.fleet import Fleet
+from tests.support.messages import job_of, take_messages
 
 Waiting = Callable[[], Counter[int]]
 
@@ -31,8 +31,7 @@ def waiting(fleet: Fleet, redis_database_url: str) -> Waiting:
     redis = Redis.from_url(redis_database_url)
 
     def take() -> Counter[int]:
-        raw = [message for queue in ALL_QUEUES for message in redis.rpop(queue, 100_000) or []]
-        return Counter(orjson.loads(orjson.loads(message)["body"])[0][0] for message in raw)
+        return Counter(job_of(message) for queue in ALL_QUEUES for message in take_messages(redis, queue))
 
     del fleet
     return take

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from bulkdeploy.drivers.simulator import SimulatorOptions
 from bulkdeploy.manage.generate import default_toml
@@ -76,7 +76,7 @@ def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> Non
     """``environment`` carries every setting, secrets too, to another process."""
     settings = Settings(
         database_url="postgresql://user@/name?host=%2Frun",
-        secret_key="a key",
+        secret_key=SecretStr("a key"),
         drivers={"KVM": "libvirt", "default": "simulator"},
         driver={"libvirt": {"password": "words with spaces", "port": 1}},
         lease_seconds=77,
@@ -89,8 +89,8 @@ def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_secrets_do_not_show_in_texts() -> None:
     """Printing settings, as a traceback may, shows no secret."""
     settings = Settings(
-        secret_key="hidden words",
-        admin_password="hidden words",
+        secret_key=SecretStr("hidden words"),
+        admin_password=SecretStr("hidden words"),
         database_url="postgresql://user:hidden words@host/name",
         redis_url="redis://:hidden words@host",
     )
@@ -106,7 +106,9 @@ def test_default_file_says_what_the_code_says() -> None:
     options = {name: value for name, value in shown.pop("driver")["simulator"].items() if value != ""}
     given = {name: value for name, value in shown.items() if value != ""}
     assert Settings(**given) == Settings()
-    assert SimulatorOptions(url="postgresql://", **options) == SimulatorOptions(url="postgresql://")
+    assert SimulatorOptions(url=SecretStr("postgresql://"), **options) == SimulatorOptions(
+        url=SecretStr("postgresql://")
+    )
 
 
 def test_options_of_drivers_come_from_the_file_and_the_environment(
