@@ -55,7 +55,7 @@ OWNER: tuple[Parameter, ...] = (
     uuid("projectid", Entity.PROJECT, "the project that owns the VM, instead of an account"),
 )
 
-NO_USER_DATA_DETAILS = {"userdatadetails": "user data has no variables here"}
+NO_USER_DATA_DETAILS = {"userdatadetails": "values of variables are given when a VM is deployed"}
 NO_DISK_CHANGES = {
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,
