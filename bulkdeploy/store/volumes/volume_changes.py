@@ -102,6 +102,12 @@ def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
     return bool(clusters - {mine.cluster_id}) or (mine.scope == PoolScope.HOST and bool(hosts - {mine.host_id}))
 
 
+def update_volume(connection: Connection, volume_id: int, values: Mapping[str, Any]) -> None:
+    """Change columns of a volume that do not depend on where it is."""
+    if values:
+        connection.execute(update(volumes).where(volumes.c.id == volume_id).values(**values))
+
+
 def change_volume(
     connection: Connection, volume: Row[Any], values: Mapping[str, Any], *, vm_id: int | None
 ) -> bool:
