@@ -17,7 +17,7 @@ from bulkdeploy.commands.deploy_parameters import (
     deployment_planner,
     require_root_admin,
 )
-from bulkdeploy.commands.job_response import ASYNC_JOB
+from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS

@@ -21,7 +21,7 @@ from bulkdeploy.commands.unsupported import (
     NO_VNF,
 )
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import (
     Exclusive,
