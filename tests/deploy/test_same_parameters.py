@@ -66,9 +66,14 @@ def ids(zone: Zone) -> dict[str, str]:
 Case = tuple[Callable[[dict[str, str]], Given], Callable[[dict[str, str]], Given]]
 """What to give besides what every call needs, and what each VM must then show, both by the ids above."""
 
+
+def _shown_as_given(name: str) -> Callable[[dict[str, str]], Given]:
+    return lambda of: {name: of[name]}
+
+
 CASES: dict[str, Case] = {
     **{
-        name: (lambda _: {}, lambda of, name=name: {name: of[name]})
+        name: (lambda _: {}, _shown_as_given(name))
         for name in ("zoneid", "serviceofferingid", "templateid", "domainid")
     },
     "account": (lambda _: {}, lambda _: {"account": "acme"}),
