@@ -40,7 +40,7 @@ def _notes_of(redis: "Redis[bytes]", count: int) -> list[str]:
 
 
 def _published_by_celery(redis_url: str, redis: "Redis[bytes]") -> dict[str, Any]:
-    app = make_celery(redis_url)
+    app = make_celery(lambda: redis_url)
     app.send_task(task_name(DEPLOY.name), args=(7,), queue=INTERACTIVE)
     app.close()
     return dict(json.loads(redis.rpop(INTERACTIVE)))
