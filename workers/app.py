@@ -18,8 +18,9 @@ from typing import Any
 import click
 import structlog
 from celery import Celery, signals
-from celery.apps.worker import Worker, install_worker_term_handler
+from celery.apps.worker import Worker, install_worker_term_handler  # type: ignore[attr-defined] # its stubs lack it
 from celery.exceptions import SecurityWarning
+from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
@@ -110,7 +111,7 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
 class _QuietWorker(Worker):
     """Celery's worker; told to end it writes no line of its own past the log."""
 
-    def install_platform_tweaks(self, worker: Worker) -> None:
+    def install_platform_tweaks(self, worker: WorkController) -> None:
         """Finish what is in hand on SIGTERM and SIGINT; every other signal does what it does to any process."""
         for number in ("SIGTERM", "SIGINT"):
             install_worker_term_handler(worker, sig=number, verbose=False)
