@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, text
 
 from benchmarks.cpu import CpuMeter
 from benchmarks.generation import OFFERING, TEMPLATE
-from benchmarks.ground import Room, say
+from benchmarks.ground import GeneratedZone, Room, say
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
@@ -59,7 +59,7 @@ def id_of(connection: Connection, table: str, name: str) -> Row[tuple[int, str]]
     return connection.execute(text(query), {"name": name}).one()
 
 
-def admin(room: Room) -> Caller:
+def admin(room: GeneratedZone) -> Caller:
     """The admin as the API knows it."""
     with room.engine.connect() as connection:
         row = admin_row(connection)
@@ -69,7 +69,7 @@ def admin(room: Room) -> Caller:
     return found.caller
 
 
-def bulk_ask(room: Room, count: int) -> DeployAsk:
+def bulk_ask(room: GeneratedZone, count: int) -> DeployAsk:
     """A bulk call for the generated zone's offering and template."""
     with room.engine.connect() as connection:
         ids = [
@@ -92,7 +92,7 @@ def bulk_ask(room: Room, count: int) -> DeployAsk:
     )
 
 
-def deploy_held_back(room: Room, count: int) -> tuple[DeployedVms, list[JobMessage]]:
+def deploy_held_back(room: GeneratedZone, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
     held = HeldBack()
     drivers = build_configured_drivers(room.settings)

@@ -48,6 +48,7 @@ class CrashPoint(StrEnum):
     DRIVER_MIGRATE = "driver.migrate"
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
+    DRIVER_RESIZE = "driver.resize"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

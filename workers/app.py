@@ -18,7 +18,9 @@ from typing import Any
 import click
 import structlog
 from celery import Celery, signals
+from celery.apps.worker import Worker, install_worker_term_handler  # type: ignore[attr-defined] # not in its stubs
 from celery.exceptions import SecurityWarning
+from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
@@ -87,7 +89,8 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
     # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
     warnings.simplefilter("ignore", SecurityWarning)
     while True:
-        worker = app.Worker(
+        worker = _QuietWorker(
+            app=app,
             pool="solo",
             concurrency=1,
             consumer_cls=consumer,
@@ -103,6 +106,15 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
         # Celery waits for a courier that is away, and ends quietly where its memory is full.
         log.warning("consuming_failed", next_try_s=RETRY_S)
         time.sleep(RETRY_S)
+
+
+class _QuietWorker(Worker):
+    """Celery's worker; told to end it writes no line of its own past the log."""
+
+    def install_platform_tweaks(self, worker: WorkController) -> None:
+        """Finish what is in hand on SIGTERM and SIGINT; every other signal does what it does to any process."""
+        for number in ("SIGTERM", "SIGINT"):
+            install_worker_term_handler(worker, sig=number, verbose=False)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

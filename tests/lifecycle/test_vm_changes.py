@@ -335,7 +335,8 @@ def test_the_guest_os_type_of_one_vm(stopped: Fleet, acme: ApiClient) -> None:
 
     def os_type() -> str | None:
         (vm,) = acme.call("listVirtualMachines")["virtualmachine"]
-        return vm.get("osdisplayname")
+        name: str | None = vm.get("osdisplayname")
+        return name
 
     before = os_type()
     (windows, *_) = acme.call("listOsTypes", keyword="Windows 11")["ostype"]

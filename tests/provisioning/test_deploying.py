@@ -1,6 +1,7 @@
 """Deploy jobs, from their rows to running guests, and back to nothing when they fail."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_failure_on_every_host_gives_everything_back(fleet: Fleet, step: Step)
 
 
 @pytest.mark.parametrize("pin", [{"pod": "pod-a"}, {"cluster": "a-1"}])
-def test_a_pinned_vm_is_not_tried_elsewhere(fleet: Fleet, pin: dict[str, str]) -> None:
+def test_a_pinned_vm_is_not_tried_elsewhere(fleet: Fleet, pin: dict[str, Any]) -> None:
     """With a pod or cluster pinned, the first failure is the last; the rest of the pod is not asked."""
     fleet.deploy(1, **pin)
     fleet.fault(Step.BOOT, host=_place_of_first(fleet))

@@ -7,11 +7,12 @@ import pytest
 
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.store.database.bootstrap import bootstrap
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.conftest import ADMIN_PASSWORD, SMALL_ZONE, load_inventory
+from tests.conftest import ADMIN_PASSWORD, SMALL_ZONE
 from tests.support.fleet import Fleet
 from tests.support.services import unique_name, with_database
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, under_way, wait_for

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DiskOfferingFacts, ZoneFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
@@ -156,6 +157,19 @@ def _size_gib(
     require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
     if not place.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
+    found = usable_disk_offering(connection, owner, place, offering)
+    return disk_gib(read_configuration(connection), size_gib, found)
+
+
+def usable_disk_offering(
+    connection: Connection, owner: Owner, place: ZoneFacts, offering: EntityRef
+) -> DiskOfferingFacts:
+    """A disk offering that the owner may use in this zone.
+
+    Raises:
+        InvalidParameter, InvalidCombination: it is not active, or not for this zone.
+        PermissionDenied: it is not for this owner.
+    """
     found = facts.read_disk_offering(connection, offering.id)
     if found is None or not found.active:
         raise InvalidParameter("diskofferingid", str(offering.uuid), "the disk offering is not active")
@@ -165,4 +179,4 @@ def _size_gib(
             ("zoneid", "diskofferingid"),
             f"zone {place.name} does not use local storage and disk offering {found.name} does",
         )
-    return disk_gib(read_configuration(connection), size_gib, found)
+    return found

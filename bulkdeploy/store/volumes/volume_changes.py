@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
-from bulkdeploy.store.tables.offerings import disk_offerings
+from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
@@ -72,6 +72,13 @@ def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageTy
     query = select(offering.storage_type, offering.storage_tags).where(offering.id == disk_offering_id)
     row = connection.execute(query).one()
     return StorageType(row.storage_type), frozenset(row.storage_tags)
+
+
+def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> bool:
+    """Whether a service offering says how large root disks are."""
+    offering = service_offerings.c
+    query = select(offering.root_disk_gib).where(offering.id == service_offering_id)
+    return connection.execute(query).scalar_one() is not None
 
 
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
