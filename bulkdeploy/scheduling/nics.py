@@ -43,7 +43,7 @@ def add_nic(
         TransactionConflict: repeat the whole transaction.
     """
     keep_networks(connection, [network.id])
-    address = _address(connection, network, ip_address)
+    address = take_address(connection, network, ip_address)
     vm = lock_vm(connection, vm_id)
     there = store.live_nics(connection, vm_id)
     if any(nic.network_id == network.id for nic in there):
@@ -65,7 +65,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
     Raises:
         InvalidParameter: the VM has no such nic, or it is the default one.
     """
-    store.lock_range_of(connection, nic.id)
+    store.lock_ranges_of(connection, nic.id)
     vm = lock_vm(connection, vm_id)
     check_removable(store.live_nics(connection, vm_id), vm.uuid, nic)
     store.remove_nic(connection, nic.id)
@@ -74,7 +74,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
 
 def take_back(connection: Connection, nic_id: int) -> None:
     """Let a nic that was added, and that no guest has, be gone; its address is given back."""
-    store.lock_range_of(connection, nic_id)
+    store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)
 
 
@@ -101,13 +101,21 @@ def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
     raise InvalidParameter("nicid", str(nic.uuid), f"VM {vm_uuid} has no such nic")
 
 
-def _address(connection: Connection, network: NetworkFacts, ip_address: str | None) -> Address | None:
+def take_address(
+    connection: Connection, network: NetworkFacts, ip_address: str | None, pod_id: int | None = None
+) -> Address | None:
+    """The address asked for, or a free one that serves the pod; None: the network has no addresses.
+
+    Raises:
+        InvalidParameter: the address is malformed or in use, or the network has none.
+        InsufficientAddresses: the network has none left.
+    """
     if network.guest_type == GuestType.L2:
         if ip_address is not None:
             raise InvalidParameter("ipaddress", ip_address, "an L2 network has no addresses")
         return None
     if ip_address is None:
-        return take_addresses(connection, network.id, network.name, [None])[0]
+        return take_addresses(connection, network.id, network.name, [pod_id])[0]
     try:
         IPv4Address(ip_address)
     except ValueError:
