@@ -43,6 +43,9 @@ class Parameter:
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
         takes_all: an id may be -1, which stands for all that there are and is bound to ``binding.everything``.
+        fields: what the entries of a MAP may hold, in lower case, each with the entity that it names by id, if it
+            does; empty: anything.
+        spellings: other names that are taken for it, in lower case.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
             entity and what it answers of it in one statement.
     """
@@ -60,6 +63,8 @@ class Parameter:
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
     takes_all: bool = False
+    fields: tuple[tuple[str, Entity | None], ...] = ()
+    spellings: tuple[str, ...] = ()
     resolved: bool = True
 
 
@@ -173,6 +178,6 @@ def only_true(name: str, description: str) -> Parameter:
     return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 
-def mapping(name: str, description: str) -> Parameter:
-    """``name[0].field=value`` pairs, grouped by index."""
-    return Parameter(name, WireType.MAP, description)
+def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None], ...] = ()) -> Parameter:
+    """``name[0].field=value`` pairs, grouped by index; see ``Parameter.fields``."""
+    return Parameter(name, WireType.MAP, description, fields=fields)

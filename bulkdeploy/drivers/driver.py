@@ -7,7 +7,7 @@ docs/drivers.md walks through an example.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -69,6 +69,7 @@ class NicSpec:
 class GuestSpec:
     """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64.
 
+    ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     """
 
@@ -80,6 +81,7 @@ class GuestSpec:
     volumes: tuple[VolumeSpec, ...]
     nics: tuple[NicSpec, ...]
     user_data: str | None = field(default=None, repr=False)
+    user_data_details: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
 

@@ -11,8 +11,8 @@ from tests.support.fleet import Fleet
 @pytest.fixture
 def made_with(api_url: str, fleet: Fleet) -> tuple[Owned, str]:
     """A running VM of acme with a data volume that was made with it, and the volume."""
-    place = {"disk_offering_id": fleet.id_of("disk_offerings", "20 GiB")}
-    fleet.deploy(1, account="acme", domain_id=fleet.id_of("domains", "acme"), **place)
+    disk = fleet.id_of("disk_offerings", "20 GiB")
+    fleet.deploy(1, account="acme", domain_id=fleet.id_of("domains", "acme"), disk_offering_id=disk)
     fleet.run()
     owned = Owned(fleet, ApiClient(api_url, *ACME))
     (volume,) = owned.client.call("listVolumes", virtualmachineid=owned.vm, type="DATADISK")["volume"]

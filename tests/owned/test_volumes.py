@@ -1,6 +1,7 @@
 """Data volumes as csbench makes and attaches them: room claimed once, counted, given back, within limits."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
     )
     mine = change(world, "createVolume", USER, **asked(world, "mine"))
     (root,) = world.rows("listVolumes", USER, virtualmachineid=vm)
-    cases = (
+    cases: tuple[tuple[str, dict[str, Any], int, str], ...] = (
         ("createVolume", asked(world, "bad", "Custom"), 431, "size"),
         ("createVolume", asked(world, "bad", "Custom", size=100_000), 431, "GiB"),
         ("createVolume", asked(world, "bad", size=5), 431, "fixed size"),
