@@ -3,7 +3,6 @@
 Which nic is the default one is a matter of rows: hypervisors are not told.
 """
 
-import re
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from bulkdeploy.store.networks import nics as store
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 
-MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 OF_VM = "virtualmachineid"
 MAKE_DEFAULT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UpdateDefaultNicForVMCmdByAdmin"
 
@@ -55,7 +53,7 @@ def add_nic(
         PermissionDenied: the VM is not the caller's, or its owner may not use the network.
         InsufficientAddresses: the network has no address left.
     """
-    if mac is not None and not MAC.fullmatch(mac.lower()):
+    if mac is not None and not rows.MAC.fullmatch(mac.lower()):
         raise InvalidParameter("macaddress", mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
     wanted = None if mac is None else mac.lower()
     row, owner = vm_of(connection, caller, vm)
