@@ -25,6 +25,7 @@ from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.meters import Program
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
@@ -66,7 +67,7 @@ def run(settings: Settings) -> None:
     app = make_celery(settings.require_redis_url())
     try:
         log.info("worker_starts", threads=options.threads)
-        with monitored(settings, live=runner.trouble, ready=worker.trouble):
+        with monitored(settings, Program.WORKER, live=runner.trouble, ready=worker.trouble):
             consume(app, handing_over_to(runner.accept), runner.drain)
     finally:
         runner.close()
