@@ -12,12 +12,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 
 from bulkdeploy.domain.errors import BulkDeployError
-
-ADVISORY_LOCK = 0x62756C6B_64620001
-"""Held while migrating; the second starter waits and finds nothing to do."""
+from bulkdeploy.store.locks import Lock, take_lock
 
 
 class Half(StrEnum):
@@ -42,7 +40,7 @@ def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
         SchemaTooNew: the database is ahead of this release.
     """
     with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        take_lock(connection, Lock.SCHEMA)
         configuration = _configuration(connection)
         scripts = ScriptDirectory.from_config(configuration)
         current = current_revision(connection)
