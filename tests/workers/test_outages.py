@@ -13,7 +13,7 @@ from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
-from bulkdeploy.store.ledger.zone_locks import ZONE_LOCK_SPACE
+from bulkdeploy.store.locks import Lock
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
@@ -102,7 +102,9 @@ def test_a_call_whose_connection_to_the_database_breaks_changed_nothing(fleet: F
     zone = fleet.id_of("zones", "small")
     parameters = fleet.zone.bulk_parameters(5, requesttoken="once")
     with fleet.engine.connect() as rival, ThreadPoolExecutor(1) as calls:
-        rival.execute(text("SELECT pg_advisory_lock(:space, :zone)"), {"space": ZONE_LOCK_SPACE, "zone": zone})
+        rival.execute(
+            text("SELECT pg_advisory_lock(:space, :zone)"), {"space": Lock.ZONE_PLANS.value, "zone": zone}
+        )
         call = calls.submit(client.post, "bulkDeployVirtualMachine", **parameters)
         wait_for(lambda: fleet.zone.scalar(f"SELECT count(*) {WAITING}") == 1)
         fleet.zone.change(f"SELECT pg_terminate_backend(pid) {WAITING}")
