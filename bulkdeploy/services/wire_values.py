@@ -1,6 +1,6 @@
 """Values of calls that are held to the same rules as those of inventory files."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
 from typing import TypeVar
 
@@ -34,17 +34,6 @@ def checked_tags(parameter: str, written: Iterable[str]) -> list[str]:
         return list(TAGS.read(Items(0, [Scalar(0, tag) for tag in tags])))
     except Refused as refused:
         raise InvalidParameter(parameter, ",".join(tags), refused.rule) from refused
-
-
-def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """A map of details: ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` say the same."""
-    found: dict[str, str] = {}
-    for entry in given:
-        if "key" in entry:
-            found[entry["key"]] = entry.get("value", "")
-        else:
-            found.update(entry)
-    return found
 
 
 def subnet_of(gateway: str, netmask: str) -> IPv4Network:

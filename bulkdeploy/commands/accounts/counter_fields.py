@@ -3,7 +3,7 @@
 from bulkdeploy.declare.response_fields import fraction, large_number, number, text
 from bulkdeploy.declare.responses import Field
 
-NOUNS = {
+COUNTED = {
     "vm": "VMs",
     "volume": "volumes",
     "cpu": "CPU cores",
@@ -14,7 +14,7 @@ NOUNS = {
     "snapshot": "snapshots",
     "vpc": "VPCs",
 }
-ACCOUNT_NOUNS = {**NOUNS, "network": "networks", "template": "templates"}
+ACCOUNT_NOUNS = {**COUNTED, "network": "networks", "template": "templates"}
 
 
 def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
@@ -30,7 +30,7 @@ def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-DOMAIN_COUNTERS = counter_fields(NOUNS)
+DOMAIN_COUNTERS = counter_fields(COUNTED)
 
 ACCOUNT_COUNTERS = (
     *counter_fields(ACCOUNT_NOUNS),

@@ -20,6 +20,7 @@ from bulkdeploy.declare.parameters import (
     Exclusive,
     Parameter,
     boolean,
+    details_of,
     integer,
     mapping,
     string,
@@ -33,7 +34,6 @@ from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLi
 from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, Kind, Sharing
-from bulkdeploy.services.wire_values import details_of
 from bulkdeploy.store.listing import Page
 
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InvalidCombination
@@ -12,7 +13,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog.offerings import OfferingKind
 from bulkdeploy.services.inventory.inventory_values import name
-from bulkdeploy.services.wire_values import checked, checked_tags, details_of
+from bulkdeploy.services.wire_values import checked, checked_tags
 from bulkdeploy.store.catalog import disk_offerings
 from bulkdeploy.store.filters import Arguments
 
