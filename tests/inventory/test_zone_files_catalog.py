@@ -38,6 +38,33 @@ zones:
   - {name: small, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}
 """
 
+IMAGES = """\
+domains: [{name: customers}]
+zones:
+  - name: small
+    networktype: Advanced
+    dns1: 10.0.0.2
+    internaldns1: 10.0.0.3
+    domainid: customers
+    templates:
+      - name: Debian 12
+        displaytext: Debian
+        hypervisor: KVM
+        format: QCOW2
+        url: https://images.example/debian.qcow2
+        ostypeid: Debian GNU/Linux 12 (64-bit)
+        size: 3 GiB
+        templatetype: BUILTIN
+        ispublic: true
+        isfeatured: true
+        details: {rootDiskController: scsi}
+        sortkey: 4
+      - {name: Any, hypervisor: None, format: RAW, size: 1 GiB, physicalsize: 9 MiB, isready: false, accountids: []}
+    isos:
+      - {name: Installer, size: 600 MiB, ispublic: true, bootable: false, status: 35% Downloaded}
+  - {name: other, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}
+"""
+
 
 def test_a_catalog_is_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
     """What a file offers is created; a second load, and one of what was written out, finds it all there."""
@@ -117,3 +144,74 @@ def test_an_offering_of_deleted_domains_is_not_written_out(
         connection.execute(text("UPDATE domains SET removed = now() WHERE name = 'customers'"))
     written = export_zone(engine)
     assert ("Small" in written, "Of customers" in written, "Any" in written) == (True, False, False)
+
+
+def test_images_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """They are registered in their zone; a second load, and one of what was written out, finds them there."""
+    report = load(engine, cipher, tmp_path, IMAGES)
+    assert report.created == {"domains": 1, "zones": 2, "templates": 2, "isos": 1}
+    before = all_rows(engine)
+    assert load(engine, cipher, tmp_path, IMAGES) == LoadReport()
+    assert load(engine, cipher, tmp_path, export_zone(engine, "small")) == LoadReport()
+    assert all_rows(engine) == before
+    query = (
+        "SELECT t.name, t.hypervisor, t.format, t.size_bytes >> 20, t.physical_size_bytes >> 20, z.ready, z.status,"
+        " t.is_public, o.name FROM templates t JOIN template_zones z ON z.template_id = t.id"
+        " LEFT JOIN os_types o ON o.id = t.os_type_id ORDER BY t.id"
+    )
+    with engine.connect() as connection:
+        found = connection.execute(text(query)).all()
+    assert found == [
+        ("Debian 12", "KVM", "QCOW2", 3072, 3072, True, "Download Complete", True, "Debian GNU/Linux 12 (64-bit)"),
+        ("Any", "None", "RAW", 1024, 9, False, "Not downloaded", False, None),
+        ("Installer", None, "ISO", 600, 600, True, "35% Downloaded", True, None),
+    ]
+
+
+def test_images_are_changed_and_put_into_zones(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """What is said otherwise holds from then on; a template of another zone is the same one in both."""
+    load(engine, cipher, tmp_path, IMAGES)
+    changed = IMAGES.replace("isready: false, accountids: []", "isready: true, accountids: [admin]").replace(
+        "dns1: 10.0.0.3}\n",
+        "dns1: 10.0.0.3}\ntemplates: [{name: debian 12, zoneid: other, hypervisor: KVM, format: QCOW2}]\n",
+    )
+    report = load(engine, cipher, tmp_path, changed)
+    assert (report.created, report.changed) == ({"templates": 1}, {"templates": 1})
+    assert load(engine, cipher, tmp_path, changed.replace("debian 12", "Debian 12")).created == {}
+    query = (
+        "SELECT t.name, array_agg(z.zone_id ORDER BY z.zone_id), bool_and(z.ready), (SELECT array_agg(account_id)"
+        " FROM template_permissions WHERE template_id = t.id) FROM templates t JOIN template_zones z"
+        " ON z.template_id = t.id WHERE t.kind = 'template' GROUP BY t.id ORDER BY t.id"
+    )
+    with engine.connect() as connection:
+        found = connection.execute(text(query)).all()
+        zones = list(connection.execute(text("SELECT id FROM zones ORDER BY id")).scalars())
+    assert [row[1:] for row in found] == [(zones, True, None), (zones[:1], True, [2])]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "ostypeid: Debian GNU/Linux 12 (64-bit)",
+            "ostypeid: Plan 9",
+            "14: zones[0].templates[0].ostypeid: must be",
+        ),
+        ("https://images", "gopher://images", "13: zones[0].templates[0].url: it should begin with"),
+        (
+            "  - {name: other",
+            "templates: [{name: x, hypervisor: KVM, format: RAW}]\n#",
+            "24: templates[0]: must be the",
+        ),
+        ("size: 1 GiB", "size: 0 GiB", "21: zones[0].templates[1].size: it should be 1 or more"),
+        ("format: RAW", "format: RAR", "21: zones[0].templates[1].format: it should be one of"),
+        ("size: 600 MiB", "format: ISO", "23: zones[0].isos[0].format: is no key here"),
+    ],
+)
+def test_what_is_no_image_is_refused(
+    engine: Engine, cipher: FernetCipher, tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    """Told by line and key, and nothing is written."""
+    assert IMAGES.count(old) == 1
+    found = refusals(engine, cipher, tmp_path, IMAGES.replace(old, new))
+    assert [one for one in found if one.startswith(f"zone.yaml:{problem}")], found
