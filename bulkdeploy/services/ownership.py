@@ -6,6 +6,7 @@ domains below; everybody what belongs to their own account and to projects they 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -37,6 +38,12 @@ class NamedOwner:
     account: str | None = None
     domain_id: int | None = None
     project_id: int | None = None
+
+
+def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
+    """Whom something is made for, from the parameters of ``declare.owner_parameters``."""
+    domain, project = given.get("domainid"), given.get("projectid")
+    return NamedOwner(given.get("account"), domain and domain.id, project and project.id)
 
 
 def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -> Visibility:
