@@ -7,13 +7,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, MissingParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.live_entities import hold, subject
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.services.wire_values import check_in_subnet, check_order, subnet_of
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import record_event
