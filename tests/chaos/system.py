@@ -185,7 +185,7 @@ def start_system(directory: Path, workers: int) -> System:
     )
     database.prepare(direct)
     engine = create_engine(postgres.url(DATABASE), pool_size=4, application_name="chaos watcher")
-    load_zone(direct, engine, directory)
+    load_zone(direct, directory)
     settings = direct.model_copy(
         update={
             "database_url": f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(sockets), safe='')}",
