@@ -30,6 +30,11 @@ def find_nouns() -> dict[str, Noun]:
         section: {
             *noun.after,
             *(by_entity[kind] for one in noun.create.parameters for kind in one.entity if kind in by_entity),
+            *(
+                lender.section
+                for lender in nouns.values()
+                if {one.name for one in noun.create.parameters} & {*lender.lends}
+            ),
         }
         - {section}
         for section, noun in nouns.items()

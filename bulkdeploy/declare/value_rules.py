@@ -11,6 +11,7 @@ from bulkdeploy.domain.accounts import NETWORK_DOMAIN as DNS_DOMAIN
 LONGEST_NAME = 255
 SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,3}))? ?(PiB|TiB|GiB|MiB|KiB|B)", re.ASCII)
 UNITS = {"PiB": 1024**5, "TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024, "B": 1}
+NAMES_OF_APIS = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
 HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -102,6 +103,10 @@ TAG = ValueRule(
     lambda written: written.strip() if _is_tag(written.strip()) else None,
 )
 TAGS = ValueRule("must be tags of 1 to 255 characters, separated by commas, each once", _tags)
+API_PATTERN = ValueRule(
+    "must be an API's name, * standing for any letters",
+    _if(lambda written: bool(NAMES_OF_APIS.fullmatch(written))),
+)
 URL = ValueRule(
     "must be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary, a password in a parameter of its own",
     _if(_is_url),

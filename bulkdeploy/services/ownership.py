@@ -40,8 +40,8 @@ class NamedOwner:
     project_id: int | None = None
 
 
-def named_in(given: Mapping[str, Any]) -> NamedOwner:
-    """Whom given values name: ``declare.owner_parameters``."""
+def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
+    """Whom something is made for, from the parameters of ``declare.owner_parameters``."""
     domain, project = given.get("domainid"), given.get("projectid")
     return NamedOwner(given.get("account"), domain and domain.id, project and project.id)
 

@@ -9,8 +9,10 @@ from itertools import groupby
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+import orjson
 from psycopg.errors import UniqueViolation
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, exists, func, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -39,7 +41,10 @@ def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) 
     """
     source = SOURCES[entity]
     ids = reserve_ids(connection, source.table, len(rows))
+    documents = [column.name for column in source.table.c if isinstance(column.type, JSONB)]
     complete = [{"uuid": uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)]
+    for row in complete if documents else ():
+        row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
     try:
         for alike in _alike(complete):
             copy_rows(connection, source.table, len(alike), columns_from([complete[at] for at in alike]))

@@ -11,9 +11,10 @@ from bulkdeploy.store.database.bootstrap import bootstrap
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.migrations.upgrade import Half, current_revision, newest_revision, upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.conftest import ADMIN_PASSWORD, SMALL_ZONE, load_inventory
+from tests.conftest import ADMIN_PASSWORD, SMALL_ZONE
 from tests.support.fleet import Fleet
 from tests.support.services import unique_name, with_database
+from tests.support.zones import load_zone
 from tests.workers.processes import Start, all_done, assert_all_run, slow_boots, under_way, wait_for
 
 VMS = 40
@@ -29,7 +30,7 @@ def template_database(postgres_url: str, cipher: FernetCipher) -> Iterator[str]:
         try:
             upgrade(engine, Half.PRE)
             bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
-            load_inventory(engine, cipher, SMALL_ZONE)
+            load_zone(engine, cipher, SMALL_ZONE)
         finally:
             engine.dispose()
         yield name

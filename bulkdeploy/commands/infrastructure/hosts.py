@@ -239,6 +239,7 @@ NOUNS = (
         read=hosts.read_hosts,
         key=_key,
         parent="clusterid",
+        after=("configuration",),  # what a cluster promises, its hosts are told when they are added
         patterns=True,
     ),
 )

@@ -77,7 +77,8 @@ class Loader:
 
     def _load_section(self, noun: Noun, entries: Sequence[Entry]) -> None:
         """Load in rounds: an entry that refers to another one of its section waits until that is there."""
-        present = {noun.key(row): row for row in noun.read(self._connection)}
+        # Names need not be unique everywhere: of several things with one key, the oldest is meant.
+        present = {noun.key(row): row for row in reversed(noun.read(self._connection))}
         seen: dict[Hashable, Entry] = {}
         waiting: Sequence[Entry] = entries
         while waiting:

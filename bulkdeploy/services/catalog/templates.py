@@ -27,7 +27,7 @@ from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.services.ownership import (
     as_found_by_id,
     lock_owner,
-    named_in,
+    named_owner_of,
     project_owner,
     require_open_zones,
 )
@@ -121,7 +121,7 @@ def _register(connection: Connection, caller: Caller, kind: Kind, given: Argumen
         _check_url(columns["url"])
     _check_for_root(caller, columns)
     _check_featured(caller, featured=bool(columns.get("is_featured")))
-    owner = lock_owner(connection, caller, named_in(given))
+    owner = lock_owner(connection, caller, named_owner_of(given))
     check_publicity(connection, caller, owner, is_public=bool(columns.get("is_public")))
     zone_ids = _zones(connection, owner, given)
     require_room(connection, owner, ResourceType.TEMPLATE)

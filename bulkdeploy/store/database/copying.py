@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 import psycopg
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Table
@@ -44,8 +43,6 @@ def _text(value: object) -> str:
         return "f"
     if isinstance(value, list):
         value = f"{{{','.join(map(_element, value))}}}"
-    elif isinstance(value, dict):
-        value = orjson.dumps(value).decode()
     return str(value).translate(_ESCAPES)
 
 
