@@ -257,3 +257,36 @@ def test_network_offerings_are_loaded_once(engine: Engine, cipher: FernetCipher,
     assert found_wrong == (
         "zone.yaml:7: networkofferings[0].supportedservices: is ['Dhcp', 'UserData'] and cannot be changed",
     )
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDAs3LyV9oXbyyHP2K9cJ6k/+/WbwtxbYbEIsrgoCwkc alice@acme.example"
+OWNED = f"""\
+sshkeypairs:
+  - {{name: laptop, publickey: {KEY}}}
+  - {{name: Laptop, publickey: {KEY}, account: Admin, domainid: ROOT}}
+userdata:
+  - {{name: init, userdata: I2Nsb3VkLWNvbmZpZw, params: "a,b"}}
+zones:
+  - {{name: small, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}}
+"""
+
+
+def test_keys_and_user_data_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """They are kept for the account that is named, or else for the admin; another key replaces what there was."""
+    report = load(engine, cipher, tmp_path, OWNED)
+    assert report.created == {"sshkeypairs": 2, "userdata": 1, "zones": 1}
+    before = all_rows(engine)
+    assert load(engine, cipher, tmp_path, OWNED) == LoadReport()
+    assert load(engine, cipher, tmp_path, export_zone(engine)) == LoadReport()
+    assert all_rows(engine) == before
+    changed = OWNED.replace("a,b", "c").replace("alice@acme", "bob@acme", 1)
+    assert load(engine, cipher, tmp_path, changed).changed == {"sshkeypairs": 1, "userdata": 1}
+    with engine.connect() as connection:
+        keys = connection.execute(text("SELECT name, public_key FROM ssh_key_pairs ORDER BY id")).all()
+        data = connection.execute(text("SELECT content, params FROM user_data")).one()
+    assert keys == [("laptop", KEY.replace("alice", "bob")), ("Laptop", KEY)]
+    assert data == ("I2Nsb3VkLWNvbmZpZw==", "c")
+    found = refusals(engine, cipher, tmp_path, OWNED.replace("ssh-ed25519 AAAA", "ssh-rsa AAAA", 1))
+    assert found[0].startswith("zone.yaml:2: sshkeypairs[0].publickey: it should be one line such as")
+    found = refusals(engine, cipher, tmp_path, OWNED.replace("I2Nsb3VkLWNvbmZpZw", "not/base-64"))
+    assert found == ("zone.yaml:5: userdata[0].userdata: User data is not base64 encoded, not 'not/base-64'",)

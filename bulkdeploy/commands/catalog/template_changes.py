@@ -36,7 +36,7 @@ from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.templates import ISO, ISO_FORMAT, TEMPLATE, Kind, Sharing
 from bulkdeploy.services.catalog.zone_templates import set_templates
-from bulkdeploy.store.accounts.owned_rows import owner_in
+from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.catalog.template_changes import read_templates
 from bulkdeploy.store.listing import Page
 
@@ -267,8 +267,9 @@ NOUNS = tuple(
         create=_registering(kind, word),
         create_many=partial(set_templates, kind=kind),
         read=partial(read_templates, entity=kind.entity),
-        key=lambda values: (owner_in(values), values["name"].lower(), values.get("zoneid")),
+        key=lambda values: (owner_key(values), values["name"].lower(), values.get("zoneid")),
         optional=("url",),
+        compare={"account": str.lower},
         more=(*_changed(kind), *OF_TEMPLATES, *OF_FILES),
     )
     for word, kind in KINDS.items()

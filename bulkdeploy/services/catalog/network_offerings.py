@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import SERVICES
@@ -22,7 +22,7 @@ from bulkdeploy.services.live_entities import (
 from bulkdeploy.store.catalog import network_offerings
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, remove_row
+from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_rows, remove_row
 
 KIND = "NetworkOffering"
 ANOTHER = "another network offering"
@@ -39,7 +39,7 @@ def create_network_offerings(connection: Connection, caller: Caller, batch: Sequ
     rows = [_row(given) for given in batch]
     hold_all(connection, given_refs(batch, "serviceofferingid"), "serviceofferingid", shared=True)
     with unique_name("name", rows[0]["name"], ANOTHER):
-        made = network_offerings.insert_offerings(connection, rows)
+        made = insert_rows(connection, Entity.NETWORK_OFFERING, rows)
     record_events(
         connection,
         caller,

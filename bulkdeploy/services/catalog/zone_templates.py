@@ -9,7 +9,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.catalog.templates import Kind, register_templates, update_templates
-from bulkdeploy.store.accounts.owned_rows import owner_in
+from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.filters import Arguments
 
@@ -31,6 +31,10 @@ def set_templates(
     for given in batch:
         if "zoneid" not in given or "zoneids" in given:
             raise InvalidParameter("zoneid", None, f"must be the zone that has the {kind.noun}: one entry for each")
+        if "projectid" in given:
+            raise InvalidParameter(
+                "projectid", None, f"must not be given: no {kind.noun} of a project is described"
+            )
     said = [_without_stray_domain(given) for given in batch]
     rows = reversed(store.read_templates(connection, kind.entity))
     known = {_called(row): EntityRef(kind.entity, row["_id"], row["_uuid"], row["name"]) for row in rows}
@@ -58,7 +62,7 @@ def _without_stray_domain(given: Arguments) -> Arguments:
 
 def _called(values: Mapping[str, Any]) -> Hashable:
     ids = {name: value.id if isinstance(value, EntityRef) else value for name, value in values.items()}
-    return owner_in(ids), str(ids["name"]).lower()
+    return owner_key(ids), str(ids["name"]).lower()
 
 
 def _in_zone(ref: EntityRef, given: Arguments) -> dict[str, Any]:

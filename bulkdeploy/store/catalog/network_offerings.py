@@ -1,15 +1,14 @@
 """The list query of network offerings, their rows, and what hangs on one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from sqlalchemy import Column, Connection, Select, select
 
-from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields, insert_rows, reader
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.tables.networks import network_offerings, networks
 from bulkdeploy.store.tables.offerings import service_offerings
@@ -49,18 +48,6 @@ FIELDS: Fields = {
 
 NETWORKS: Column[Any] = networks.c.network_offering_id
 """Networks hang on their offering by this column."""
-
-
-def insert_offerings(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[EntityRef]:
-    """Write network offerings, in their order.
-
-    Raises:
-        NameTaken: as ``insert_rows``.
-    """
-    texts = ({"services": orjson.dumps(row["services"]).decode()} for row in rows)  # COPY takes a list for an array
-    return insert_rows(
-        connection, Entity.NETWORK_OFFERING, [{**row, **text} for row, text in zip(rows, texts, strict=True)]
-    )
 
 
 def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.accounts import AccountType, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.accounts.owned_rows import read_owned
+from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts
@@ -59,9 +60,11 @@ def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any
     shared = select(grant.template_id, ids).join(accounts, accounts.c.id == grant.account_id)
     shared = shared.where(accounts.c.removed.is_(None), accounts.c.account_type != AccountType.PROJECT)
     accounts_of = {row[0]: row[1] for row in connection.execute(shared.group_by(grant.template_id))}
-    found = read_owned(connection, entity, FIELDS)
+    found = owned_reader(entity, FIELDS)(connection)
     for one in found:
-        del one["_within"]  # it stands in its zones
+        _, owner_id = one.pop("_within")  # it stands in its zones
+        if owner_id == ADMIN_ACCOUNT_ID:
+            del one["account"], one["domainid"]
         one["hypervisor"] = one["hypervisor"] or NO_HYPERVISOR
         one["accountids"] = accounts_of.get(one["_id"], [])
         for name in OF_TEMPLATES_ONLY if entity is Entity.ISO else ():
