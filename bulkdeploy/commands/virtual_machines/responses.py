@@ -106,6 +106,7 @@ VIRTUAL_MACHINE = Response(
         TAGS,
         text("keypairs", "the names of its SSH key pairs, separated by commas"),
         text("userdata", "its user data, base64, where it is asked for"),
+        text("userdatadetails", "values of variables in its user data, as JSON, where user data is asked for"),
         text_map("details", "its details"),
         flag("displayvm", "whether it is shown to users"),
         flag("deleteprotection", "whether it is protected from being destroyed"),
