@@ -215,3 +215,45 @@ def test_what_is_no_image_is_refused(
     assert IMAGES.count(old) == 1
     found = refusals(engine, cipher, tmp_path, IMAGES.replace(old, new))
     assert [one for one in found if one.startswith(f"zone.yaml:{problem}")], found
+
+
+NETWORK_OFFERINGS = """\
+serviceofferings: [{name: Router, displaytext: router, cpunumber: 1, cpuspeed: 500, memory: 256}]
+networkofferings:
+  - name: Plain
+    guestiptype: Shared
+    traffictype: Guest
+    specifyvlan: true
+    supportedservices: [dhcp, UserData]
+    serviceproviderlist: [{service: Dhcp, provider: VirtualRouter}, {service: UserData, provider: configdrive}]
+    serviceofferingid: Router
+    enable: true
+  - {name: Nothing, displaytext: none, guestiptype: L2, traffictype: Guest, state: Enabled, sortkey: 2}
+zones:
+  - {name: small, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}
+"""
+
+
+def test_network_offerings_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """They are made with their services; those of the installation are not written out; changes are taken over."""
+    report = load(engine, cipher, tmp_path, NETWORK_OFFERINGS)
+    assert report.created == {"serviceofferings": 1, "networkofferings": 2, "zones": 1}
+    before = all_rows(engine)
+    assert load(engine, cipher, tmp_path, NETWORK_OFFERINGS) == LoadReport()
+    written = export_zone(engine)
+    assert ("name: Plain" in written, "DefaultSharedNetworkOffering" in written) == (True, False)
+    assert load(engine, cipher, tmp_path, written) == LoadReport()
+    assert all_rows(engine) == before
+    query = (
+        "SELECT services, providers, specify_ip_ranges, state, sort_key FROM network_offerings WHERE NOT is_default"
+    )
+    with engine.connect() as connection:
+        found = connection.execute(text(f"{query} ORDER BY name DESC")).all()
+    providers = {"Dhcp": ["VirtualRouter"], "UserData": ["ConfigDrive"]}
+    assert found == [(["Dhcp", "UserData"], providers, True, "Enabled", 0), ([], {}, False, "Enabled", 2)]
+    changed = NETWORK_OFFERINGS.replace("displaytext: none", "displaytext: no services")
+    assert load(engine, cipher, tmp_path, changed).changed == {"networkofferings": 1}
+    found_wrong = refusals(engine, cipher, tmp_path, changed.replace("[dhcp, UserData]", "[dhcp]"))
+    assert found_wrong == (
+        "zone.yaml:7: networkofferings[0].supportedservices: is ['Dhcp', 'UserData'] and cannot be changed",
+    )
