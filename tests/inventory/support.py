@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.domain.errors import InvalidInventory
 from bulkdeploy.commands.registry import find_nouns
+from bulkdeploy.domain.errors import InvalidInventory
 from bulkdeploy.manage.zone_files.loading import read_entries
 from bulkdeploy.store.tables.catalog import metadata
 
@@ -20,7 +20,8 @@ TINY = """\
 domains:
   - name: web
     accounts:
-      - {account: ann, roleid: User, users: [{username: ann}], affinitygroups: [{name: apart, type: host anti-affinity}]}
+      - {account: ann, roleid: User, users: [{username: ann}],
+         affinitygroups: [{name: apart, type: host anti-affinity}]}
 serviceofferings:
   - {name: Small, displaytext: Small, cpunumber: 1, cpuspeed: 500, memory: 512 MiB}
 zones:
@@ -39,7 +40,7 @@ zones:
           - clustername: cluster
             clustertype: CloudManaged
             hypervisor: KVM
-            hosts: [{hypervisor: KVM, url: "http://10.0.0.{11..12}/host-{1..2}?cpu_cores=4&cpu_mhz=2000&memory_mib=8192"}]
+            hosts: [{hypervisor: KVM, url: "http://10.0.0.{11..12}/host-{1..2}?cpu_cores=4&memory_mib=8192"}]
             storagepools: [{name: primary, url: "nfs://10.0.0.9/primary", capacitybytes: 100 GiB}]
 """
 """The smallest zone that VMs can be deployed in."""
