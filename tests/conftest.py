@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
 from bulkdeploy.services.system import System
@@ -207,8 +208,8 @@ def settings(database_url: str, redis_database_url: str, tmp_path: Path) -> Sett
         database_url=database_url,
         redis_url=redis_database_url,
         data_dir=tmp_path / "data",
-        secret_key=SECRET_KEY,
-        admin_password=ADMIN_PASSWORD,
+        secret_key=SecretStr(SECRET_KEY),
+        admin_password=SecretStr(ADMIN_PASSWORD),
         drivers={"default": "simulator"},
     )
 

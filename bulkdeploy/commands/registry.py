@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from types import ModuleType
 
 import bulkdeploy.commands
-from bulkdeploy.commands.job_response import FAILURE_FIELDS, JOB_RESULT
+from bulkdeploy.commands.jobs.responses import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.responses import Field, FieldType, Shape

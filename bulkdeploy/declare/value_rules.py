@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bulkdeploy.domain.accounts import NETWORK_DOMAIN as DNS_DOMAIN
 
@@ -79,6 +80,17 @@ def _is_url(written: str) -> bool:
     return bool(parts.scheme) and names_something and is_written_well and parts.password is None
 
 
+def _time_zone(written: str) -> str | None:
+    try:
+        return str(ZoneInfo(written))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _hidden(_: str) -> str:
+    return "(not shown)"
+
+
 NAME = ValueRule(
     f"must be a name: 1 to {LONGEST_NAME} characters in one line, no spaces around it",
     _if(_is_name),
@@ -111,6 +123,17 @@ URL = ValueRule(
     "must be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary, a password in a parameter of its own",
     _if(_is_url),
     lambda written: f"{written.partition('://')[0]}://..." if "@" in written else written,
+)
+
+TIME_ZONE = ValueRule("must be a time zone such as Europe/Berlin or UTC", _time_zone)
+PASSWORD = ValueRule("must be a password: not blank", _if(lambda written: bool(written.strip())), _hidden)
+PASSWORD_HASH = ValueRule(
+    "must be an argon2id hash, as exports have it", _if(lambda written: written.startswith("$argon2id$")), _hidden
+)
+KEY = ValueRule(
+    "must be a key: 1 to 255 characters without blanks",
+    _if(lambda written: bool(written) and written == "".join(written.split())),
+    _hidden,
 )
 
 

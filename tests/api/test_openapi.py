@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.core.result import Ok
 from sqlalchemy import Engine, text
 
 from bulkdeploy.commands.registry import find_commands
@@ -97,6 +98,7 @@ def said(command: str) -> set[int]:
 def operations(document: Description) -> Iterator[Any]:
     """What schemathesis makes of each command."""
     for result in schemathesis.openapi.from_dict(document).get_all_operations():
+        assert isinstance(result, Ok)
         yield result.ok()
 
 
@@ -143,7 +145,7 @@ def test_calls_made_from_the_description_answer_by_it(
             wanted = as_texts(given_values)
             command = wanted.pop("command")
             signed = client.signed(command, **wanted)
-            way = {"params": signed} if case.method == "GET" else {"data": signed}
+            way: dict[str, Any] = {"params": signed} if case.method == "GET" else {"data": signed}
             answer = requests.request(case.method, f"{client.url}{case.path}", timeout=60, **way)
             if answer.status_code == 200:
                 done.add(command)

@@ -12,7 +12,7 @@ from bulkdeploy.commands.registry import find_nouns
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.domain.errors import BulkDeployError, InvalidInventory
 from bulkdeploy.manage.zone_files.document import Problems, read_document
 from bulkdeploy.manage.zone_files.entries import Entry, EntryReader, rule_of
 from bulkdeploy.manage.zone_files.names import Names, ref_of
@@ -40,14 +40,30 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
     Raises:
         InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
     """
-    nouns, problems = find_nouns(), Problems(path.name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInventory([f"{path.name}: the file cannot be read: {error.strerror}"]) from error
+    nouns = find_nouns()
+    entries = read_entries(nouns, path.name, data)
+
+    def work(connection: Connection) -> LoadReport:
+        return Loader(connection, system, nouns, Problems(path.name)).load(entries)
+
+    return run_transaction(system.engine, work)
+
+
+def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[str, Sequence[Entry]]:
+    """The entries of a file by section; all that can be said without the database is checked.
+
+    Raises:
+        InvalidInventory: the file breaks rules.
+    """
+    problems = Problems(file)
     reader = EntryReader(nouns, problems)
-    reader.read(read_document(path.name, path.read_bytes(), problems))
+    reader.read(read_document(file, data, problems))
     problems.refuse_if_any()
-    return run_transaction(
-        system.engine,
-        lambda connection: Loader(connection, system, nouns, Problems(path.name)).load(reader.entries),
-    )
+    return reader.entries
 
 
 class Loader:

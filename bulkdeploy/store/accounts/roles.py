@@ -78,8 +78,14 @@ def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
     """A live role's row; whoever changes its rules holds it."""
-    query = select(roles).where(roles.c.id == role_id, roles.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+    return lock_roles(connection, [role_id]).get(role_id)
+
+
+def lock_roles(connection: Connection, role_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """Live roles by internal id; see ``lock_role``."""
+    query = select(roles).where(id_in(roles.c.id, role_ids), roles.c.removed.is_(None))
+    rows = connection.execute(query.order_by(roles.c.id).with_for_update(key_share=True))
+    return {row.id: row for row in rows}
 
 
 def rights_of(connection: Connection, role_id: int) -> Rights:
