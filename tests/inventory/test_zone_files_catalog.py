@@ -163,7 +163,7 @@ def test_images_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: 
         found = connection.execute(text(query)).all()
     assert found == [
         ("Debian 12", "KVM", "QCOW2", 3072, 3072, True, "Download Complete", True, "Debian GNU/Linux 12 (64-bit)"),
-        ("Any", "None", "RAW", 1024, 9, False, "Not downloaded", False, None),
+        ("Any", None, "RAW", 1024, 9, False, "Not downloaded", False, None),
         ("Installer", None, "ISO", 600, 600, True, "35% Downloaded", True, None),
     ]
 
