@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, text
 
 from benchmarks.cpu import CpuMeter
 from benchmarks.generation import OFFERING, TEMPLATE
-from benchmarks.ground import Room, say
+from benchmarks.ground import GeneratedZone, Room, say
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployAsk
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
@@ -38,6 +38,21 @@ SIMULATOR, WATCHER = "simulator", "watcher"
 EMPTY_WORKER = ("-m", "benchmarks.empty_worker")
 
 
+def stock_worker(*options: str) -> tuple[str, ...]:
+    """A worker as Celery ships it, on our tasks."""
+    return (
+        "-m",
+        "celery",
+        "-A",
+        "workers.app",
+        "--quiet",
+        "worker",
+        "--without-gossip",
+        "--without-mingle",
+        *options,
+    )
+
+
 @dataclass
 class HeldBack:
     """A job queue that keeps what it is told to send, so that a drain begins when the clock does."""
@@ -59,7 +74,7 @@ def id_of(connection: Connection, table: str, name: str) -> Row[tuple[int, str]]
     return connection.execute(text(query), {"name": name}).one()
 
 
-def admin(room: Room) -> Caller:
+def admin(room: GeneratedZone) -> Caller:
     """The admin as the API knows it."""
     with room.engine.connect() as connection:
         row = admin_row(connection)
@@ -69,7 +84,7 @@ def admin(room: Room) -> Caller:
     return found.caller
 
 
-def bulk_ask(room: Room, count: int) -> DeployAsk:
+def bulk_ask(room: GeneratedZone, count: int) -> DeployAsk:
     """A bulk call for the generated zone's offering and template."""
     with room.engine.connect() as connection:
         ids = [
@@ -92,7 +107,7 @@ def bulk_ask(room: Room, count: int) -> DeployAsk:
     )
 
 
-def deploy_held_back(room: Room, count: int) -> tuple[DeployedVms, list[JobMessage]]:
+def deploy_held_back(room: GeneratedZone, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
     held = HeldBack()
     drivers = build_configured_drivers(room.settings)
@@ -180,12 +195,14 @@ class _Wait:
 
 
 @contextmanager
-def workers(room: Room, *, processes: int, threads: int, latency_ms: float = 0.0) -> Iterator[Workers]:
+def workers(
+    room: Room, *, processes: int, threads: int, latency_ms: float = 0.0, program: Sequence[str] = WORKER
+) -> Iterator[Workers]:
     """Worker processes and a sweeper, warmed up; a boot takes ``latency_ms``."""
     with connect(simulator_url(room.settings)) as control:
         set_latency(control, Latency(Step.BOOT, Distribution.FIXED, latency_ms))
     settings = room.settings.model_copy(update={"worker_threads": threads})
-    running = [room.start(WORKER, settings) for _ in range(processes)]
+    running = [room.start(program, settings) for _ in range(processes)]
     sweeper = room.start(SWEEPER, settings)
     Workers(room, settings, server_pids(room)).drain(50 * processes)
     groups = {

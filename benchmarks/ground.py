@@ -106,7 +106,7 @@ class Ground:
             self._statement(f'CREATE DATABASE "{name}{suffix}" TEMPLATE "{template}{suffix}" STRATEGY FILE_COPY')
         settings = self.settings(name)
         engine = build_engine(settings, application_name="bulkdeploy bench", least_pool_size=20)
-        room = Room(self, settings, engine)
+        room = Room(settings, engine, self)
         try:
             with room.programs:
                 yield room
@@ -123,12 +123,18 @@ class Ground:
 
 
 @dataclass
-class Room:
+class GeneratedZone:
+    """A database with a generated zone."""
+
+    settings: Settings
+    engine: Engine
+
+
+@dataclass
+class Room(GeneratedZone):
     """One row's own database and courier, and the programs that it started on them."""
 
     ground: Ground
-    settings: Settings
-    engine: Engine
     programs: ExitStack = field(default_factory=ExitStack)
 
     def start(self, program: Sequence[str], settings: Settings | None = None) -> subprocess.Popen[bytes]:

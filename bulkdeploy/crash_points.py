@@ -31,6 +31,7 @@ class CrashPoint(StrEnum):
     CALL_CLEAR = "call.clear"
 
     # every job
+    MESSAGE_ACCEPT = "message.accept"
     LEASE_COMMIT = "lease.commit"
     RENEW_COMMIT = "renew.commit"
     COMPLETION_COMMIT = "completion.commit"
@@ -48,6 +49,7 @@ class CrashPoint(StrEnum):
     DRIVER_MIGRATE = "driver.migrate"
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
+    DRIVER_RESIZE = "driver.resize"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -71,7 +72,7 @@ def test_names_that_imitate_other_parameters() -> None:
 
 def test_signature_of_the_cs_library() -> None:
     """What the cs library computes for awkward values verifies."""
-    client = CloudStack("http://localhost/client/api", API_KEY, SECRET)
+    client: Any = CloudStack("http://localhost/client/api", API_KEY, SECRET)
     _, parameters = client._prepare_request("listZones", keyword="a~b [c] *ü/+&=%")
     client._sign(parameters)
     assert verify(parameters, SECRET, parameters["signature"])

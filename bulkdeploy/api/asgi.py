@@ -21,7 +21,7 @@ from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
 Environ: TypeAlias = dict[str, Any]
 Wsgi: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
-LIVE = "/health/live"
+LIVE, READY = "/health/live", "/health/ready"
 MONITORING = ("/health/", "/metrics")
 MOST_HELD_BYTES = 64 * 1024 * 1024
 """Bytes of bodies that one process holds at once; whoever comes then is told to come again."""
@@ -60,6 +60,8 @@ def _plain(status: int, body: bytes, content_type: bytes = b"text/plain; charset
 
 
 ALIVE = _plain(200, b'{"status":"live"}', b"application/json")
+ENDING = _plain(503, b'{"status":"this process is ending"}', b"application/json")
+CLOSE = (b"Connection", b"close")
 NOT_FOUND = _plain(404, b"404 Not Found\n")
 HELD_UP = _plain(503, b"503 Service Unavailable\n")
 
@@ -78,6 +80,11 @@ class ThreadedApplication:
         self._hashing = ThreadPoolExecutor(PASSWORD_THREADS, "password")
         self._watching = ThreadPoolExecutor(WATCHING_THREADS, "monitoring")
         self._held = 0
+        self._ending = False
+
+    def end(self) -> None:
+        """From now on this process is not ready, and keeps no connection longer than for one more answer."""
+        self._ending = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         """Answer one request."""
@@ -87,7 +94,8 @@ class ThreadedApplication:
         try:
             if await self._read(receive, body):
                 answer = HELD_UP if self._held > MOST_HELD_BYTES else await self._answer(scope, b"".join(body))
-                await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+                headers = [*answer.headers, CLOSE] if self._ending else answer.headers
+                await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 await send({"type": "http.response.body", "body": answer.body, "more_body": False})
         finally:
             self._held -= sum(map(len, body))
@@ -111,6 +119,8 @@ class ThreadedApplication:
             return NOT_FOUND
         if scope["path"] == LIVE:
             return ALIVE
+        if scope["path"] == READY and self._ending:
+            return ENDING
         if watching:
             threads, application = self._watching, served.monitoring
         else:

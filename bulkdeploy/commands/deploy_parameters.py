@@ -1,21 +1,48 @@
-"""Parameters that both deploy commands declare, and how a bound call becomes a ``DeployAsk``."""
+"""The parameters of deployVirtualMachine, declared once for it and for the bulk call (reference section 5.1).
 
-import hashlib
-from collections.abc import Mapping
-from typing import Any
+What suits many alike VMs is of both calls. What only one VM can have is of the single call, and the bulk call
+refuses it by name; what CloudStack has and is not here, both refuse.
+"""
 
-from bulkdeploy.commands.call import Call
-from bulkdeploy.declare.parameters import Exclusive, Parameter, Rule, WireType, string, strings, uuid, uuids
+from bulkdeploy.commands.unsupported import (
+    NO_CUSTOM_IDS,
+    NO_DHCP_OPTIONS,
+    NO_EXTENSIONS,
+    NO_IPV6,
+    NO_LEASES,
+    NO_SETUP,
+    NO_SNAPSHOTS,
+    NO_VNF,
+)
+from bulkdeploy.declare.parameters import (
+    Exclusive,
+    Parameter,
+    Rule,
+    WireType,
+    boolean,
+    long,
+    mapping,
+    string,
+    strings,
+    uuid,
+    uuids,
+)
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployAsk
-from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.scheduling.catalog import planners
 
-NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+DATA_DISK = (("diskofferingid", Entity.DISK_OFFERING), ("size", None))
+"""Fields of a data disk among several: its offering, and its size in GiB where that is custom."""
 
-SHARED: tuple[Parameter, ...] = (
+
+def deployment_planner(description: str) -> Parameter:
+    """The planner that a call names; from others than root admins it is ignored (reference section 5.1)."""
+    return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
+
+
+OF_ANY_VM: tuple[Parameter, ...] = (
     uuid("zoneid", Entity.ZONE, "the zone to deploy in", required=True),
     uuid("serviceofferingid", Entity.SERVICE_OFFERING, "the service offering of each VM", required=True),
     Parameter(
@@ -34,98 +61,98 @@ SHARED: tuple[Parameter, ...] = (
         choices=tuple(kind.value for kind in HypervisorType),
     ),
     string("keypair", "the owner's SSH key pair to log in with"),
+    strings("keypairs", "the owner's SSH key pairs to log in with"),
+    string("userdata", "data for the guests, base64; not with userdataid", length=1048576),
+    uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
+    mapping("userdatadetails", "values of variables in the user data: userdatadetails[0].variable=value"),
     uuids("networkids", Entity.NETWORK, "the networks of each VM, the default one first; Advanced zones only"),
-    uuid(
+    Parameter(
         "diskofferingid",
-        Entity.DISK_OFFERING,
+        WireType.UUID,
         "the disk offering of the root disk where an ISO is given, else of a data disk",
+        entity=(Entity.DISK_OFFERING,),
+        spellings=("diwskofferingid",),  # as the functional specification of the bulk call spells it
     ),
+    long("size", "GiB of the disk of diskofferingid, for custom disk offerings", minimum=1),
+    long("rootdisksize", "GiB of the root disk", minimum=1, maximum=MOST_DISK_GIB),
+    uuid(
+        "overridediskofferingid",
+        Entity.DISK_OFFERING,
+        "the disk offering of the root disk, instead of what the service offering says",
+    ),
+    mapping("datadiskofferinglist", "data disks, instead of diskofferingid: one per index", DATA_DISK),
+    mapping("datadisksdetails", "the same under its newer name; not with datadiskofferinglist", DATA_DISK),
     uuids(
         "securitygroupids",
         Entity.SECURITY_GROUP,
-        "the security groups of each VM, only where the zone has them; not with securitygroupnames",
+        "the security groups of each VM, where the zone has them; default: default; not with securitygroupnames",
     ),
     strings("securitygroupnames", "the security groups by name; not with securitygroupids"),
     uuids("affinitygroupids", Entity.AFFINITY_GROUP, "the affinity groups of each VM; not with affinitygroupnames"),
     strings("affinitygroupnames", "the affinity groups by name; not with affinitygroupids"),
+    string("group", "the instance group to put the VMs in; made when it is missing"),
+    mapping("details", "cpuNumber, cpuSpeed (MHz) and memory (MiB) of custom offerings, and others"),
+    boolean("displayvm", "whether they are shown to users; default true", roles=ROOT_ADMIN_ONLY),
+    boolean("dynamicscalingenabled", "false: not scaled while running, whatever the offering says"),
+    string("boottype", "BIOS, as guests boot", choices=("BIOS",)),
+    string("bootmode", "LEGACY, as guests boot", choices=("LEGACY",)),
+    string("keyboard", "accepted and without effect: guests have no consoles here"),
+    uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
+    uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
+    deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
+    boolean("startvm", "false: make the VMs and do not start them; default true"),
+    boolean("dryrun", "answer the plan and its reasons; nothing is deployed"),
+    uuids(
+        "hostids",
+        Entity.HOST,
+        "with dryrun: whether each of these hosts takes VMs, and if not, why; root admins",
+    ),
 )
 
-SHARED_RULES: tuple[Rule, ...] = (
+OF_ONE_VM: tuple[Parameter, ...] = (
+    string("name", "the host name; generated where it is not given"),
+    string("displayname", "the name shown; the host name where it is not given"),
+    string("ipaddress", "the address in the default network"),
+    uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
+)
+
+NOT_OF_MANY = {
+    "name": "names are generated, and no two are alike; nameprefix begins them",
+    "displayname": "each VM is shown by its host name; nameprefix begins it",
+    "ipaddress": "each VM gets an address of its own",
+    "hostid": "many VMs are dispersed; podid or clusterid say where",
+}
+"""Why the bulk call refuses what only one VM can have."""
+
+RULES: tuple[Rule, ...] = (
     Exclusive(("securitygroupids", "securitygroupnames")),
     Exclusive(("affinitygroupids", "affinitygroupnames")),
+    Exclusive(("userdata", "userdataid")),
+    Exclusive(("diskofferingid", "datadiskofferinglist")),
+    Exclusive(("diskofferingid", "datadisksdetails")),
+    Exclusive(("datadiskofferinglist", "datadisksdetails")),
 )
 
-
-def deployment_planner(description: str) -> Parameter:
-    """The planner that a call names; from others than root admins it is ignored (reference section 5.1)."""
-    return Parameter("deploymentplanner", WireType.STRING, description, choices=planners(), roles=ROOT_ADMIN_ONLY)
-
-
-def require_root_admin(call: Call, *names: str) -> None:
-    """Only root admins say where VMs go, and see what the infrastructure holds (reference section 5.1).
-
-    Raises:
-        PermissionDenied: another caller gave one of these parameters.
-    """
-    for name in names:
-        if name in call.arguments and not call.caller.is_root_admin:
-            raise PermissionDenied(f"Parameter {name} can only be specified by a Root Admin, permission denied")
-
-
-def deploy_ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
-    """What the call asks for, ids resolved; ``more`` is what only one of the commands declares."""
-    arguments = call.arguments
-    return DeployAsk(
-        bulk=bulk,
-        count=count,
-        method=call.method,
-        zone_id=arguments["zoneid"].id,
-        service_offering_id=arguments["serviceofferingid"].id,
-        template_id=arguments["templateid"].id,
-        account=call.text("account"),
-        domain_id=call.ref_id("domainid"),
-        project_id=call.ref_id("projectid"),
-        hypervisor=call.text("hypervisor"),
-        disk_offering_id=call.ref_id("diskofferingid"),
-        pod_id=call.ref_id("podid"),
-        cluster_id=call.ref_id("clusterid"),
-        network_ids=_ids(arguments, "networkids") or (),
-        security_group_ids=_ids(arguments, "securitygroupids") or None,
-        security_group_names=arguments.get("securitygroupnames") or None,
-        affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
-        affinity_group_names=arguments.get("affinitygroupnames") or None,
-        user_data=call.text("userdata"),
-        start_vm=call.flag("startvm", default=True),
-        fingerprint=_fingerprint(arguments),
-        uuids=_uuids(arguments),
-        **more,
-    )
-
-
-def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
-    refs: tuple[EntityRef, ...] | None = arguments.get(name)
-    return None if refs is None else tuple(ref.id for ref in refs)
-
-
-def _uuids(arguments: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """By parameter and internal id: the uuids of all entities that the call names."""
-    found: dict[str, dict[int, str]] = {}
-    for name, value in arguments.items():
-        refs = value if isinstance(value, tuple) else (value,)
-        found[name] = {ref.id: str(ref.uuid) for ref in refs if isinstance(ref, EntityRef)}
-    return found
-
-
-def _fingerprint(arguments: Mapping[str, Any]) -> bytes:
-    """What tells one deploy call from another: every parameter but the token itself.
-
-    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
-    """
-    parts = [f"{name}={_plain(arguments[name])!r}" for name in sorted(arguments) if name not in NOT_FINGERPRINTED]
-    return hashlib.sha256("\n".join(parts).encode()).digest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(part) for part in value)
-    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value
+UNSUPPORTED = {
+    "iptonetworklist": "networks give the addresses; ipaddress asks for one in the default network",
+    "ip6address": NO_IPV6,
+    "macaddress": "MAC addresses are made here",
+    "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
+    "snapshotid": NO_SNAPSHOTS,
+    "volumeid": "a VM is made from a template or an ISO",
+    "customid": NO_CUSTOM_IDS,
+    "password": "guests have no passwords set from outside",
+    "extraconfig": "hypervisors take no extra configuration",
+    "nicnetworklist": NO_VNF,
+    "leaseduration": NO_LEASES,
+    "leaseexpiryaction": NO_LEASES,
+    "bootintosetup": NO_SETUP,
+    "copyimagetags": "a VM has no tags of its image; createTags gives it some",
+    "externaldetails": NO_EXTENSIONS,
+    "properties": "templates have no OVF properties",
+    **dict.fromkeys(
+        ("iodriverpolicy", "iothreadsenabled", "nicmultiqueuenumber", "nicpackedvirtqueuesenabled"),
+        "how disks and nics are served is the hypervisor's own business",
+    ),
+}
+"""Parameters that CloudStack has for these calls, and why both are without them."""

@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from types import ModuleType
 
 import bulkdeploy.commands
-from bulkdeploy.commands.job_response import FAILURE_FIELDS, JOB_RESULT
+from bulkdeploy.commands.jobs.responses import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.responses import Field, FieldType, Shape
@@ -30,6 +30,11 @@ def find_nouns() -> dict[str, Noun]:
         section: {
             *noun.after,
             *(by_entity[kind] for one in noun.create.parameters for kind in one.entity if kind in by_entity),
+            *(
+                lender.section
+                for lender in nouns.values()
+                if {one.name for one in noun.create.parameters} & {*lender.lends}
+            ),
         }
         - {section}
         for section, noun in nouns.items()

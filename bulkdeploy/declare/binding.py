@@ -27,7 +27,8 @@ NOT_GIVEN = missing
 """What a parameter is bound to that counts as not given."""
 
 Kinds: TypeAlias = tuple[Entity, ...]
-Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Mapping[Kinds, Mapping[str, EntityRef]]]
+Found: TypeAlias = Mapping[Kinds, Mapping[str, EntityRef]]
+Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Found]
 """Ids as texts, by the kinds of entity they may name -> what was found, by kinds and by text."""
 
 
@@ -40,7 +41,11 @@ class Binder:
         }
         self._command = command
         self._schema: Schema = Schema.from_dict(fields, name=command.name)(unknown=EXCLUDE)
-        self._by_name = {parameter.name.lower(): parameter for parameter in command.parameters}
+        self._by_name = {
+            name.lower(): parameter
+            for parameter in command.parameters
+            for name in (parameter.name, *parameter.spellings)
+        }
         self._ids = tuple(parameter for parameter in command.parameters if _holds_ids(parameter))
         self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
 
@@ -109,19 +114,33 @@ class Binder:
             return arguments
         wanted: dict[Kinds, dict[str, None]] = {}
         for parameter in given:
-            texts = [text for text in _texts(arguments[parameter.name]) if text != str(EVERY_ID)]
-            wanted.setdefault(parameter.entity, {}).update(dict.fromkeys(texts))
+            for kinds, text in _ids(parameter, arguments[parameter.name]):
+                named = wanted.setdefault(kinds, {})
+                if text != str(EVERY_ID):
+                    named[text] = None
         found = lookup({kinds: tuple(texts) for kinds, texts in wanted.items()})
         for parameter in given:
-            refs = [self._ref(parameter, text, found) for text in _texts(arguments[parameter.name])]
-            # Two texts may name one thing: its uuid and its internal id.
-            arguments[parameter.name] = tuple(dict.fromkeys(refs)) if parameter.type is WireType.LIST else refs[0]
+            arguments[parameter.name] = self._with_refs(parameter, arguments[parameter.name], found)
         return arguments
 
-    def _ref(self, parameter: Parameter, text: str, found: Mapping[Kinds, Mapping[str, EntityRef]]) -> EntityRef:
+    def _with_refs(self, parameter: Parameter, value: Any, found: Found) -> Any:
+        if parameter.type is WireType.MAP:
+            return tuple(
+                {
+                    field: text if entity is None else self._ref(parameter, (entity,), text, found)
+                    for field, text in entry.items()
+                    for entity in (dict(parameter.fields)[field],)
+                }
+                for entry in value
+            )
+        refs = [self._ref(parameter, parameter.entity, text, found) for text in _texts(value)]
+        # Two texts may name one thing: its uuid and its internal id.
+        return tuple(dict.fromkeys(refs)) if parameter.type is WireType.LIST else refs[0]
+
+    def _ref(self, parameter: Parameter, kinds: Kinds, text: str, found: Found) -> EntityRef:
         if text == str(EVERY_ID):
-            return everything(parameter.entity[0])
-        ref = found[parameter.entity].get(text)
+            return everything(kinds[0])
+        ref = found[kinds].get(text)
         if ref is None:
             raise UnknownEntity(self._command.name, parameter.name, text)
         return ref
@@ -133,7 +152,16 @@ def everything(entity: Entity) -> EntityRef:
 
 
 def _holds_ids(parameter: Parameter) -> bool:
-    return parameter.resolved and WireType.UUID in (parameter.type, parameter.element)
+    named = any(entity is not None for _, entity in parameter.fields)
+    return parameter.resolved and (named or WireType.UUID in (parameter.type, parameter.element))
+
+
+def _ids(parameter: Parameter, value: Any) -> list[tuple[Kinds, str]]:
+    """The ids in what was given for a parameter, with what each may name."""
+    if parameter.type is WireType.MAP:
+        named = {field: (entity,) for field, entity in parameter.fields if entity is not None}
+        return [(named[field], text) for entry in value for field, text in entry.items() if field in named]
+    return [(parameter.entity, text) for text in _texts(value)]
 
 
 def _texts(value: str | tuple[str, ...]) -> tuple[str, ...]:

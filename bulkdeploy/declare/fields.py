@@ -221,7 +221,14 @@ class ListField(WireField):
 
 
 class MapField(WireField):
-    """``name[0].field=value`` pairs, handed over as a dict of those; read as one dict per index."""
+    """``name[0].field=value`` pairs, handed over as a dict of those; read as one dict per index.
+
+    Declared fields match in any case; what is declared as an id is checked for its shape.
+    """
+
+    def __init__(self, command: str, parameter: Parameter) -> None:
+        super().__init__(command, parameter)
+        self._declared, self._id = dict(parameter.fields), IdField(command, parameter)
 
     def _deserialize(self, value: Mapping[str, str], *_: Any, **__: Any) -> Any:
         by_index: dict[int, dict[str, str]] = {}
@@ -233,8 +240,17 @@ class MapField(WireField):
                     f"{key[:80]} should be written as {self.parameter.name}[0].field: an index from 0 to 999999, "
                     f"a field of 1 to {LONGEST_KEY} characters",
                 )
-            by_index.setdefault(int(match[1]), {})[match[2]] = self._printable(text)
+            field, read = self._field(key, match[2], text)
+            by_index.setdefault(int(match[1]), {})[field] = read
         return tuple(by_index[index] for index in sorted(by_index))
+
+    def _field(self, key: str, field: str, text: str) -> tuple[str, str]:
+        if not self._declared:
+            return field, self._printable(text)
+        name = field.lower()
+        if name not in self._declared:
+            raise InvalidParameter(key[:80], text[:80], f"its fields should be of {', '.join(self._declared)}")
+        return name, self._printable(text) if self._declared[name] is None else self._id.read(text)
 
 
 FIELDS: Mapping[WireType, type[WireField]] = {

@@ -126,10 +126,15 @@ def _texts(parameter: Parameter) -> dict[str, Schema]:
     """What is sent for a parameter, by name: one text, or the entries of a map."""
     meaning = {"description": parameter.description}
     if parameter.type is WireType.MAP:
-        fields = ("key", "value") if parameter.name == "tags" else ("key",)
+        free = ("key", "value") if parameter.name == "tags" else ("key",)
         return {
-            f"{parameter.name}[0].{field}": {"type": "string", "maxLength": parameter.length, **meaning}
-            for field in fields
+            f"{parameter.name}[0].{field}": {
+                "type": "string",
+                "maxLength": parameter.length,
+                **meaning,
+                **({"format": "uuid", "x-entities": [entity.value]} if entity is not None else {}),
+            }
+            for field, entity in parameter.fields or [(field, None) for field in free]
         }
     return {parameter.name: {**_schema(parameter), **meaning}}
 

@@ -48,6 +48,9 @@ class Parameter:
         takes_all: an id may be -1, which stands for all that there are and is bound to ``binding.everything``.
         rule: what a STRING, or each element of a LIST of STRING, must be.
         clearable: a STRING may be empty, which stands for none, whatever its rule.
+        fields: what the entries of a MAP may hold, in lower case, each with the entity that it names by id, if it
+            does; empty: anything.
+        spellings: other names that are taken for it, in lower case.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
             entity and what it answers of it in one statement.
     """
@@ -68,6 +71,8 @@ class Parameter:
     takes_all: bool = False
     rule: ValueRule | None = None
     clearable: bool = False
+    fields: tuple[tuple[str, Entity | None], ...] = ()
+    spellings: tuple[str, ...] = ()
     resolved: bool = True
 
 
@@ -209,9 +214,9 @@ def only_true(name: str, description: str) -> Parameter:
     return Parameter(name, WireType.BOOLEAN, description, choices=("true",))
 
 
-def mapping(name: str, description: str) -> Parameter:
-    """``name[0].field=value`` pairs, grouped by index."""
-    return Parameter(name, WireType.MAP, description)
+def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None], ...] = ()) -> Parameter:
+    """``name[0].field=value`` pairs, grouped by index; see ``Parameter.fields``."""
+    return Parameter(name, WireType.MAP, description, fields=fields)
 
 
 def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:

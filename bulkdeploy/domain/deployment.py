@@ -16,9 +16,20 @@ from bulkdeploy.domain.topology import AffinityType, NetworkType, StorageType, T
 
 
 @dataclass(frozen=True, slots=True)
+class NamedDisk:
+    """A disk that a call asks for by ``parameter``; ``size_gib`` where its offering is custom."""
+
+    parameter: str
+    offering_id: int
+    size_gib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeployAsk:
     """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
 
+    ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
+    that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
     ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
     that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
     """
@@ -33,6 +44,8 @@ class DeployAsk:
     disk_offering_id: int | None = None
     disk_size_gib: int | None = None
     root_disk_gib: int | None = None
+    root_disk_offering_id: int | None = None
+    data_disks: tuple[NamedDisk, ...] = ()
     hypervisor: str | None = None
     pod_id: int | None = None
     cluster_id: int | None = None
@@ -49,6 +62,7 @@ class DeployAsk:
     keypairs: tuple[str, ...] = ()
     user_data: str | None = None
     registered_user_data: EntityRef | None = None
+    user_data_details: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, bool] = field(default_factory=dict)
     name: str | None = None
     display_name: str | None = None

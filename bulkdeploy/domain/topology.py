@@ -77,7 +77,7 @@ class HypervisorType(StrEnum):
         return next((kind for kind in cls if kind.value.lower() == text.lower()), None)
 
 
-VMS_LIMIT: Mapping[HypervisorType, int] = {
+VMS_LIMIT: Mapping[str, int] = {
     HypervisorType.KVM: 150,
     HypervisorType.VMWARE: 128,
     HypervisorType.XENSERVER: 500,
@@ -88,7 +88,7 @@ VMS_LIMIT: Mapping[HypervisorType, int] = {
 OTHER_VMS_LIMIT = 50
 """The same for hypervisors that have no entry."""
 
-LOCAL_POOL_TYPES: Mapping[HypervisorType, str] = {HypervisorType.XENSERVER: "EXT", HypervisorType.VMWARE: "VMFS"}
+LOCAL_POOL_TYPES: Mapping[str, str] = {HypervisorType.XENSERVER: "EXT", HypervisorType.VMWARE: "VMFS"}
 """Type of the pool of a host's own disks by hypervisor; the others keep files."""
 
 

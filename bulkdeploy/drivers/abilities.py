@@ -21,6 +21,9 @@ class Ability(StrEnum):
     HOT_PLUG_NICS = "hot plug of nics"
     """``ensure_devices``: a running guest gets and loses nics."""
 
+    RESIZE_VOLUMES = "resizing of volumes"
+    """``ensure_resized``, ``size_of``: a volume grows while its guest runs, and shrinks while it does not."""
+
     GUEST_PASSWORDS = "guest passwords"
     """``ensure_running`` hands ``GuestSpec.password`` to the guest."""
 

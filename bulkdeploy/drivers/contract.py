@@ -15,6 +15,7 @@ from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: 
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.room import RoomContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "HostContract",
     "Machines",
     "MigrationContract",
+    "ResizeContract",
     "Rig",
     "RoomContract",
     "ScalingContract",

@@ -1,4 +1,4 @@
-"""What a hypervisor driver is: a few "make it so" calls, and a look at what is really there.
+"""What a hypervisor driver is: "make it so" calls, and a look at what is there (one file: one protocol, whole).
 
 Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
@@ -7,7 +7,7 @@ docs/drivers.md walks through an example.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -69,6 +69,7 @@ class NicSpec:
 class GuestSpec:
     """A guest as it shall be: CPU in cores and MHz a core, memory in MiB, user data base64.
 
+    ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
     """
 
@@ -80,6 +81,7 @@ class GuestSpec:
     volumes: tuple[VolumeSpec, ...]
     nics: tuple[NicSpec, ...]
     user_data: str | None = field(default=None, repr=False)
+    user_data_details: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
 
@@ -103,7 +105,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``...
+            ``migrate``, ``scale``, ``devices``, ``resize``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -170,7 +172,7 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Make ``guest`` exist and run on ``host``: volumes, nics, boot.
+        """Make ``guest`` exist and run on ``host``: volumes, nics, boot. Volumes that are smaller than asked grow.
 
         Raises:
             DriverError: it does not run; parts of it may exist, ``ensure_absent`` removes them. Also when
@@ -258,6 +260,34 @@ class HypervisorDriver(ABC):
         """
         del guest, fence, timeout_s
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Let a volume of a guest have the size of ``volume``; having it is fine. One that is not there stays so.
+
+        Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
+        None), and what lay beyond is lost.
+        Ability.RESIZE_VOLUMES.
+
+        Raises:
+            DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run
+                where it must, or runs where it must not (transient False).
+        """
+        del guest_uuid, volume, fence, timeout_s
+        raise _unable("resize", ANY_HOST if host is None else host.name, Ability.RESIZE_VOLUMES)
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """The size in bytes that a volume of a guest really has; None: it is not there.
+
+        No ``ensure_resized`` with a lower fence changes it afterwards.
+        Ability.RESIZE_VOLUMES.
+
+        Raises:
+            DriverError: it can not be seen now.
+        """
+        del guest_uuid, volume, fence, timeout_s
+        raise _unable("look", ANY_HOST, Ability.RESIZE_VOLUMES)
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float

@@ -18,7 +18,7 @@ from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, HostAddress, PowerState
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, HostAddress, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.simulator_calls import BUSY, STEPS, SimulatedCall, write_calls
@@ -75,6 +75,7 @@ class SimulatorDriver(BatchDriver):
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
+            Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
         }
     )
@@ -206,6 +207,25 @@ class SimulatorDriver(BatchDriver):
             ],
             SimulatedCall("devices", host, fence, timeout_s),
         )
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_resized(%s, %s, %s, %s, %s, %s, %s)",
+            [None if host is None else host.uuid, guest_uuid, volume.uuid, volume.size_bytes],
+            SimulatedCall("resize", host, fence, timeout_s),
+        )
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver."""
+        size = self._call(
+            "SELECT * FROM simulator_code.size_of(%s, %s, %s, %s, %s)",
+            [guest_uuid, volume.uuid],
+            SimulatedCall("look", None, fence, timeout_s),
+        )
+        return None if size is None else int(size)
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once."""

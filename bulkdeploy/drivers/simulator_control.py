@@ -23,6 +23,7 @@ class Step(StrEnum):
     MIGRATE = "migrate"
     SCALE = "scale"
     DEVICES = "devices"
+    RESIZE = "resize"
     ANY = "any"
 
 

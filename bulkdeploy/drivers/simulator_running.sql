@@ -1,5 +1,5 @@
--- The calls that change a running guest: its host, its sizes or its devices, in one transaction each. It is never on two
--- hosts or on none.
+-- The calls that change a running guest: its host, its sizes, its devices or their sizes, in one transaction each. It is
+-- never on two hosts or on none.
 
 CREATE FUNCTION simulator_code.ensure_migrated(
     p_source uuid, p_host uuid, p_guest uuid,
@@ -165,3 +165,63 @@ END $$;
 CREATE FUNCTION simulator_code.are_same(p_some uuid[], p_others uuid[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN p_some @> p_others AND p_some <@ p_others;
+
+-- p_host NULL: the guest must not run. Only then does a volume shrink.
+CREATE FUNCTION simulator_code.ensure_resized(
+    p_host uuid, p_guest uuid, p_volume uuid, p_size bigint,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome;
+    v_volume simulator.volumes;
+    v_steps text[] := '{}';
+BEGIN
+    IF p_host IS NOT NULL THEN
+        v_fate := simulator_code.open_change(p_host, p_guest, p_fence, 'resize');
+    ELSE
+        v_fate := simulator_code.open_call(NULL, p_guest, p_fence, 'resize');
+        IF v_fate.verdict = 'done' THEN
+            PERFORM simulator_code.remember_fence(p_guest, p_fence);
+            IF (SELECT power FROM simulator.guests WHERE uuid = p_guest) = 'Running' THEN
+                v_fate := simulator_code.refusal('resize', format('guest %s runs', p_guest), false, v_fate.host_name);
+            END IF;
+        END IF;
+    END IF;
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    IF EXISTS (SELECT FROM simulator.volumes WHERE uuid = p_volume AND size_bytes <> p_size) THEN
+        v_steps := '{resize}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'resize', false, p_timeout_ms, p_draw);
+    SELECT * INTO v_volume FROM simulator.volumes WHERE uuid = p_volume FOR UPDATE;
+    IF simulator_code.is_taken(v_volume, p_guest) OR p_host IS NOT NULL AND v_volume.size_bytes > p_size THEN
+        IF v_fate.verdict = 'done' THEN
+            v_fate := ('failed', 'resize', format('volume %s of %s bytes is in use by guest %s', p_volume,
+                v_volume.size_bytes, v_volume.guest_uuid), false, v_fate.wait_ms, v_fate.host_name);
+        END IF;
+    ELSIF v_steps <> '{}' AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        UPDATE simulator.volumes SET size_bytes = p_size WHERE uuid = p_volume;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'resize', p_timeout_ms, p_draw);
+END $$;
+
+-- The volume's size stands where other calls have their reason. The fence is remembered, as look_at does it.
+CREATE FUNCTION simulator_code.size_of(
+    p_guest uuid, p_volume uuid, p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(NULL, p_guest, p_fence, 'look');
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    v_fate := simulator_code.fate(NULL, NULL, '{}', 'look', false, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' THEN
+        SELECT size_bytes INTO v_fate.reason FROM simulator.volumes WHERE uuid = p_volume;
+    END IF;
+    RETURN simulator_code.answer(v_fate, '{}', 'look', p_timeout_ms, p_draw);
+END $$;

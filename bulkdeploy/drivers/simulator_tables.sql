@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 );
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'any'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -67,7 +67,7 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 );
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

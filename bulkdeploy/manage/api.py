@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
 
 from bulkdeploy.api.asgi import Applications
 from bulkdeploy.embedded.processes import end_with_parent
@@ -25,12 +26,25 @@ WORKER_CLASS = "bulkdeploy.manage.api_worker.ApiWorker"
 """By name: gunicorn imports it once the figures have their place."""
 
 GRACEFUL_SECONDS = 4
+LAST_CALLS_SECONDS = 2
+"""With ``shutdown_delay_seconds``: how long after the end of listening the first bytes of a call may still come."""
+
 STUCK_AFTER_SECONDS = 120
 
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Read by prometheus_client when it is imported; so this module does not import it."""
 
 FIGURES = "bulkdeploy-figures-"
+
+
+class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
+    """What gunicorn has to say goes where all log lines go, and looks like them."""
+
+    def setup(self, cfg: object) -> None:
+        """Undo gunicorn's own way of writing."""
+        super().setup(cfg)
+        self.error_log.handlers.clear()
+        self.error_log.propagate = True
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
@@ -47,10 +61,14 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
             "bind": [address for address in addresses if address is not None],
             "worker_class": WORKER_CLASS,
             "workers": self.settings.api_processes,
-            "graceful_timeout": GRACEFUL_SECONDS + 1,
+            "graceful_timeout": int(self.settings.shutdown_delay_seconds)
+            + LAST_CALLS_SECONDS
+            + GRACEFUL_SECONDS
+            + 2,
             "timeout": STUCK_AFTER_SECONDS,
             "preload_app": True,
             "loglevel": "warning",
+            "logger_class": OneLog,
             "proc_name": "bulkdeploy-api",
             "post_fork": after_fork,
             "child_exit": forget_gauges,

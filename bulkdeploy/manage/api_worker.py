@@ -20,7 +20,7 @@ from uvicorn.server import Server
 from bulkdeploy.api.asgi import ThreadedApplication
 from bulkdeploy.api.connections import Connections
 from bulkdeploy.api.protocol import BoundedProtocol, Patience
-from bulkdeploy.manage.api import GRACEFUL_SECONDS
+from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.wiring.settings import Settings
 
 MOST_CONNECTIONS = 4096
@@ -35,6 +35,19 @@ class _QuietServer(Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def end_later(self, application: ThreadedApplication, delay_s: float) -> None:
+        """Serve on, not ready, for a while; then hear out who has just connected, and end.
+
+        A proxy that connects once nobody listens any more knows that its call was not begun, and sends it to
+        another process. One whose accepted connection is closed unread does not know.
+        """
+        application.end()
+        await asyncio.sleep(delay_s)
+        for listening in self.servers:
+            listening.close()
+        await asyncio.sleep(LAST_CALLS_SECONDS)
+        self.should_exit = True
 
 
 class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
@@ -57,12 +70,17 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
         watched = None if settings.monitoring_listen is None else int(listeners[-1].getsockname()[1])
         application = ThreadedApplication(self.wsgi, settings.api_threads, watched)
         server = _QuietServer(self._config(settings, application))
+        loop = asyncio.get_running_loop()
+        ending: list[asyncio.Task[None]] = []
 
         def end() -> None:
-            server.should_exit = True
+            if settings.shutdown_delay_seconds and not ending:
+                ending.append(loop.create_task(server.end_later(application, settings.shutdown_delay_seconds)))
+            else:
+                server.should_exit = True
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            asyncio.get_running_loop().add_signal_handler(number, end)
+            loop.add_signal_handler(number, end)
         await server.serve(sockets=listeners)
 
     def _config(self, settings: Settings, application: ThreadedApplication) -> Config:

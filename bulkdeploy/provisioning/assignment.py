@@ -169,6 +169,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             volumes=tuple(_volume(row) for row in placed),
             nics=tuple(_nic(row) for row in rows.nics),
             user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
+            user_data_details=shared.user_data_details if vm.user_data is None else {},
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),

@@ -22,6 +22,7 @@ from bulkdeploy.domain.errors import (
     BulkDeployError,
     InsufficientAddresses,
     ParameterError,
+    ResourceLimitExceeded,
     ResourceUnavailable,
 )
 from bulkdeploy.domain.virtual_machines import VmState
@@ -32,6 +33,7 @@ from bulkdeploy.provisioning.job_kind import VmSteps
 from bulkdeploy.provisioning.outcome import (
     INSUFFICIENT_CAPACITY,
     INTERNAL_ERROR,
+    LIMIT_EXCEEDED,
     RESOURCE_UNAVAILABLE,
     UNCHANGED,
     Failed,
@@ -61,6 +63,7 @@ DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
 
 REFUSALS: Mapping[type[BulkDeployError], int] = {
     ParameterError: INTERNAL_ERROR,
+    ResourceLimitExceeded: LIMIT_EXCEEDED,
     InsufficientAddresses: INSUFFICIENT_CAPACITY,
     ResourceUnavailable: RESOURCE_UNAVAILABLE,
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from traceback import format_exception
 from uuid import UUID
 
@@ -10,7 +11,15 @@ import structlog
 from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, HypervisorDriver, PowerState, StaleFence
+from bulkdeploy.drivers.driver import (
+    DriverError,
+    GuestSpec,
+    HostAddress,
+    HypervisorDriver,
+    PowerState,
+    StaleFence,
+    VolumeSpec,
+)
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.provisioning.assignment import Assignment
@@ -156,6 +165,34 @@ class DriverCalls:
             "devices",
             lambda driver, host: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
         )
+
+    def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
+        """Let a volume of the guest have this size, while it runs on the VM's host or while it does not run.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        if running:
+            return self._change(work, "resize", partial(self._resized, work, volume))
+        return self._call(work, "resize", lambda driver: self._resized(work, volume, driver, None))
+
+    def _resized(
+        self, work: Assignment, volume: VolumeSpec, driver: HypervisorDriver, host: HostAddress | None
+    ) -> None:
+        driver.ensure_resized(host, work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s)
+
+    def size_of(self, work: Assignment, volume: VolumeSpec) -> int | DriverError | None:
+        """The size in bytes that a volume of the guest has; None: it is not there; an error: that can not be seen.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        seen: list[int | None] = []
+
+        def see(driver: HypervisorDriver) -> None:
+            seen.append(driver.size_of(work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s))
+
+        return self._call(work, "look", see) or seen[0]
 
     def _change(
         self, work: Assignment, step: str, change: Callable[[HypervisorDriver, HostAddress], None]

@@ -24,7 +24,7 @@ from bulkdeploy.store.database.engine import read_only
 
 GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
 DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"
-VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say"
+VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say, or to grow to it"
 
 RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
@@ -135,7 +135,9 @@ def _compare_volume(uuid: UUID, believed: BelievedVolume | None, real: Sequence[
     if believed is None:
         return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
     found = [(pool, size) for _, pool, size in real]
-    may_be_missing = not believed.is_ready and not found
-    if not may_be_missing and found != [(believed.pool_uuid, believed.size_bytes)]:
+    if not believed.is_ready and not found:
+        return None
+    least = believed.size_bytes if believed.is_in_use else 1
+    if [(pool, least <= size <= believed.size_bytes) for pool, size in found] != [(believed.pool_uuid, True)]:
         return f"volume {uuid} is in pool {believed.pool_uuid} by its row, and really {found or 'nowhere'}"
     return None

@@ -126,6 +126,7 @@ class BelievedVolume:
     """A live volume as its row has it; ``vm_uuid`` None: no VM has it.
 
     ``is_ready``: it exists on its pool for sure. One that was made on its own does once a VM was started with it.
+    ``is_in_use``: a guest runs with it; others may have grown, and are larger on their pools with the next start.
     """
 
     uuid: UUID
@@ -133,6 +134,7 @@ class BelievedVolume:
     pool_uuid: UUID | None
     size_bytes: int
     is_ready: bool
+    is_in_use: bool
 
 
 def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
@@ -140,11 +142,12 @@ def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
     rows = connection.execute(
         text(
             "SELECT x.uuid, v.uuid AS vm_uuid, p.uuid AS pool_uuid, x.size_bytes, "
-            " x.state = 'Ready' AND NOT x.standalone AS is_ready"
+            " x.state = 'Ready' AND NOT x.standalone AS is_ready,"
+            " coalesce(v.state = 'Running', false) AS is_in_use"
             " FROM volumes x LEFT JOIN virtual_machines v ON v.id = x.vm_id"
             " LEFT JOIN storage_pools p ON p.id = x.pool_id"
             " WHERE x.removed IS NULL OR x.state = 'Destroy'"
         )
     )
     for row in rows:
-        yield BelievedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready)
+        yield BelievedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

@@ -7,11 +7,16 @@ shared, whoever deletes it holds it alone: what has just become a parent is not 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
+from uuid import uuid4
 
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, exists, func, insert, select, update
+import orjson
+from psycopg.errors import UniqueViolation
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, exists, func, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
 from bulkdeploy.store.database.engine import UNIQUE_VIOLATION
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.filters import id_in
@@ -35,17 +40,17 @@ def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) 
         NameTaken: see there.
     """
     source = SOURCES[entity]
-    columns = source.table.c
-    made: dict[int, EntityRef] = {}
-    for given in _alike(rows):
-        query = insert(source.table).returning(columns.id, columns.uuid, sort_by_parameter_order=True)
-        try:
-            written = connection.execute(query, [dict(rows[at]) for at in given]).all()
-        except IntegrityError as error:
-            raise _taken(error) from error
-        for at, row in zip(given, written, strict=True):
-            made[at] = EntityRef(entity, row.id, row.uuid, str(rows[at].get(source.name)))
-    return [made[at] for at in range(len(rows))]
+    ids = reserve_ids(connection, source.table, len(rows))
+    documents = [column.name for column in source.table.c if isinstance(column.type, JSONB)]
+    complete = [{"uuid": uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)]
+    for row in complete if documents else ():
+        row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
+    try:
+        for alike in _alike(complete):
+            copy_rows(connection, source.table, len(alike), columns_from([complete[at] for at in alike]))
+    except UniqueViolation as error:
+        raise NameTaken from error
+    return [EntityRef(entity, row["id"], row["uuid"], str(row.get(source.name))) for row in complete]
 
 
 def insert_row(connection: Connection, entity: Entity, values: Values) -> EntityRef:

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+import threading
+from types import TracebackType
 
 import structlog
 
@@ -48,5 +50,22 @@ def configure_logging(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_what_ends_the_process
+    threading.excepthook = _log_what_ends_a_thread
     for name in NOISY:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _log_what_ends_the_process(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        logging.getLogger(__name__).critical("process_failed", exc_info=(kind, error, traceback))
+
+
+def _log_what_ends_a_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_value is not None and failed.exc_type is not SystemExit:
+        logging.getLogger(__name__).critical(
+            "thread_failed", exc_info=(failed.exc_type, failed.exc_value, failed.exc_traceback)
+        )

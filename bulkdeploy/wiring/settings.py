@@ -1,4 +1,4 @@
-"""Every setting of a process, in one place: a TOML file, then environment variables over it.
+"""Every setting of a process: a TOML file, then environment variables over it (one file: they are read together).
 
 Settings that operators change while everything runs are CloudStack's global settings instead
 (``domain.configuration``). ``config/default.toml`` is generated from this module.
@@ -8,9 +8,12 @@ import json
 import re
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from bulkdeploy.store.database.database_url import database_parameters
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
 
@@ -20,6 +23,11 @@ ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+):[0-9]{1,5}")
 LAST_PORT = 65535
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+SECRETS = ("database_password", "redis_password", "secret_key", "admin_password")
+"""Settings that a file may hold, as secrets mounted into containers do: NAME_file is its path."""
+
+FILE_SUFFIX = "_file"
 
 
 class Settings(BaseSettings):
@@ -31,6 +39,7 @@ class Settings(BaseSettings):
         extra="forbid",
         frozen=True,
         env_ignore_empty=True,
+        hide_input_in_errors=True,
     )
 
     data_dir: Path = Field(
@@ -40,13 +49,25 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         default=None,
         repr=False,
-        description="PostgreSQL, as postgresql://user:password@host/database. Unset: `up` embeds one in data_dir.",
+        description="PostgreSQL, as postgresql://user:password@host/database. Several servers as libpq reads them: "
+        "postgresql://user@one:5432,two:5432/database?target_session_attrs=read-write. "
+        "Unset: `up` embeds one in data_dir.",
+    )
+    database_password: SecretStr | None = Field(
+        default=None, description="Password of the database's user, where database_url has none."
+    )
+    database_password_file: Path | None = Field(
+        default=None, description="File that holds database_password instead."
     )
     redis_url: str | None = Field(
         default=None,
         repr=False,
         description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
     )
+    redis_password: SecretStr | None = Field(
+        default=None, description="Password of the courier's user, where redis_url has none."
+    )
+    redis_password_file: Path | None = Field(default=None, description="File that holds redis_password instead.")
     listen: str = Field(
         default="127.0.0.1:8080",
         description="Address and port of the HTTP API.",
@@ -56,12 +77,21 @@ class Settings(BaseSettings):
         description="Fernet key that encrypts API secret keys at rest; the same on every machine. "
         "Unset: generated once, in data_dir/secret.key.",
     )
+    secret_key_file: Path | None = Field(default=None, description="File that holds secret_key instead.")
     admin_password: SecretStr | None = Field(
         default=None,
         description="First password of the user `admin`. Unset: generated once, in data_dir/admin.password.",
     )
+    admin_password_file: Path | None = Field(default=None, description="File that holds admin_password instead.")
     api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
     api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    shutdown_delay_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="So many seconds an API process that was told to end goes on serving, and says that it is not "
+        "ready: time for proxies to send calls elsewhere.",
+    )
     request_header_seconds: float = Field(
         default=10.0, gt=0, le=3600, description="Most seconds that the headers of a request may take to arrive."
     )
@@ -122,11 +152,31 @@ class Settings(BaseSettings):
         default="text", description="Log lines for people, or JSON objects."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_secrets(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Secrets from their files, and passwords where they are used: in the URLs."""
+        values = dict(given)
+        for name in SECRETS:
+            if file := values.pop(name + FILE_SUFFIX, None):
+                if values.get(name):
+                    raise ValueError(f"{name} and {name}{FILE_SUFFIX} are both set: one of the two must go")
+                values[name] = _read_secret(name, Path(file))
+        for service in ("database", "redis"):
+            if password := values.pop(f"{service}_password", None):
+                url = f"{service}_url"
+                if not values.get(url):
+                    raise ValueError(f"{service}_password is set and {url} is not")
+                values[url] = with_password(values[url], getattr(password, "get_secret_value", lambda: password)())
+        return values
+
     @field_validator("database_url")
     @classmethod
     def _check_database(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-            raise ValueError("must start with postgresql://")
+        if url is not None:
+            if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+                raise ValueError("must start with postgresql://")
+            database_parameters(url)
         return url
 
     @field_validator("drivers")
@@ -150,8 +200,15 @@ class Settings(BaseSettings):
     @field_validator("redis_url")
     @classmethod
     def _check_redis(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith(("redis://", "rediss://")):
-            raise ValueError("must start with redis:// or rediss://")
+        if url is not None:
+            if not url.startswith(("redis://", "rediss://")):
+                raise ValueError(
+                    "must start with redis:// or rediss://; before several servers with Sentinel put a proxy that "
+                    "follows their primary"
+                )
+            if "," in urlsplit(url).netloc.rpartition("@")[2]:
+                raise ValueError("must name one server, as redis://:password@host:6379/0")
+            urlsplit(url).port  # noqa: B018 - looks whether it is one
         return url
 
     @classmethod
@@ -219,6 +276,26 @@ class SettingMissing(Exception):
         super().__init__(
             f"{name} is not set: put it in the file given with --config, or in {ENVIRONMENT_PREFIX}{name.upper()}"
         )
+
+
+def with_password(url: str, password: str) -> str:
+    """``url`` with this password for its user.
+
+    Raises:
+        ValueError: it has one already.
+    """
+    parts = urlsplit(url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    if ":" in user:
+        raise ValueError("a password is set, and the URL has one as well: one of the two must go")
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{hosts}"))
+
+
+def _read_secret(name: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}{FILE_SUFFIX}: the file can not be read: {error}") from error
 
 
 def _url(listen: str) -> str:

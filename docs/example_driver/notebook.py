@@ -34,8 +34,9 @@ class Page:
         self._ask("INSERT INTO guests VALUES (?, ?, ?, ?, ?)", *row)
 
     def make_volume(self, *row: object) -> None:
-        """Make a volume where there is none: uuid, pool, bytes, guest."""
+        """Make a volume, or let one that is smaller grow: uuid, pool, bytes, guest."""
         self._ask("INSERT OR IGNORE INTO volumes VALUES (?, ?, ?, ?)", *row)
+        self._ask("UPDATE volumes SET bytes = max(bytes, ?3) WHERE uuid = ?1 AND pool = ?2 AND guest = ?4", *row)
 
     def end_guest(self, uuid: str) -> None:
         """Let a guest no longer run."""

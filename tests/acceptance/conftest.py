@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
 from bulkdeploy.services.system import System
@@ -73,8 +74,8 @@ def running_cloud(
             database_url=stack.enter_context(database_clone(postgres_url, small_zone_database)),
             redis_url=redis_url.removesuffix("/0") + f"/{unused_redis_database(request.config)}",
             data_dir=folder / "data",
-            secret_key=SECRET_KEY,
-            admin_password=ADMIN_PASSWORD,
+            secret_key=SecretStr(SECRET_KEY),
+            admin_password=SecretStr(ADMIN_PASSWORD),
             worker_threads=8,
             sweep_interval_seconds=0.5,
         )

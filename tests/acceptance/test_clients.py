@@ -70,7 +70,7 @@ def test_cs_tells_errors(cloud: Cloud) -> None:
 
 def test_libcloud_deploys_lists_stops_and_destroys(cloud: Cloud) -> None:
     """Libcloud: locations, images, sizes, a node created, stopped, started and destroyed; bulk by its raw call."""
-    driver = get_driver(Provider.CLOUDSTACK)(
+    driver: Any = get_driver(Provider.CLOUDSTACK)(
         key=cloud.client.api_key, secret=cloud.client.secret_key, url=f"{cloud.client.url}/client/api", secure=False
     )
     assert "host anti-affinity" in [kind.type for kind in driver.ex_list_affinity_group_types()]
@@ -97,7 +97,7 @@ def test_libcloud_deploys_lists_stops_and_destroys(cloud: Cloud) -> None:
 
 def test_libcloud_knows_bad_credentials(cloud: Cloud) -> None:
     """A wrong secret is what libcloud calls InvalidCredsError."""
-    driver = get_driver(Provider.CLOUDSTACK)(
+    driver: Any = get_driver(Provider.CLOUDSTACK)(
         key=cloud.client.api_key, secret="wrong", url=f"{cloud.client.url}/client/api", secure=False
     )
     with pytest.raises(InvalidCredsError):

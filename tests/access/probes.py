@@ -102,6 +102,7 @@ BESIDE: Mapping[str, Mapping[str, Value]] = {
     "migrateVirtualMachine": {"autoselect": "true"},
     "registerTemplate": {"hypervisor": "KVM"},
     "resetSSHKeyForVirtualMachine": {"keypair": _mine},
+    "resizeVolume": {"diskofferingid": lambda scene: scene.named("disk_offerings", "Custom"), "size": "30"},
     "resetUserDataForVirtualMachine": {"userdata": "aGVsbG8="},
     "updateAccount": {"networkdomain": "walker.example"},
     "updateConfiguration": {"name": "api.allowed.source.cidr.list", "value": "0.0.0.0/0"},
@@ -165,7 +166,7 @@ STATES: Mapping[tuple[str, str], str] = {
     ("revokeSecurityGroupIngress", "id"): "ingress",
     ("stopVirtualMachine", "id"): RUNNING,
 }
-"""Which of the victim's things is named: the end of its name."""
+"""Which of the victim's things is named: the end of its name. Metrics are asked what their list is asked."""
 
 TAGGED = {
     Entity.VIRTUAL_MACHINE: "UserVm",
@@ -199,7 +200,8 @@ class Probe:
                 sent = {other: value for other, value in sent.items() if other not in rule.names}
         if "resourcetype" in sent and self.entity in TAGGED and name in ("createTags", "deleteTags"):
             sent["resourcetype"] = TAGGED[self.entity]
-        theirs = scene.walker.thing(self.entity, scene.victim, STATES.get((name, self.parameter), ""))
+        listed_alike = name.removesuffix("Metrics")
+        theirs = scene.walker.thing(self.entity, scene.victim, STATES.get((listed_alike, self.parameter), ""))
         assert theirs is not None, f"{scene.victim} has no {self.entity} for {name}"
         return {**sent, self.parameter: theirs}
 

@@ -1,5 +1,6 @@
 """Accounts and users: who makes, changes, disables and deletes whom, and what that does at once."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -96,12 +97,13 @@ def test_locking_keeps_out_and_enabling_lets_in(world: World) -> None:
     made = make_account(world)
     name, domain = made["name"], made["domainid"]
     client = keyed(world, made)
-    for call in (
-        lambda: world.client().call("lockAccount", account=name, domainid=domain)["account"],
-        lambda: done(world, world.client().call("disableAccount", id=made["id"], lock="true"))["account"],
-        lambda: done(world, world.client().call("disableAccount", id=made["id"], lock="false"))["account"],
-    ):
-        assert call()["state"] in ("locked", "disabled")
+    calls: list[Callable[[], dict[str, Any]]] = [
+        lambda: world.client().call("lockAccount", account=name, domainid=domain),
+        lambda: done(world, world.client().call("disableAccount", id=made["id"], lock="true")),
+        lambda: done(world, world.client().call("disableAccount", id=made["id"], lock="false")),
+    ]
+    for call in calls:
+        assert call()["account"]["state"] in ("locked", "disabled")
         assert client.get("listZones").status == 401
         assert not can_log_in(world, name, PATH)
         assert world.client().call("enableAccount", account=name, domainid=domain)["account"]["state"] == "enabled"

@@ -1,6 +1,7 @@
 """What operators may ask of calls: POST with a timestamp for changes, and where calls may come from."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -15,7 +16,13 @@ from tests.support.api_client import ApiClient
 from tests.support.browser import PASSWORD, Browser
 
 ENFORCED, SOURCES = "enforce.post.requests.and.timestamps", "api.allowed.source.cidr.list"
-CHANGE = {"command": "updateResourceLimit", "resourcetype": 0, "max": -1, "account": "ann", "domainid": 1}
+CHANGE: dict[str, Any] = {
+    "command": "updateResourceLimit",
+    "resourcetype": 0,
+    "max": -1,
+    "account": "ann",
+    "domainid": 1,
+}
 
 
 @pytest.fixture

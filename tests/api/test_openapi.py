@@ -9,16 +9,17 @@ from uuid import uuid4
 import pytest
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.core.result import Ok
 from sqlalchemy import Engine, text
 
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.lists.population import OWNERS, run
 from tests.support.api_client import ApiClient
+from tests.support.zones import load_zone
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -50,7 +51,7 @@ def description(api_url: str) -> Description:
 @pytest.fixture
 def zone(engine: Engine, cipher: FernetCipher) -> Engine:
     """The small zone with owners: a database to be spoilt."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+    load_zone(engine, cipher, SMALL_ZONE)
     with engine.begin() as connection:
         run(connection, OWNERS)
     return engine
@@ -97,6 +98,7 @@ def said(command: str) -> set[int]:
 def operations(document: Description) -> Iterator[Any]:
     """What schemathesis makes of each command."""
     for result in schemathesis.openapi.from_dict(document).get_all_operations():
+        assert isinstance(result, Ok)
         yield result.ok()
 
 
@@ -143,7 +145,7 @@ def test_calls_made_from_the_description_answer_by_it(
             wanted = as_texts(given_values)
             command = wanted.pop("command")
             signed = client.signed(command, **wanted)
-            way = {"params": signed} if case.method == "GET" else {"data": signed}
+            way: dict[str, Any] = {"params": signed} if case.method == "GET" else {"data": signed}
             answer = requests.request(case.method, f"{client.url}{case.path}", timeout=60, **way)
             if answer.status_code == 200:
                 done.add(command)

@@ -1,7 +1,8 @@
 """Calling by session and logging out, over a real socket, with a client that keeps cookies."""
 
 from datetime import timedelta
-from typing import Any
+from http.cookiejar import Cookie
+from typing import Any, cast
 
 import pytest
 import requests
@@ -51,7 +52,7 @@ def test_cookies_alone_are_no_session(browser: Browser, engine: Engine, method: 
     """What another site makes a browser send carries all cookies and no key: it is refused and changes nothing."""
     browser.login("admin", ADMIN_PASSWORD)
     form = {"command": command, "response": "json", "name": "planted"}
-    sent = {"params": form} if method == "get" else {"data": form}
+    sent: dict[str, Any] = {"params": form} if method == "get" else {"data": form}
     answer = browser.http.request(method, browser.address, timeout=60, **sent)
     assert (answer.status_code, error_of(answer)["errortext"]) == (401, "unable to verify user credentials")
     assert count_sessions(engine) == 0
@@ -74,7 +75,7 @@ def test_both_keys_must_be_right(browser: Browser, wrong: str) -> None:
 def test_cookies_behind_tls_stay_there(browser: Browser) -> None:
     """Where a proxy ends TLS, cookies are marked to be sent over TLS only."""
     browser.http.headers["X-Forwarded-Proto"] = "https"
-    cookies = list(browser.login("admin", ADMIN_PASSWORD).cookies)
+    cookies = cast("list[Cookie]", list(browser.login("admin", ADMIN_PASSWORD).cookies))
     assert [(cookie.secure, cookie.get_nonstandard_attr("SameSite")) for cookie in cookies] == [
         (True, "Strict")
     ] * 2
@@ -173,9 +174,8 @@ def test_logout(browser: Browser, engine: Engine, method: str) -> None:
     browser.login("admin", ADMIN_PASSWORD)
     kept = dict(browser.http.cookies)
     values = {"command": "logout", "response": "json"}
-    answer = browser.http.request(
-        method, browser.address, timeout=60, **{"data" if method == "post" else "params": values}
-    )
+    sent: dict[str, Any] = {"data": values} if method == "post" else {"params": values}
+    answer = browser.http.request(method, browser.address, timeout=60, **sent)
     assert answer.json() == {"logoutresponse": {"description": "success"}}
     assert not browser.http.cookies
     assert count_sessions(engine) == 0

@@ -16,7 +16,7 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.system import System
-from bulkdeploy.store.database.engine import TransactionConflict, after_commit
+from bulkdeploy.store.database.engine import TransactionConflict, WriteWhereReading, after_commit
 from tests.support.api_client import ApiClient
 
 NAME = "name of a test"
@@ -98,8 +98,9 @@ def test_what_a_command_prepares_is_not_repeated(trial: Trial, engine: Engine, c
     received: list[str] = []
 
     def prepare(call: Call) -> str:
-        assert call.connection.execute(text("SHOW default_transaction_read_only")).scalar_one() == "on"
-        prepared.append("once")
+        with pytest.raises(WriteWhereReading):
+            trial.write(call)
+        prepared.append(str(call.connection.execute(text("SELECT 'once'")).scalar_one()))
         return "hash"
 
     def handle(call: Call, hashed: str) -> None:

@@ -10,6 +10,7 @@ import click
 import jsonschema
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from bulkdeploy.drivers.simulator import SimulatorOptions
 from bulkdeploy.manage.main import main
@@ -108,7 +109,7 @@ def test_database_has_room_for_every_process(compose: dict[str, Any]) -> None:
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in compose["services"].items()}
     threads = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS
     api = replicas["api"] * settings.api_processes * (max(settings.database_pool_size, threads) + threads)
-    simulated = SimulatorOptions(url="postgresql://").pool_size
+    simulated = SimulatorOptions(url=SecretStr("postgresql://")).pool_size
     workers = (replicas["worker"] + replicas["sweeper"]) * (settings.database_pool_size + simulated)
     assert api + workers < limit
 

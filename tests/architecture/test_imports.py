@@ -47,7 +47,7 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
 def is_declaration(path: Path) -> bool:
     """True for a command module: one with COMMANDS at its top."""
     tops = ast.parse(path.read_text()).body
-    targets = [node.target for node in tops if isinstance(node, ast.AnnAssign)]
+    targets: list[ast.expr] = [node.target for node in tops if isinstance(node, ast.AnnAssign)]
     targets += [target for node in tops if isinstance(node, ast.Assign) for target in node.targets]
     return any(isinstance(target, ast.Name) and target.id == "COMMANDS" for target in targets)
 

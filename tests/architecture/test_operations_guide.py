@@ -35,9 +35,7 @@ def test_labels_are_those_of_the_metrics() -> None:
     """Labels in braces are the metric's own."""
     for name, labels in re.findall(r"^\| `(bulkdeploy_\w+)`(?: \{([a-z, ]+)\})? \|", GUIDE, re.MULTILINE):
         declared = {
-            metric._name: metric._labelnames  # type: ignore[attr-defined]
-            for metric in vars(meters).values()
-            if hasattr(metric, "_labelnames")
+            metric._name: metric._labelnames for metric in vars(meters).values() if hasattr(metric, "_labelnames")
         }
         own = declared.get(name.removesuffix("_total"))
         if own is not None:

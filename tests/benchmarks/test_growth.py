@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 from benchmarks.cpu import own_cpu_seconds
 from benchmarks.deploying import deploy_held_back
 from benchmarks.generation import Size, generate_zones, tell_hypervisors
-from benchmarks.ground import Room
+from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
@@ -28,10 +28,10 @@ CHANCES = 5
 
 
 @pytest.fixture
-def room(engine: Engine, settings: Settings) -> Room:
+def room(engine: Engine, settings: Settings) -> GeneratedZone:
     """A generated zone without VMs."""
     generate_zones(engine, Size(zones=1, pods=4, clusters=20, hosts=300, vms=0), prefix="bench")
-    return Room(None, settings, engine)
+    return GeneratedZone(settings, engine)
 
 
 def cpu(engine: Engine, work: Callable[[], object]) -> float:
@@ -43,7 +43,7 @@ def cpu(engine: Engine, work: Callable[[], object]) -> float:
         return own_cpu_seconds(connection.execute(query).scalars()) + time.process_time() - before
 
 
-def least_cpu_per_vm(room: Room, count: int) -> float:
+def least_cpu_per_vm(room: GeneratedZone, count: int) -> float:
     """The best of some bulk calls."""
     return min(cpu(room.engine, lambda: deploy_held_back(room, count)) for _ in range(TRIES)) / count
 
@@ -66,7 +66,9 @@ def statements(engine: Engine) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(room: Room, statements: list[str]) -> None:
+def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(
+    room: GeneratedZone, statements: list[str]
+) -> None:
     """Statements of a bulk call do not depend on how many VMs it asks for."""
     deploy_held_back(room, FEW)
     statements.clear()
@@ -77,21 +79,21 @@ def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(room: Room
     assert statements == few
 
 
-def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(room: Room) -> None:
+def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(room: GeneratedZone) -> None:
     """Hosts, their capacity and pools are read whole once per process: afterwards only what changed."""
     deploy_held_back(room, 1)
     left = {table for table, _ in kept_columns(room.engine)._readings}
     assert left == {"hosts", "host_capacity", "storage_pools"}
 
 
-def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(room: Room) -> None:
+def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(room: GeneratedZone) -> None:
     """Ten times as many VMs in one call cost no more each."""
     deploy_held_back(room, FEW)
     few = least_cpu_per_vm(room, FEW)
     assert ever(lambda: least_cpu_per_vm(room, MANY), at_most=1.5 * few)
 
 
-def test_cpu_does_not_grow_with_the_vms_that_are_there(room: Room) -> None:
+def test_cpu_does_not_grow_with_the_vms_that_are_there(room: GeneratedZone) -> None:
     """With thousands of VMs there, all of one owner, a call costs what it did with none."""
     deploy_held_back(room, FEW)
     empty = least_cpu_per_vm(room, FEW)
@@ -117,7 +119,7 @@ def test_a_plan_made_while_no_job_is_unfinished_is_good_when_many_are(engine: En
 
 
 def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
-    room: Room, system: System, fleet_simulator_url: str
+    room: GeneratedZone, system: System, fleet_simulator_url: str
 ) -> None:
     """Ten times as many jobs in hand cost no more each."""
     tell_hypervisors(room.engine, fleet_simulator_url)

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, event, text
 
 from benchmarks.deploying import deploy_held_back
 from benchmarks.generation import Size, generate_zones, tell_hypervisors
-from benchmarks.ground import Room
+from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
@@ -20,6 +20,9 @@ from bulkdeploy.wiring.system import build_engine
 from tests.support.fleet import OneDriver
 
 GROWING = ("virtual_machines", "volumes", "nics", "async_jobs", "deployments", "events")
+SETTING = "SET LOCAL enable_seqscan TO off"
+"""What a worker's transactions begin with; all else that they say has a plan."""
+
 LOOKING = ("Seq Scan", "Index Scan", "Index Only Scan")
 
 
@@ -41,7 +44,7 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def kept_plan(engine: Engine, statement: str) -> dict[str, Any]:
-    """The plan for any values of the parameters."""
+    """The plan for any values of the parameters, in a transaction that begins as those of the engine do."""
     names: list[str] = []
 
     def number(found: re.Match[str]) -> str:
@@ -72,7 +75,7 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     def note(*arguments: Any) -> None:
         seen[str(arguments[2])] = None
 
-    _, messages = deploy_held_back(Room(None, settings, engine), 100)
+    _, messages = deploy_held_back(GeneratedZone(settings, engine), 100)
     event.listen(worker_engine, "before_cursor_execute", note)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     options = RunnerOptions(16, 60, 60)
@@ -87,6 +90,7 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     finally:
         runner.close()
         driver.close()
+    assert seen.pop(SETTING, "never said") is None
     read_whole = [
         (scan["Node Type"], scan.get("Relation Name"), statement)
         for statement in list(seen)

@@ -1,7 +1,8 @@
 """What following costs the server: counted on the recorded server, with a clock turned by hand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def transport(server: RecordedServer, clock: HandClock) -> Iterator[Transport]:
 def follower(transport: Transport, clock: HandClock) -> Follower:
     """Waits without end, quietly."""
 
-    def once(command: str, parameters: dict[str, str]) -> dict[str, object]:
+    def once(command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         return transport.call(command, parameters, attempts=1)
 
     return Follower(once, clock, Screen("json", quiet=True), timeout=None)

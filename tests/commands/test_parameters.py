@@ -18,6 +18,8 @@ OURS = {"bulkDeployVirtualMachine", "cancelBulkDeployment", "listBulkDeployments
 
 BESIDES = {
     ("deleteIso", "forced"),
+    ("deployVirtualMachine", "dryrun"),
+    ("deployVirtualMachine", "hostids"),
     ("listAsyncJobs", "deploymentid"),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }

@@ -7,7 +7,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.discovery import DEEPEST, discover
-from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid
+from bulkdeploy.declare.parameters import Needs, Parameter, WireType, boolean, string, uuid
 from bulkdeploy.declare.response_fields import objects, text
 from bulkdeploy.declare.responses import Field, Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
@@ -177,7 +177,7 @@ def test_declarations_are_whole(command: Command) -> None:
         assert bool(one.entity) == (WireType.UUID in (one.type, one.element)), one.name
         assert (one.element is not None) == (one.type is WireType.LIST), one.name
     for rule in command.rules:
-        named = (rule.name, rule.other) if hasattr(rule, "other") else rule.names
+        named = (rule.name, rule.other) if isinstance(rule, Needs) else rule.names
         assert set(named) <= set(names)
 
 

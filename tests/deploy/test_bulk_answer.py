@@ -184,14 +184,49 @@ def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: B
     assert nothing_written()
 
 
-def test_name_prefix_makes_unique_names(bulk: Bulk, client: ApiClient) -> None:
-    """Names are made of the prefix, stay unique over calls, and a bad prefix is refused."""
+def _names(zone: Zone) -> list[str]:
+    return [row.name for row in zone.rows("SELECT name FROM virtual_machines ORDER BY id")]
+
+
+def test_names_of_a_prefix_count_from_one(bulk: Bulk, client: ApiClient, zone: Zone) -> None:
+    """The first numbers that are free in the network, whoever has the others and in whatever case."""
     bulk(count=3, nameprefix="web")
-    bulk(count=3, nameprefix="web")
-    names = [row["name"] for row in client.call("listVirtualMachines", listall=True)["virtualmachine"]]
-    assert len(set(names)) == 6
-    assert all(name.startswith("web-") for name in names)
+    bulk(count=2, nameprefix="web")
+    single = {key: value for key, value in zone.bulk_parameters(1).items() if key != "virtualmachinecount"}
+    client.call("deployVirtualMachine", **single, name="WEB-7")
+    bulk(count=4, nameprefix="web")
+    assert _names(zone) == [*(f"web-{n}" for n in (1, 2, 3, 4, 5)), "WEB-7", *(f"web-{n}" for n in (6, 8, 9, 10))]
+    gone = zone.scalar("SELECT uuid FROM virtual_machines WHERE name = 'web-2'")
+    zone.change("UPDATE virtual_machines SET state = 'Destroyed' WHERE uuid = :id", id=gone)
+    zone.change("UPDATE nics SET vm_name = NULL WHERE vm_name = 'web-2'")
+    bulk(count=2, nameprefix="web")
+    assert _names(zone)[-2:] == ["web-2", "web-11"]
     refused(bulk, 431, "nameprefix", "letter", nameprefix="-web")
+
+
+def test_racing_calls_share_the_numbers_of_a_prefix(zone: Zone, client: ApiClient, engine: Engine) -> None:
+    """Batches and single calls that want the same names at the same moment all get VMs, each a name of its own."""
+    zone.change("UPDATE networks SET guest_type = 'L2'")  # where nothing else has deployments wait for each other
+    plain = {"templateid": zone.id_of("templates", "Any hypervisor"), "hypervisor": "KVM"}
+    single = {key: value for key, value in zone.bulk_parameters(1, **plain).items() if key != "virtualmachinecount"}
+
+    def call(number: int) -> int:
+        if number % 2:
+            return client.get("deployVirtualMachine", **single, name=f"web-{number * 2}").status
+        return client.get("bulkDeployVirtualMachine", **zone.bulk_parameters(5, **plain, nameprefix="web")).status
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(call, range(12)))
+    batches, singles = statuses[::2], statuses[1::2]
+    assert batches == [200] * 6
+    assert set(singles) <= {200, 431}
+    names = _names(zone)
+    assert len({name.lower() for name in names}) == len(names) == 30 + singles.count(200)
+    given = {f"web-{number * 2}" for number, status in enumerate(statuses) if number % 2 and status == 200}
+    numbers = sorted(int(name.removeprefix("web-")) for name in names if name not in given)
+    assert len(numbers) == 30
+    assert numbers[-1] <= 30 + len(given)
+    assert_intact(engine)
 
 
 def test_startvm_false_claims_no_host(bulk: Bulk, zone: Zone, engine: Engine) -> None:

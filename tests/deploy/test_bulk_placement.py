@@ -226,6 +226,30 @@ def test_racing_batches_share_what_limits_leave(zone: Zone, client: ApiClient, e
     assert_intact(engine)
 
 
+@pytest.mark.parametrize("by", ["admin", "user"])
+def test_a_single_call_has_a_dry_run_too(
+    client: ApiClient, user: ApiClient, zone: Zone, engine: Engine, nothing_written: Books, by: str
+) -> None:
+    """The plan of a batch of one, as the caller may see it: no job, no row. Refusals are those of the call."""
+    single = {name: value for name, value in zone.bulk_parameters(1).items() if name != "virtualmachinecount"}
+    if by == "user":
+        own = {name: value for name, value in single.items() if name not in ("account", "domainid")}
+        assert user.call("deployVirtualMachine", **own, dryrun="true") == {"plan": {"count": 1, "fits": 1}}
+    else:
+        zone.change("UPDATE hosts SET state = 'Down' WHERE name = 'a-1-1'")
+        hosts = f"{zone.id_of('hosts', 'a-1-1')},{zone.id_of('hosts', 'a-1-2')}"
+        plan = client.call("deployVirtualMachine", **single, dryrun="true", hostids=hosts)["plan"]
+        assert (plan["count"], plan["fits"], plan["planner"]) == (1, 1, "FirstFitPlanner")
+        assert sum(cluster["added"] for cluster in plan["clusters"]) == 1
+        assert [host.get("reason") for host in plan["hosts"]] == ["host_not_up", None]
+        zone.change("UPDATE hosts SET state = 'Down'")
+        with pytest.raises(ApiFailure, match="12 by host_not_up") as failure:
+            client.call("deployVirtualMachine", **single, dryrun="true")
+        assert failure.value.status == 533
+    assert nothing_written()
+    assert_intact(engine)
+
+
 def test_a_dry_run_of_vms_that_are_not_started_tells_the_room(bulk: Bulk, nothing_written: Books) -> None:
     """startvm=false claims no host: all are made, no cluster gets any, and the room there is, is told."""
     plan = bulk(count=3, startvm="false", dryrun="true")["plan"]

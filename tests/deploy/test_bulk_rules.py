@@ -124,15 +124,6 @@ def test_hypervisor_must_match_the_template(bulk: Bulk, nothing_written: Untouch
     assert nothing_written()
 
 
-def test_offerings_must_not_be_custom(bulk: Bulk, zone: Zone, nothing_written: Untouched) -> None:
-    """Custom service and disk offerings are not for bulk deployments."""
-    offering = zone.id_of("service_offerings", "Custom")
-    disk = zone.id_of("disk_offerings", "Custom")
-    refused(bulk, 431, "custom one and not supported for bulk", serviceofferingid=offering)
-    refused(bulk, 431, "custom one and not supported for bulk", diskofferingid=disk)
-    assert nothing_written()
-
-
 @pytest.mark.parametrize("table", ["service_offerings", "disk_offerings"])
 def test_local_storage_needs_a_zone_with_local_storage(bulk: Bulk, zone: Zone, table: str) -> None:
     """A local-storage offering in a zone without local storage names both."""
@@ -214,7 +205,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
 
 @pytest.mark.parametrize(
     "parameter",
-    ["iptonetworklist[0].networkid", "datadiskofferinglist[0].diskofferingid", "snapshotid", "customid"],
+    ["iptonetworklist[0].networkid", "nicnetworklist[0].network", "snapshotid", "customid"],
 )
 def test_a_single_vm_is_never_made_without_what_was_asked_for(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str

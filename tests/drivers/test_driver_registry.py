@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_one_driver_serves_every_type_by_default(options: dict[str, dict[str, ob
 
 
 @pytest.mark.usefixtures("_outsider")
-def test_a_type_can_have_a_driver_from_outside(options: dict[str, dict[str, object]]) -> None:
+def test_a_type_can_have_a_driver_from_outside(options: dict[str, dict[str, Any]]) -> None:
     """An entry point's driver gets its options and is chosen for its type, in any case."""
     given = {**options, "outsider": {"speed": "3", "hosts": '["a", "b"]'}}
     drivers = configure_drivers({"KVM": "outsider", "default": "simulator"}, given)
@@ -126,7 +127,7 @@ def test_what_a_driver_can_do_is_known_before_it_is_made() -> None:
 
 
 @pytest.mark.usefixtures("_outsider")
-def test_nobody_replaces_a_driver_of_the_tree(options: dict[str, dict[str, object]]) -> None:
+def test_nobody_replaces_a_driver_of_the_tree(options: dict[str, dict[str, Any]]) -> None:
     """An entry point with an in-tree name is not used."""
     drivers = configure_drivers({"default": "simulator"}, options)
     assert isinstance(drivers.driver_for("KVM"), SimulatorDriver)

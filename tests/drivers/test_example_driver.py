@@ -131,7 +131,16 @@ def test_a_service_that_names_it_runs_vms_with_it(caller: ApiClient, named: Sett
     with pytest.raises(ApiFailure, match="has no live migration here") as refused:
         caller.call("migrateVirtualMachine", virtualmachineid=vm["id"], autoselect=True)
     assert refused.value.status == 431
+    (root,) = caller.call("listVolumes", virtualmachineid=vm["id"], listall=True)["volume"]
+    with pytest.raises(ApiFailure, match="has no resizing of volumes here") as refused:
+        caller.call("resizeVolume", id=root["id"], size=50)
+    assert refused.value.status == 431
     assert caller.call("listAsyncJobs", listall=True)["count"] == jobs
+    finished(caller, "stopVirtualMachine", id=vm["id"])
+    assert caller.call("resizeVolume", id=root["id"], size=50)["jobid"]
+    finished(caller, "startVirtualMachine", id=vm["id"])
+    audited = bulkdeploy(named, "audit")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
     assert finished(caller, "destroyVirtualMachine", id=vm["id"], expunge=True)["state"] == "Expunging"
     assert bulkdeploy(named, "audit").returncode == 0
 

@@ -15,6 +15,7 @@ from bulkdeploy.drivers.contract import (
     HostContract,
     Machines,
     MigrationContract,
+    ResizeContract,
     Rig,
     RoomContract,
     ScalingContract,
@@ -52,6 +53,7 @@ class TestSimulatorContract(
     MigrationContract,
     ScalingContract,
     DeviceContract,
+    ResizeContract,
     FencingContract,
 ):
     """Hosts with room."""

@@ -47,7 +47,7 @@ class Cloud(World):
         (found,) = [value for key, value in body.items() if key != "count"]
         return dict(found[0] if isinstance(found, list) else found) if found is not True else {}
 
-    def done(self, command: str, **parameters: object) -> None:
+    def done(self, command: str, **parameters: Any) -> None:
         """A call that succeeds with nothing to show."""
         assert self.make(command, **parameters) == {}
 
@@ -67,12 +67,12 @@ class Cloud(World):
         with self.engine.connect() as connection:
             return tuple(connection.execute(text(f"SELECT {sums}")).one())
 
-    def zone(self, **more: object) -> dict[str, Any]:
+    def zone(self, **more: Any) -> dict[str, Any]:
         """A zone of its own name."""
-        given = {"name": f"zone-{next(_numbers)}", "networktype": "Advanced", "dns1": "10.0.0.2"}
+        given: dict[str, Any] = {"name": f"zone-{next(_numbers)}", "networktype": "Advanced", "dns1": "10.0.0.2"}
         return self.make("createZone", **{**given, "internaldns1": "10.0.0.3", **more})
 
-    def pod(self, zone: str, **more: object) -> dict[str, Any]:
+    def pod(self, zone: str, **more: Any) -> dict[str, Any]:
         """A pod of its own name, without a management network."""
         return self.make("createPod", **{"zoneid": zone, "name": f"pod-{next(_numbers)}", **more})
 

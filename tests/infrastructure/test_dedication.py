@@ -59,7 +59,7 @@ def test_what_lies_in_a_place_is_its_holders(cloud: Cloud, places: dict[str, dic
 def test_placement_honours_dedication(cloud: Cloud) -> None:
     """A cluster given to acme takes no VM of others; released, it takes them again."""
     cluster = cloud.id_of("clusters", "a-1")
-    ask = {
+    ask: dict[str, Any] = {
         "zoneid": cloud.id_of("zones", "small"),
         "serviceofferingid": cloud.id_of("service_offerings", "Small"),
         "templateid": cloud.id_of("templates", "Debian 12"),

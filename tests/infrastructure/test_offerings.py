@@ -1,12 +1,14 @@
 """Service and disk offerings: made, changed and deleted by calls of root admins and domain admins."""
 
+from typing import Any
+
 import pytest
 
 from tests.infrastructure.cloud import Cloud
 from tests.lists.world import DOMAIN_ADMIN, USER
 
-SMALL = {"name": "s", "displaytext": "S", "cpunumber": 1, "cpuspeed": 100, "memory": 128}
-DISK = {"name": "d", "displaytext": "D", "disksize": 5}
+SMALL: dict[str, Any] = {"name": "s", "displaytext": "S", "cpunumber": 1, "cpuspeed": 100, "memory": 128}
+DISK: dict[str, Any] = {"name": "d", "displaytext": "D", "disksize": 5}
 
 
 def test_a_service_offering_lives_and_goes(cloud: Cloud) -> None:
@@ -77,11 +79,16 @@ def test_a_disk_offering_lives_and_goes(cloud: Cloud) -> None:
 
 
 @pytest.mark.parametrize(("noun", "given"), [("Service", SMALL), ("Disk", DISK)])
-def test_domain_admins_keep_to_their_domains(cloud: Cloud, noun: str, given: dict[str, object]) -> None:
+def test_domain_admins_keep_to_their_domains(cloud: Cloud, noun: str, given: dict[str, Any]) -> None:
     """They make offerings for domains of theirs, and touch no others; users make none."""
     acme, root = cloud.id_of("domains", "acme"), cloud.id_of("domains", "ROOT")
     create, update = f"create{noun}Offering", f"update{noun}Offering"
-    for domains, status in (({}, 531), ({"domainid": root}, 431), ({"domainid": f"{acme},{root}"}, 431)):
+    cases: tuple[tuple[dict[str, Any], int], ...] = (
+        ({}, 531),
+        ({"domainid": root}, 431),
+        ({"domainid": f"{acme},{root}"}, 431),
+    )
+    for domains, status in cases:
         assert cloud.refused(create, DOMAIN_ADMIN, **given, **domains).status == status
     own = cloud.make(create, DOMAIN_ADMIN, **given, domainid=acme)
     assert own["domain"] == "acme"

@@ -39,6 +39,10 @@ zones:
               - {hypervisor: KVM, url: "http://10.0.1.{11..13}/a-{1..3}?cpu_cores=16", hosttags: [fast]}
             storagepools:
               - {name: a-1-primary, url: "nfs://10.0.1.201/export/a-1", capacitybytes: 5 TiB}
+            configuration:
+              cpu.overprovisioning.factor: "2.5"
+              cluster.memory.allocated.capacity.disablethreshold: "0.7"
+configuration: {vm.allocation.algorithm: firstfit}
 """
 
 
@@ -62,7 +66,7 @@ def test_a_file_is_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: P
     """What it describes is created, with the patterns it has; a second load finds it all there."""
     report = load(engine, cipher, tmp_path, PLACES)
     assert report.created == {
-        "domains": 3, "zones": 1, "pods": 1, "clusters": 1, "hosts": 3, "storagepools": 2,
+        "domains": 3, "zones": 1, "pods": 1, "clusters": 1, "hosts": 3, "storagepools": 2, "configuration": 2,
     }  # fmt: skip
     before = all_rows(engine)
     assert load(engine, cipher, tmp_path, PLACES) == LoadReport()

@@ -247,8 +247,8 @@ def interrupt_at(place: str) -> None:
 def test_an_interrupted_job_is_finished_or_undone(owned: Owned, give: Ask, fails: bool) -> None:
     """Wherever a worker stops, before and after every commit and driver call, the next one leaves no halves."""
     for place in PLACES:
-        for asked in (lambda: give, lambda: take(owned, give)):
-            command, parameters = asked()
+        for taken in (False, True):
+            command, parameters = take(owned, give) if taken else give
             before = owned.guest()
             if fails:
                 owned.fleet.fault(Step.DEVICES, remaining=1)

@@ -145,7 +145,7 @@ def test_every_parameter_of_an_update_is_seen(stopped: Fleet, acme: ApiClient) -
     assert (vm["name"], vm["displayname"], vm["group"]) == ("renamed", "A new name", "friends")
     assert (vm["haenable"], vm["isdynamicallyscalable"], vm["deleteprotection"]) == (True, False, True)
     assert vm["details"] == {"keyboard": "de"}
-    assert {group["name"] for group in vm["securitygroup"]} == {"web", "default"}
+    assert {group["name"] for group in vm["securitygroup"]} == {"web"}
     assert acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped)) == {
         "virtualmachineuserdata": {"virtualmachineid": _vm(stopped), "userdata": other}
     }
@@ -335,7 +335,8 @@ def test_the_guest_os_type_of_one_vm(stopped: Fleet, acme: ApiClient) -> None:
 
     def os_type() -> str | None:
         (vm,) = acme.call("listVirtualMachines")["virtualmachine"]
-        return vm.get("osdisplayname")
+        name: str | None = vm.get("osdisplayname")
+        return name
 
     before = os_type()
     (windows, *_) = acme.call("listOsTypes", keyword="Windows 11")["ostype"]
@@ -487,6 +488,19 @@ def test_a_stopped_vm_goes_to_another_account(stopped: Fleet, client: ApiClient,
     failure = refused(theirs, "assignVirtualMachine", virtualmachineid=_vm(stopped), **to)
     assert (failure.status, "Stopped" in failure.errortext) == (431, True)
     stopped.assert_intact()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_vm_comes_with_the_security_groups_that_were_named(
+    stopped: Fleet, client: ApiClient, named: bool
+) -> None:
+    """Its new owner's default one only where none is."""
+    stopped.zone.change("UPDATE network_offerings SET services = services || '[\"SecurityGroup\"]'")
+    to = {"account": "customers-admin", "domainid": stopped.zone.id_of("domains", "customers")}
+    group = client.call("createSecurityGroup", name="closed", **to)["securitygroup"]["id"]
+    given = {"securitygroupids": group} if named else {}
+    vm = client.call("assignVirtualMachine", virtualmachineid=_vm(stopped), **to, **given)["virtualmachine"]
+    assert [each["name"] for each in vm["securitygroup"]] == (["closed"] if named else ["default"])
 
 
 def test_a_vm_goes_only_to_whom_may_have_it(stopped: Fleet, api_url: str, client: ApiClient) -> None:

@@ -76,7 +76,8 @@ def test_a_row_says_what_was_deployed(world: World) -> None:
 def test_user_data_is_answered_only_where_asked_for(world: World) -> None:
     """User data may hold secrets: it is in a row only with ``userdata=true``."""
     assert "userdata" not in vm(world, "acme-1")
-    assert vm(world, "acme-1", userdata="true")["userdata"] == "aGVsbG8="
+    shown = vm(world, "acme-1", userdata="true")
+    assert (shown["userdata"], shown["userdatadetails"]) == ("aGVsbG8=", '{"role": "web"}')
     assert "userdata" not in vm(world, "rival-1", userdata="true")
 
 

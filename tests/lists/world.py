@@ -93,6 +93,7 @@ def deploy_vms(world: World) -> None:
             userdata="aGVsbG8=",
             group="web",
             affinitygroupids=world.id_of("affinity_groups", "apart"),
+            **{"userdatadetails[0].role": "web"},
         )
     for name in ("acme-destroyed", "acme-expunging", "acme-gone"):
         world.deploy(name, "acme", "acme")

@@ -1,6 +1,7 @@
 """Promises of the HTTP server that the API runs under."""
 
 import http.client
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +74,7 @@ def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
         while len(family) < settings.api_processes:
             assert process.poll() is None, log.read_text()
             family = psutil.Process(process.pid).children(recursive=True)
-    assert process.returncode == 0
+    assert process.poll() == 0
     assert psutil.wait_procs(family, timeout=10)[1] == []
 
 
@@ -104,5 +105,43 @@ def test_stopping_answers_the_calls_in_hand(settings: Settings, engine: Engine, 
                 process.terminate()
                 assert half.rest() == kept.rest() == b""
             answer = calling.result()
-    assert (answer.status, process.returncode) == (401, 0)
+    assert (answer.status, process.poll()) == (401, 0)
     assert "Traceback" not in log.read_text()
+
+
+def test_a_process_that_is_to_end_sends_callers_elsewhere_first(settings: Settings, tmp_path: Path) -> None:
+    """For ``shutdown_delay_seconds`` it is alive and not ready, calls are answered, connections are not kept.
+
+    The connection that is accepted last is heard out, however late its call arrives before the end.
+    """
+    log = tmp_path / "api.log"
+    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("listen", "monitoring_listen")}
+    settings = settings.model_copy(update={**addresses, "api_processes": 1, "shutdown_delay_seconds": 3.0})
+    whole = b"GET /client/api?response=json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with program(settings, log, *BULKDEPLOY, "api") as process:
+        ready = f"{settings.api_monitoring_url}/health/ready"
+        wait_for(ready, process, log)
+        with connected(settings.url, 2) as (kept, late):
+            kept.send(whole)
+            assert b"connection: close" not in kept.answer().lower()
+            process.terminate()
+            wait_for(ready, process, log, statuses=[503])
+            wait_for(ready.replace("ready", "live"), process, log)
+            kept.send(whole)
+            assert b"connection: close" in kept.answer().lower()
+            assert kept.rest() == b""
+            while _listens(settings.listen):
+                time.sleep(0.05)
+            late.send(whole)
+            assert late.answer().startswith(b"HTTP/1.1 401 ")
+    assert process.wait() == 0
+    assert "Traceback" not in log.read_text()
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except ConnectionRefusedError:
+        return False
+    return True

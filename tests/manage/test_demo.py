@@ -8,9 +8,20 @@ from tests.support.programs import bulkdeploy
 
 
 def test_demonstration_succeeds_and_can_be_repeated_on_its_data(server_folder: Path) -> None:
-    """Two calls in a row on the same data both succeed, and what the first added is there before the second."""
+    """Two calls in a row on the same data both succeed, and what the first added is there before the second.
+
+    Services that are configured (here they do not even answer) have no part in it.
+    """
     data, picture = server_folder / "data", server_folder / "spread.svg"
-    settings = Settings(data_dir=data, api_processes=1, worker_processes=1)
+    settings = Settings(
+        data_dir=data,
+        api_processes=1,
+        worker_processes=1,
+        database_url="postgresql://nobody@127.0.0.1:1/cloud",
+        redis_url="redis://127.0.0.1:1/0",
+        drivers={"default": "simulator"},
+        driver={"simulator": {"url": "postgresql://nobody@127.0.0.1:1/cloud_simulator"}},
+    )
     arguments = ("demo", "--count", "24", "--data-dir", str(data), "--svg", str(picture))
     titles = []
     for _ in range(2):

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -79,7 +80,7 @@ def server(
             database_url=database_url,
             redis_url=redis_url,
             data_dir=folder,
-            secret_key=SECRET_KEY,
+            secret_key=SecretStr(SECRET_KEY),
             api_processes=PROCESSES,
             api_threads=THREADS,
             request_header_seconds=1.5,

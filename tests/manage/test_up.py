@@ -84,6 +84,7 @@ def running(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[by
     """``up``, ready, with a client of its API."""
     log.write_text("")
     with program(settings, log, *BULKDEPLOY, "up", "--workers", "1") as process:
+        assert isinstance(process, subprocess.Popen)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while "ready: " not in log.read_text():
             assert process.poll() is None, log.read_text()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 
 import pytest
@@ -105,7 +106,7 @@ def test_deployed_at_the_same_moment_one_vm_gets_the_name(owned_world: World, st
     calls = [_like(world, network, spelled) for spelled in (name, name.upper(), name.title(), name)]
     client = world.client(USER)
     answers = at_once(
-        world, [lambda call=call: client.get("deployVirtualMachine", startvm=startvm, **call) for call in calls]
+        world, [partial(client.get, "deployVirtualMachine", startvm=startvm, **call) for call in calls]
     )
     assert_one(world, network, name, answers)
     refused = next(answer for answer in answers if answer.status == 431)
@@ -118,9 +119,7 @@ def test_given_nics_at_the_same_moment_one_vm_gets_in(owned_world: World) -> Non
     network = str(make(world, L2, "the third")["id"])
     vms = [vm_elsewhere(world, name, f"{name} {number}") for number in range(CALLERS)]
     client = world.client(USER)
-    given = [
-        lambda vm=vm: client.get("addNicToVirtualMachine", virtualmachineid=vm, networkid=network) for vm in vms
-    ]
+    given = [partial(client.get, "addNicToVirtualMachine", virtualmachineid=vm, networkid=network) for vm in vms]
     assert_one(world, network, name, at_once(world, given))
 
 
@@ -133,7 +132,7 @@ def test_renamed_at_the_same_moment_one_vm_gets_the_name(owned_world: World) -> 
         for number in range(CALLERS)
     ]
     client = world.client(USER)
-    answers = at_once(world, [lambda vm=vm: client.get("updateVirtualMachine", id=vm, name=name) for vm in vms])
+    answers = at_once(world, [partial(client.get, "updateVirtualMachine", id=vm, name=name) for vm in vms])
     assert_one(world, network, name, answers)
 
 

@@ -1,6 +1,7 @@
 """Guest networks: every type made as csbench and Terraform make it, changed, used, and deleted when unused."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -253,7 +254,7 @@ def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
         world.id_of("networks", "guests"),
     )
     rivals = make(world, L2, "for rivals", "rival")
-    cases = (
+    cases: tuple[tuple[str, object, dict[str, Any], int, str], ...] = (
         (USER, mine["id"], {"ipaddress": "10.78.1.5"}, 431, "outside"),
         (USER, mine["id"], {"ipaddress": "10.78.0.1"}, 431, "in use"),
         (USER, mine["id"], {"ipaddress": "there"}, 431, "IPv4"),

@@ -22,7 +22,7 @@ def test_a_thing_of_each_type_is_tagged_found_and_cleared(owned_world: World) ->
     """createTags, the list's filter by tags, deleteTags: for every type that has a list with the filter."""
     world = owned_world
     world.deploy("tagged", "acme", "acme")
-    things = (
+    things: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
         (USER, "UserVm", "listVirtualMachines", world.id_of("virtual_machines", "tagged"), {}),
         (USER, "SecurityGroup", "listSecurityGroups", security_group(world, "tagged"), {}),
         (USER, "Volume", "listVolumes", world.rows("listVolumes", USER)[0]["id"], {}),

@@ -24,7 +24,9 @@ def segmented(members: list[tuple[int, int, int, int]]) -> tuple[np.ndarray, ...
 
 @examples(200)
 @given(members=MEMBERS, data=st.data())
-def test_filling_by_levels_is_giving_each_vm_to_the_lowest(members: list, data: st.DataObject) -> None:
+def test_filling_by_levels_is_giving_each_vm_to_the_lowest(
+    members: list[tuple[int, int, int, int]], data: st.DataObject
+) -> None:
     """The binary search ends where a heap that takes the lowest member for each VM ends."""
     if not members:
         return

@@ -51,7 +51,8 @@ def test_a_threshold_may_be_reached_and_not_crossed(resource: str, threshold: fl
     """(used + requested) / limit stays at or below the share, to the unit."""
     host = Host(11, 1, cpu_limit=10_000, memory_limit=10_000)
     setattr(host, f"{resource}_used", used)
-    cluster = Cluster(1, **{f"{resource}_threshold": threshold})
+    cluster = Cluster(1)
+    setattr(cluster, f"{resource}_threshold", threshold)
     made = plan(Zone([cluster], [host]).snapshot(), request(99, memory_mib=1000))
     assert made.placed == room
 

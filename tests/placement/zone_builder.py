@@ -104,9 +104,9 @@ class Zone:
     def snapshot(self) -> ZoneSnapshot:
         """The zone as columns."""
         tag_sets: list[frozenset[str]] = []
-        for thing in (*self.hosts, *self.pools):
-            if thing.tags not in tag_sets:
-                tag_sets.append(thing.tags)
+        for tags in (*(host.tags for host in self.hosts), *(pool.tags for pool in self.pools)):
+            if tags not in tag_sets:
+                tag_sets.append(tags)
         return ZoneSnapshot(
             clusters=self._cluster_columns(),
             hosts=self._host_columns(tag_sets),
@@ -133,8 +133,8 @@ class Zone:
         )
 
     def _pool_columns(self, tag_sets: list[frozenset[str]]) -> PoolColumns:
-        clusters = {cluster.id: position for position, cluster in enumerate(self.clusters)}
-        hosts = {host.id: position for position, host in enumerate(self.hosts)}
+        clusters: dict[int | None, int] = {cluster.id: position for position, cluster in enumerate(self.clusters)}
+        hosts: dict[int | None, int] = {host.id: position for position, host in enumerate(self.hosts)}
         return PoolColumns(
             cluster=np.array([clusters.get(pool.cluster_id, -1) for pool in self.pools], dtype=np.int64),
             host=np.array([hosts.get(pool.host_id, -1) for pool in self.pools], dtype=np.int64),

@@ -1,8 +1,13 @@
 """Deploy jobs, from their rows to running guests, and back to nothing when they fail."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.drivers.batches import Answer, GuestCall, StartCall
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from tests.support.fleet import HOSTS, Fleet
 
@@ -29,6 +34,24 @@ def test_deployed_vms_run_where_they_were_claimed(fleet: Fleet) -> None:
     assert all(vm["hostid"] and vm["nic"][0]["ipaddress"] and vm["created"].endswith("+0000") for vm in results)
     assert len(fleet.guests()) == 5
     fleet.assert_intact()
+
+
+def test_variables_go_with_the_user_data_that_has_them(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hypervisor is given both, but for a VM that got user data of its own."""
+    told: dict[UUID, tuple[str | None, Mapping[str, str]]] = {}
+    begin = fleet.driver.begin
+
+    def watched(calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
+        starts = [call.guest for call in calls if isinstance(call, StartCall)]
+        told.update({guest.uuid: (guest.user_data, guest.user_data_details) for guest in starts})
+        return begin(calls, timeout_s=timeout_s)
+
+    monkeypatch.setattr(fleet.driver, "begin", watched)
+    fleet.deploy(2, user_data="aGVsbG8=", user_data_details={"role": "web"})
+    shared, own = fleet.vms()
+    fleet.zone.change("UPDATE virtual_machines SET user_data = 'b3RoZXI=' WHERE id = :id", id=own.id)
+    fleet.run()
+    assert told == {shared.uuid: ("aGVsbG8=", {"role": "web"}), own.uuid: ("b3RoZXI=", {})}
 
 
 def test_a_job_leaves_its_events(fleet: Fleet) -> None:
@@ -88,7 +111,7 @@ def test_a_failure_on_every_host_gives_everything_back(fleet: Fleet, step: Step)
 
 
 @pytest.mark.parametrize("pin", [{"pod": "pod-a"}, {"cluster": "a-1"}])
-def test_a_pinned_vm_is_not_tried_elsewhere(fleet: Fleet, pin: dict[str, str]) -> None:
+def test_a_pinned_vm_is_not_tried_elsewhere(fleet: Fleet, pin: dict[str, Any]) -> None:
     """With a pod or cluster pinned, the first failure is the last; the rest of the pod is not asked."""
     fleet.deploy(1, **pin)
     fleet.fault(Step.BOOT, host=_place_of_first(fleet))

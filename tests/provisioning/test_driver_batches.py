@@ -160,7 +160,11 @@ def test_a_hypervisor_that_is_slow_to_be_told_keeps_nobody_waiting(threads: Thre
 def test_no_guest_waits_for_another(threads: ThreadPoolExecutor) -> None:
     """What takes time for each guest passes in its caller's own thread: all of a batch wait at the same time."""
     gate, everybody = Gate(), Barrier(CALLERS, timeout=TIMEOUT_S)
-    driver = Telegraph(gate, lambda _: everybody.wait() and None)
+
+    def end(_: GuestCall) -> None:
+        everybody.wait()
+
+    driver = Telegraph(gate, end)
     calls = [removal() for _ in range(CALLERS)]
     batches = DriverBatches(driver, TIMEOUT_S, FOR_EVER_S)
     for made in make_while_the_first_is_sent(threads, gate, batches, calls):

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import orjson
 import pytest
 from redis import Redis
 
@@ -12,6 +11,7 @@ from bulkdeploy.drivers.simulator_control import Step
 from bulkdeploy.queue.job_queue import ALL_QUEUES, bulk_queue
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDriver
+from tests.support.messages import job_of, take_messages
 from tests.workers.processes import wait_for
 
 
@@ -21,8 +21,7 @@ def sent(fleet: Fleet, redis_database_url: str) -> Callable[[], list[int]]:
     redis = Redis.from_url(redis_database_url)
 
     def take() -> list[int]:
-        raw = [message for queue in ALL_QUEUES for message in redis.rpop(queue, 1000) or []]
-        return [int(orjson.loads(orjson.loads(message)["body"])[0][0]) for message in raw]
+        return [job_of(message) for queue in ALL_QUEUES for message in take_messages(redis, queue)]
 
     del fleet
     return take

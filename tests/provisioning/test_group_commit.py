@@ -103,6 +103,6 @@ def test_many_threads_may_put() -> None:
         thread.join()
     commits.close()
     written = [number for batch in log.batches for number in batch]
-    for thread in range(8):
-        own = [number % 1000 for number in written if number // 1000 == thread]
+    for writer in range(8):
+        own = [number % 1000 for number in written if number // 1000 == writer]
         assert own == list(range(100))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import orjson
 import pytest
 from redis import Redis
+from sqlalchemy import Connection, event
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Step
@@ -20,6 +20,7 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import ALL_QUEUES, INTERACTIVE, QueueUnavailable, bulk_queue
 from bulkdeploy.store.jobs.job_sweeping import LOST_AFTER_S
 from tests.support.fleet import Fleet
+from tests.support.messages import job_of, take_messages
 
 Waiting = Callable[[], Counter[int]]
 
@@ -30,8 +31,7 @@ def waiting(fleet: Fleet, redis_database_url: str) -> Waiting:
     redis = Redis.from_url(redis_database_url)
 
     def take() -> Counter[int]:
-        raw = [message for queue in ALL_QUEUES for message in redis.rpop(queue, 100_000) or []]
-        return Counter(orjson.loads(orjson.loads(message)["body"])[0][0] for message in raw)
+        return Counter(job_of(message) for queue in ALL_QUEUES for message in take_messages(redis, queue))
 
     del fleet
     return take
@@ -216,6 +216,29 @@ def test_destroyed_vms_are_expunged_after_the_delay(fleet: Fleet) -> None:
     assert fleet.vms()[0].removed is not None
     assert fleet.vms()[1].state == "Running"
     fleet.assert_intact()
+
+
+def test_a_vm_that_another_sweeper_came_to_first_gets_no_second_job(fleet: Fleet) -> None:
+    """The other one committed its job after this one began to look, and before it had the VM's lock."""
+    fleet.deploy(1)
+    fleet.run()
+    fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id))
+    fleet.zone.change("UPDATE virtual_machines SET updated = updated - interval '2 days'")
+    columns = "cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params"
+    others = f"INSERT INTO async_jobs (kind, {columns}) SELECT 'of the other', {columns} FROM async_jobs"
+
+    def come_first(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if "FOR UPDATE OF v " in statement:
+            fleet.zone.change(f"{others} ORDER BY id LIMIT 1")
+
+    event.listen(fleet.engine, "after_cursor_execute", come_first)
+    fleet.sweeper().expunge_destroyed()
+    event.remove(fleet.engine, "after_cursor_execute", come_first)
+    assert [job.kind for job in fleet.jobs()] == [
+        "deploy_virtual_machine",
+        "destroy_virtual_machine",
+        "of the other",
+    ]
 
 
 def test_a_removal_that_failed_is_tried_again(fleet: Fleet) -> None:

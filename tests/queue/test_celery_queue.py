@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
@@ -17,6 +17,7 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable
+from tests.support.messages import take_messages
 
 PATIENCE_S = 120
 
@@ -32,18 +33,19 @@ def _echo_worker(redis_url: str, queues: Sequence[str]) -> Iterator[None]:
         process.wait(PATIENCE_S)
 
 
-def _notes_of(redis: "Redis[bytes]", count: int) -> list[str]:
+def _notes_of(redis: Redis, count: int) -> list[str]:
     deadline = time.monotonic() + PATIENCE_S
     while redis.llen("notes") < count and time.monotonic() < deadline:
         time.sleep(0.05)
-    return [note.decode() for note in redis.lrange("notes", 0, -1)]
+    return [note.decode() for note in cast("list[bytes]", redis.lrange("notes", 0, -1))]
 
 
-def _published_by_celery(redis_url: str, redis: "Redis[bytes]") -> dict[str, Any]:
-    app = make_celery(redis_url)
+def _published_by_celery(redis_url: str, redis: Redis) -> dict[str, Any]:
+    app = make_celery(lambda: redis_url)
     app.send_task(task_name(DEPLOY.name), args=(7,), queue=INTERACTIVE)
     app.close()
-    return dict(json.loads(redis.rpop(INTERACTIVE)))
+    (message,) = take_messages(redis, INTERACTIVE)
+    return message
 
 
 def test_an_unmodified_celery_worker_runs_what_is_sent(redis_database_url: str) -> None:
@@ -64,7 +66,7 @@ def test_messages_have_the_fields_of_celerys_own(redis_database_url: str) -> Non
     redis = Redis.from_url(redis_database_url)
     theirs = _published_by_celery(redis_database_url, redis)
     CeleryJobQueue(redis_database_url).send([JobMessage(7, DEPLOY.name, INTERACTIVE)])
-    ours = json.loads(redis.rpop(INTERACTIVE))
+    (ours,) = take_messages(redis, INTERACTIVE)
     assert set(ours) == set(theirs)
     assert ours["headers"].items() <= {**theirs["headers"], "id": "job-7", "root_id": "job-7"}.items()
     assert set(ours["properties"]) <= set(theirs["properties"])
@@ -80,7 +82,7 @@ def test_order_is_kept_within_a_queue_and_queues_are_apart(redis_database_url: s
     queue = CeleryJobQueue(redis_database_url)
     queue.send(messages)
     for lane in (0, 1):
-        taken = [json.loads(raw)["headers"]["id"] for raw in redis.rpop(BULK[lane], len(messages))]
+        taken = [message["headers"]["id"] for message in take_messages(redis, BULK[lane])]
         assert taken == [f"job-{job}" for job in jobs if job % 2 == lane]
     assert redis.llen(INTERACTIVE) == 0
 

@@ -106,7 +106,12 @@ def test_a_number_from_the_servers_earlier_life_proves_nothing(engine: Engine) -
 
 def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, database_url: str) -> None:
     """The connection broke before the server heard of the commit: the caller is told, and nothing was changed."""
-    crash_points.arm(lambda place: proxy.cut() if place == BEFORE else None)
+
+    def cut(place: str) -> None:
+        if place == BEFORE:
+            proxy.cut()
+
+    crash_points.arm(cut)
     with pytest.raises(OperationalError):
         run_transaction(proxied, write, CrashPoint.CALL_COMMIT)
     assert rows(database_url) == 0
@@ -167,7 +172,9 @@ def test_who_is_gone_without_a_word_is_noticed(database_url: str, make: Callable
             text("SELECT name, source FROM pg_settings WHERE name ~ '^tcp_(keepalives|user_timeout)'")
         )
         assert {row.source for row in seen} == {"client"}
-        asked = connection.connection.driver_connection.info.get_parameters()
+        driver_connection = connection.connection.driver_connection
+        assert driver_connection is not None
+        asked = driver_connection.info.get_parameters()
     engine.dispose()
     assert asked["tcp_user_timeout"] == "30000"
     assert [asked[f"keepalives_{what}"] for what in ("idle", "interval", "count")] == ["10", "5", "3"]

@@ -1,5 +1,6 @@
 """Ids and what they name, on a real database."""
 
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 import pytest
@@ -28,7 +29,8 @@ def make_template(connection: Connection, kind: str) -> UUID:
     made = insert(templates).values(
         name=kind, display_text=kind, kind=kind, format="QCOW2", size_bytes=1, physical_size_bytes=1, account_id=2
     )
-    return connection.execute(made.returning(templates.c.uuid)).scalar_one()
+    uuid: UUID = connection.execute(made.returning(templates.c.uuid)).scalar_one()
+    return uuid
 
 
 def test_uuid_and_internal_id_name_the_same(engine: Engine) -> None:
@@ -73,7 +75,11 @@ def test_many_kinds_in_one_statement(engine: Engine) -> None:
     with engine.begin() as connection:
         made = [str(make_zone(connection, f"zone-{position}")[1]) for position in range(20)]
         event.listen(connection, "before_cursor_execute", lambda *args: statements.append(args[2]))
-        wanted = {(Entity.ZONE,): made, (Entity.DOMAIN,): ("1",), (Entity.ACCOUNT,): ("1", "2")}
+        wanted: dict[tuple[Entity, ...], Sequence[str]] = {
+            (Entity.ZONE,): made,
+            (Entity.DOMAIN,): ("1",),
+            (Entity.ACCOUNT,): ("1", "2"),
+        }
         found = resolve_known(connection, ROOT, wanted)
     assert len(statements) == 1
     assert {kinds: len(refs) for kinds, refs in found.items()} == {

@@ -69,7 +69,7 @@ def add_role(engine: Engine, name: str, role_type: str, rules: tuple[tuple[str, 
     """A role with rules (API pattern, permission) in this order; its internal id."""
     with engine.begin() as connection:
         role = insert(roles).values(name=name, role_type=role_type)
-        role_id = connection.execute(role.returning(roles.c.id)).scalar_one()
+        role_id: int = connection.execute(role.returning(roles.c.id)).scalar_one()
         rows = [
             {"role_id": role_id, "rule": rule, "permission": permission, "sort_order": position}
             for position, (rule, permission) in enumerate(rules)

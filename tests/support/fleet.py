@@ -69,7 +69,9 @@ class Fleet:
     def deploy(self, count: int = 3, *, bulk: bool = True, **ask: Any) -> DeployedVms:
         """Deploy as the API does; nothing runs the jobs yet. Names of entities stand for their ids."""
         kinds = {"cluster": "clusters", "pod": "pods", "host": "hosts"}
-        pins = {f"{name}_id": self.id_of(kinds[name], ask.pop(name)) for name in kinds if name in ask}
+        pins: dict[str, Any] = {
+            f"{name}_id": self.id_of(kinds[name], ask.pop(name)) for name in kinds if name in ask
+        }
         wanted = DeployAsk(
             bulk=bulk,
             count=count,

@@ -4,10 +4,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
+from redis import Redis
 
 from bulkdeploy.drivers.simulator import SimulatorOptions
 from bulkdeploy.manage.generate import default_toml
+from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.wiring.settings import SettingMissing, Settings, load_settings
 
 
@@ -38,6 +40,15 @@ def test_environment_wins_over_the_file_and_options_over_both(
         ("api_processes = 0", "api_processes"),
         ('database_url = "mysql://host/name"', "postgresql://"),
         ('redis_url = "http://host"', "redis://"),
+        ('redis_url = "sentinel://one:26379"', "Sentinel"),
+        ('redis_url = "redis://one:6379,two:6379/0"', "one server"),
+        ('redis_url = "redis://one:no/0"', "redis_url"),
+        ('database_url = "postgresql://one:5432,two:no/name"', "ports from 1 to 65535"),
+        ('database_url = "postgresql://one/name?no_such=1"', "no_such"),
+        ('admin_password_file = "/no/such/file"', "admin_password_file: the file can not be read"),
+        ('database_password = "word"', "database_url is not"),
+        ('database_password = "word"\ndatabase_url = "postgresql://me:other@one/name"', "one of the two must go"),
+        ('secret_key = "a"\nsecret_key_file = "b"', "secret_key and secret_key_file are both set"),
         ('listen = "8080"', "listen"),
         ('listen = "127.0.0.1:99999"', "at most 65535"),
         ('listen = ":8080"', "such as 127.0.0.1:8080"),
@@ -52,6 +63,40 @@ def test_wrong_file_is_refused_by_name(tmp_path: Path, line: str, word: str) -> 
     file.write_text(line + "\n")
     with pytest.raises((ValidationError, ValueError), match=word):
         load_settings(file)
+
+
+def test_secrets_come_from_files_and_passwords_go_into_urls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As containers mount them: a file holds the secret and nothing else, of any characters."""
+    secret = "p@ss/word: 100%?"
+    file = tmp_path / "secret"
+    file.write_text(f"{secret}\n")
+    files = [f"BULKDEPLOY_{name}_PASSWORD_FILE" for name in ("DATABASE", "REDIS", "ADMIN")]
+    for name in files:
+        monkeypatch.setenv(name, str(file))
+    monkeypatch.setenv("BULKDEPLOY_DATABASE_URL", "postgresql://me@one:5432,two:5433/name")
+    monkeypatch.setenv("BULKDEPLOY_REDIS_URL", "redis://one:6379/0")
+    settings = load_settings()
+    found = database_parameters(settings.require_database_url())
+    assert (found["user"], found["password"], found["host"]) == ("me", secret, "one,two")
+    assert Redis.from_url(settings.require_redis_url()).get_connection_kwargs()["password"] == secret
+    assert settings.admin_password is not None
+    assert settings.admin_password.get_secret_value() == secret
+    for name in files:
+        monkeypatch.delenv(name)
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load_settings() == settings
+
+
+def test_refused_values_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with a URL is told without the password in it."""
+    monkeypatch.setenv("BULKDEPLOY_DATABASE_URL", "postgresql://me:hidden words@one/name")
+    monkeypatch.setenv("BULKDEPLOY_REDIS_URL", "http://:hidden@one")
+    with pytest.raises(ValidationError) as refused:
+        load_settings()
+    assert "hidden" not in str(refused.value)
 
 
 def test_missing_file_is_told(tmp_path: Path) -> None:
@@ -76,7 +121,7 @@ def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> Non
     """``environment`` carries every setting, secrets too, to another process."""
     settings = Settings(
         database_url="postgresql://user@/name?host=%2Frun",
-        secret_key="a key",
+        secret_key=SecretStr("a key"),
         drivers={"KVM": "libvirt", "default": "simulator"},
         driver={"libvirt": {"password": "words with spaces", "port": 1}},
         lease_seconds=77,
@@ -89,12 +134,12 @@ def test_children_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_secrets_do_not_show_in_texts() -> None:
     """Printing settings, as a traceback may, shows no secret."""
     settings = Settings(
-        secret_key="hidden words",
-        admin_password="hidden words",
-        database_url="postgresql://user:hidden words@host/name",
-        redis_url="redis://:hidden words@host",
+        secret_key=SecretStr("hidden words"),
+        admin_password=SecretStr("hidden words"),
+        database_url="postgresql://user:hidden%20words@host/name",
+        redis_url="redis://:hidden%20words@host",
     )
-    assert "hidden words" not in repr(settings)
+    assert "hidden" not in repr(settings)
 
 
 def test_default_file_says_what_the_code_says() -> None:
@@ -106,7 +151,9 @@ def test_default_file_says_what_the_code_says() -> None:
     options = {name: value for name, value in shown.pop("driver")["simulator"].items() if value != ""}
     given = {name: value for name, value in shown.items() if value != ""}
     assert Settings(**given) == Settings()
-    assert SimulatorOptions(url="postgresql://", **options) == SimulatorOptions(url="postgresql://")
+    assert SimulatorOptions(url=SecretStr("postgresql://"), **options) == SimulatorOptions(
+        url=SecretStr("postgresql://")
+    )
 
 
 def test_options_of_drivers_come_from_the_file_and_the_environment(

@@ -52,10 +52,10 @@ class World:
         self.done("destroyVirtualMachine", id=vm)
         return vm
 
-    def volume(self) -> str:
+    def volume(self, offering: str = "20 GiB", **more: object) -> str:
         """A volume that is nowhere."""
-        where = {"zoneid": self.id_of("zones", "small"), "diskofferingid": self.id_of("disk_offerings", "20 GiB")}
-        return str(self.client.call("createVolume", name="data", **where)["id"])
+        where = {"zoneid": self.id_of("zones", "small"), "diskofferingid": self.id_of("disk_offerings", offering)}
+        return str(self.client.call("createVolume", name="data", **where, **more)["id"])
 
     def network(self) -> str:
         """A network that no new VM is in."""
@@ -109,6 +109,19 @@ def _detach(world: World) -> int:
     return world.ask("detachVolume", id=volume)
 
 
+def _shrink(world: World) -> int:
+    volume, vm = world.volume("Custom", size=3), world.running()
+    world.done("attachVolume", id=volume, virtualmachineid=vm)
+    world.done("stopVirtualMachine", id=vm)
+    return world.ask("resizeVolume", id=volume, size=2, shrinkok=True)
+
+
+def _grow(world: World) -> int:
+    volume = world.volume("Custom", size=2)
+    world.done("attachVolume", id=volume, virtualmachineid=world.running())
+    return world.ask("resizeVolume", id=volume, size=3)
+
+
 def _remove_nic(world: World) -> int:
     vm = world.running()
     world.done("addNicToVirtualMachine", virtualmachineid=vm, networkid=world.network())
@@ -136,6 +149,7 @@ ASKS: Mapping[str, Sequence[Ask]] = {
     ],
     "attach_volume": [lambda world: world.ask("attachVolume", id=world.volume(), virtualmachineid=world.running())],
     "detach_volume": [_detach],
+    "resize_volume": [_grow, _shrink],
     "add_nic": [
         lambda world: world.ask(
             "addNicToVirtualMachine", virtualmachineid=world.running(), networkid=world.network()

@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
+from bulkdeploy.embedded.valkey import ValkeyServer
 from tests.support.fleet import Fleet
 from tests.support.programs import Process
 
@@ -63,9 +64,17 @@ def slow_boots(fleet: Fleet, milliseconds: int) -> None:
     set_latency(fleet.control, Latency(Step.BOOT, Distribution.FIXED, milliseconds))
 
 
+def kill(server: ValkeyServer) -> None:
+    """End it with signal 9."""
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait()
+
+
 @contextmanager
 def paused(process: Process) -> Iterator[None]:
     """A process that does not run meanwhile."""
+    assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
     try:
         yield

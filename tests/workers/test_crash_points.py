@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -171,7 +172,7 @@ def ask_for_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
     first, second, third, fourth, fifth, last = walk.vm_ids(jobs)
     custom = walk.fleet.zone.id_of("service_offerings", "Custom")
     larger = {"details[0].cpuNumber": 2, "details[0].memory": 1024, "serviceofferingid": custom}
-    for command, vm, parameters in [
+    calls: list[tuple[str, str, dict[str, Any]]] = [
         ("stopVirtualMachine", first, {}),
         ("startVirtualMachine", first, {}),
         ("rebootVirtualMachine", first, {}),
@@ -179,7 +180,8 @@ def ask_for_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
         ("destroyVirtualMachine", second, {}),
         ("scaleVirtualMachine", fourth, larger),
         ("destroyVirtualMachine", last, {"expunge": True}),
-    ]:
+    ]
+    for command, vm, parameters in calls:
         walk.client.call(command, id=vm, **parameters)
     walk.client.call("migrateVirtualMachine", virtualmachineid=third, autoselect=True)
     walk.client.call("restoreVirtualMachine", virtualmachineid=fifth)

@@ -13,7 +13,7 @@ from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.support.programs import program
 from tests.support.programs import wait_for as wait_for_answer
-from tests.workers.processes import all_done, wait_for
+from tests.workers.processes import all_done, kill, wait_for
 
 
 def get(url: str) -> tuple[int, str]:
@@ -45,8 +45,7 @@ def test_workers_and_sweepers_show_what_they_do(
         finished = 'bulkdeploy_jobs_finished_total{kind="deploy_virtual_machine",result="succeeded"} 3.0'
         wait_for(lambda: finished in get(f"http://{addresses[0]}/metrics")[1])
         assert "bulkdeploy_sweeper_rounds_total" in get(f"http://{addresses[1]}/metrics")[1]
-        own_redis.process.kill()
-        own_redis.process.wait()
+        kill(own_redis)
         for address in addresses:
             status, body = get(f"http://{address}/health/ready")
             assert (status, json.loads(body)) == (503, {"status": "Redis cannot be reached"})

@@ -20,7 +20,7 @@ from tests.chaos.proxy import Network, Proxy
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import program
-from tests.workers.processes import Start, all_done, assert_all_run, proxied, slow_boots, under_way, wait_for
+from tests.workers.processes import Start, all_done, assert_all_run, kill, proxied, slow_boots, under_way, wait_for
 
 WAITING = (
     "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"
@@ -53,8 +53,7 @@ def test_redis_may_be_killed_and_come_back(
         fleet.deploy(40)
         for _ in range(2):
             wait_for(lambda: under_way(fleet) > 0)
-            own_redis.process.kill()
-            own_redis.process.wait()
+            kill(own_redis)
             time.sleep(1)
             own_redis.start()
         fleet.deploy(20)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.engine import make_url
 
@@ -30,7 +31,7 @@ THREADS = 32
 BOOT_MS = 1000
 
 
-def _lines(log: Path, event: str) -> list[dict[str, object]]:
+def _lines(log: Path, event: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == event]
 

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from typing import Any
 
 from redis import Redis
 
@@ -124,7 +125,8 @@ def test_messages_of_strangers_do_no_harm(fleet: Fleet, start: Start) -> None:
     ]
     for body in bodies:
         redis.lpush(INTERACTIVE, json.dumps({**json.loads(ours), "body": b64encode(body).decode()}))
-    for headers in ({}, None, {"task": [1]}, {"task": {}}, {"task": "bulkdeploy.paint_virtual_machine"}):
+    wrong: tuple[dict[str, Any] | None, ...] = ({}, None, {"task": [1]}, {"task": {}}, {"task": "bulkdeploy.paint"})
+    for headers in wrong:
         redis.lpush(INTERACTIVE, json.dumps({**json.loads(ours), "headers": headers}))
     redis.lpush(INTERACTIVE, json.dumps({**json.loads(ours), "content-type": "application/x-python-serialize"}))
     worker = start(*WORKER)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.commands.accounts.new_user import NEW_USER, new_user
-from bulkdeploy.commands.accounts.user_response import USER
+from bulkdeploy.commands.accounts.responses import USER
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS, NO_TAG_RULES
 from bulkdeploy.declare.command import Command, JobTicket
@@ -239,6 +239,7 @@ NOUNS = (
         read=hosts.read_hosts,
         key=_key,
         parent="clusterid",
+        after=("configuration",),  # what a cluster promises, its hosts are told when they are added
         patterns=True,
     ),
 )

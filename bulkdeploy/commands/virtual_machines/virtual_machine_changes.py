@@ -6,7 +6,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import (
     Exclusive,
@@ -55,7 +55,7 @@ OWNER: tuple[Parameter, ...] = (
     uuid("projectid", Entity.PROJECT, "the project that owns the VM, instead of an account"),
 )
 
-NO_USER_DATA_DETAILS = {"userdatadetails": "user data has no variables here"}
+NO_USER_DATA_DETAILS = {"userdatadetails": "values of variables are given when a VM is deployed"}
 NO_DISK_CHANGES = {
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,

@@ -1,4 +1,4 @@
-"""listVolumes, createVolume, attachVolume, detachVolume, deleteVolume, destroyVolume."""
+"""Commands of volumes (one file: what is done with one thing)."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
@@ -30,8 +30,9 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded, ResourceUnavailable
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import VolumeType
-from bulkdeploy.services.volumes import volume_attachment
+from bulkdeploy.services.volumes import volume_attachment, volume_resizing
 from bulkdeploy.services.volumes import volumes as service
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.volumes import volumes
@@ -73,6 +74,7 @@ VOLUME = Response(
         text("provisioningtype", "thin"),
         flag("destroyed", "whether it is about to be removed"),
         flag("displayvolume", "always true"),
+        flag("deleteprotection", "whether it is protected from being deleted"),
         flag("isextractable", "always false"),
         TAGS,
         moment("created", "when it was made"),
@@ -126,6 +128,31 @@ def detach_volume(call: Call) -> JobTicket:
         call.ref("id"),
         call.ref("virtualmachineid"),
         call.arguments.get("deviceid"),
+    )
+
+
+def update_volume(call: Call) -> JobTicket:
+    """Change a volume's name or protection."""
+    return service.update_volume(
+        call.connection,
+        call.caller,
+        call.arguments["id"],
+        call.text("name"),
+        delete_protection=call.arguments.get("deleteprotection"),
+    )
+
+
+def resize_volume(call: Call) -> JobTicket:
+    """Let a volume have another size."""
+    arguments = call.arguments
+    return volume_resizing.resize_volume(
+        call.connection,
+        call.system,
+        call.caller,
+        arguments["id"],
+        arguments.get("size"),
+        call.ref("diskofferingid"),
+        shrink_ok=bool(arguments.get("shrinkok")),
     )
 
 
@@ -230,6 +257,56 @@ COMMANDS = (
             Needs("virtualmachineid", "deviceid"),
             Needs("deviceid", "virtualmachineid"),
         ),
+    ),
+    Command(
+        name="updateVolume",
+        description="Gives a volume another name, or protects it from being deleted",
+        handler=update_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume", required=True),
+            string("name", "its name"),
+            boolean(
+                "deleteprotection",
+                "true: it is not deleted, nor with a VM that is expunged, which a data volume outlives from now on",
+            ),
+            only_true("displayvolume", "true, as every volume is shown"),
+        ),
+        unsupported={
+            "customid": NO_CUSTOM_IDS,
+            "chaininfo": "what a volume is made of on its pool is its hypervisor's to know",
+            "path": "a volume's place on its pool is its hypervisor's to know",
+            "state": "a volume's state follows from what is done with it",
+            "storageid": "volumes stay in their pools",
+        },
+    ),
+    Command(
+        name="resizeVolume",
+        description="Makes a volume larger, or a data volume smaller; larger also while its VM runs",
+        handler=resize_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied, ResourceLimitExceeded, ResourceUnavailable),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume", required=True),
+            long(
+                "size",
+                "its size in GiB, for root volumes and disk offerings of custom size; others say it",
+                minimum=1,
+                maximum=MOST_DISK_GIB,
+            ),
+            uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering from now on, for data volumes"),
+            boolean("shrinkok", "true: it may be made smaller, and what lies beyond is lost; never a root volume"),
+        ),
+        unsupported={
+            "miniops": NO_QUALITY_OF_SERVICE,
+            "maxiops": NO_QUALITY_OF_SERVICE,
+            "automigrate": "volumes stay in their pools",
+        },
     ),
     Command(
         name="deleteVolume",

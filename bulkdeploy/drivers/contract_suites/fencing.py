@@ -29,6 +29,7 @@ class FencingContract:
         calls: dict[Ability, Callable[[], None]] = {
             Ability.LIVE_MIGRATION: lambda: late.migrate(rig.hosts[0], rig.hosts[1], guest),
             Ability.LIVE_SCALING: lambda: late.scale(rig.hosts[0], replace(guest, cpu_number=2)),
+            Ability.RESIZE_VOLUMES: lambda: late.resize(rig.hosts[0], guest, guest.volumes[0]),
             Ability.HOT_PLUG_NICS: lambda: late.devices(rig.hosts[0], replace(guest, nics=())),
         }
         for ability, call in calls.items():

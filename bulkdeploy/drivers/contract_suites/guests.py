@@ -12,6 +12,7 @@ from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
@@ -21,6 +22,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.LIVE_SCALING: ScalingContract,
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
+    Ability.RESIZE_VOLUMES: ResizeContract,
 }
 """Who declares an ability keeps its suite as well."""
 
@@ -48,6 +50,7 @@ class DriverContract:
         calls: dict[Ability, Callable[[], None]] = {
             Ability.LIVE_MIGRATION: lambda: caller.migrate(rig.hosts[0], rig.hosts[1], guest),
             Ability.LIVE_SCALING: lambda: caller.scale(rig.hosts[0], replace(guest, cpu_number=2)),
+            Ability.RESIZE_VOLUMES: lambda: caller.resize(rig.hosts[0], guest, guest.volumes[0]),
         }
         for ability in calls.keys() - rig.driver.abilities:
             with pytest.raises(DriverError) as refused:

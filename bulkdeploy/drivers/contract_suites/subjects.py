@@ -143,6 +143,14 @@ class Caller:
         """``ensure_devices``."""
         self.driver.ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
+    def resize(self, host: HostAddress | None, guest: GuestSpec, volume: VolumeSpec) -> None:
+        """``ensure_resized``."""
+        self.driver.ensure_resized(host, guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+
+    def size_of(self, guest: GuestSpec, volume: VolumeSpec) -> int | None:
+        """``size_of``."""
+        return self.driver.size_of(guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+
     def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
         """``ensure_migrated``."""
         self.driver.ensure_migrated(source, destination, guest, fence=self.fence, timeout_s=self.timeout_s)

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -23,6 +24,17 @@ class VolumeContract:
             caller.remove_volume(rig.subjects.pool_uuid, gone)
             caller.remove_volume(rig.subjects.pool_uuid, volume_uuids(never_was)[0])
         assert [volume[0] for volume in rig.driver.list_volumes()] == [kept]
+
+    def test_a_guest_starts_with_a_larger_volume(self, rig: Rig, caller: Caller) -> None:
+        """A volume that is there grows to what the start asks for; others stay."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest)
+        first, last = guest.volumes
+        larger = replace(last, size_bytes=2 * last.size_bytes)
+        caller.run(rig.hosts[0], replace(guest, volumes=(first, larger)))
+        sizes = {uuid: size for uuid, _, size in rig.driver.list_volumes()}
+        assert sizes == {first.uuid: first.size_bytes, larger.uuid: larger.size_bytes}
 
     def test_a_volume_in_use_stays(self, rig: Rig, caller: Caller) -> None:
         """While its guest runs the answer is an error that passes; once that has stopped it can go."""

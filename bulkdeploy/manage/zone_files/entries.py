@@ -119,7 +119,10 @@ class EntryReader:
         self._check(section, entry)
         self.entries[section.noun.section].extend(self._each(entry, repeated))
         for one, child, at in inner:
-            self._read_section(one, child, at, entry)
+            if repeated:
+                self._problems.add(Where(child.line, at), "can not stand in an entry with a pattern")
+            else:
+                self._read_section(one, child, at, entry)
 
     def _stands_in(self, inner: Section, outer: Section) -> bool:
         if outer.noun.entity is None:

@@ -58,8 +58,10 @@ class Exporter:
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
             noun = section.noun
-            for row in noun.read(self._connection):
-                if noun.exports(row) and _is_of_zone(noun, row, zone_id):
+            rows = noun.read(self._connection)
+            oldest = {noun.key(row): row for row in reversed(rows)}
+            for row in rows:
+                if oldest[noun.key(row)] is row and noun.exports(row) and _is_of_zone(noun, row, zone_id):
                     self._place(document, section, row)
         return yaml.safe_dump(
             document.entry, sort_keys=False, allow_unicode=True, width=116, default_flow_style=None
@@ -79,7 +81,10 @@ class Exporter:
         """Write a row where it stands: in its parent, else in its zone, else on its own."""
         noun = section.noun
         places = [row.get("_within"), *(self._place_of(section, row, name) for name in (noun.parent, ZONE))]
-        outer = next((self._written[place] for place in places if place in self._written), document)
+        innermost = next((place for place in places if place is not None), None)
+        if innermost is not None and innermost[0] is not Entity.DOMAIN and innermost not in self._written:
+            return  # in another zone, or a project's
+        outer = document if innermost is None else self._written.get(innermost, document)
         entry = self._entry(section, row, outer)
         if noun.pairs is None:
             outer.entry.setdefault(noun.section, []).append(entry)

@@ -12,7 +12,7 @@ from bulkdeploy.commands.registry import find_nouns
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.domain.errors import BulkDeployError, InvalidInventory
 from bulkdeploy.manage.zone_files.document import Problems, read_document
 from bulkdeploy.manage.zone_files.entries import Entry, EntryReader, rule_of
 from bulkdeploy.manage.zone_files.names import Names, ref_of
@@ -40,14 +40,30 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
     Raises:
         InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
     """
-    nouns, problems = find_nouns(), Problems(path.name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInventory([f"{path.name}: the file cannot be read: {error.strerror}"]) from error
+    nouns = find_nouns()
+    entries = read_entries(nouns, path.name, data)
+
+    def work(connection: Connection) -> LoadReport:
+        return Loader(connection, system, nouns, Problems(path.name)).load(entries)
+
+    return run_transaction(system.engine, work)
+
+
+def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[str, Sequence[Entry]]:
+    """The entries of a file by section; all that can be said without the database is checked.
+
+    Raises:
+        InvalidInventory: the file breaks rules.
+    """
+    problems = Problems(file)
     reader = EntryReader(nouns, problems)
-    reader.read(read_document(path.name, path.read_bytes(), problems))
+    reader.read(read_document(file, data, problems))
     problems.refuse_if_any()
-    return run_transaction(
-        system.engine,
-        lambda connection: Loader(connection, system, nouns, Problems(path.name)).load(reader.entries),
-    )
+    return reader.entries
 
 
 class Loader:
@@ -77,7 +93,8 @@ class Loader:
 
     def _load_section(self, noun: Noun, entries: Sequence[Entry]) -> None:
         """Load in rounds: an entry that refers to another one of its section waits until that is there."""
-        present = {noun.key(row): row for row in noun.read(self._connection)}
+        # Names need not be unique everywhere: of several things with one key, the oldest is meant.
+        present = {noun.key(row): row for row in reversed(noun.read(self._connection))}
         seen: dict[Hashable, Entry] = {}
         waiting: Sequence[Entry] = entries
         while waiting:
@@ -102,7 +119,8 @@ class Loader:
     def _bind(self, entry: Entry, *, last: bool) -> dict[str, Any] | None:
         """The values of an entry with what its references name; None: it waits for another one, or is refused."""
         values = dict(entry.values)
-        for name, reference in entry.references.items():
+        # What it stands in comes first: that says which of several things with one name is meant.
+        for name, reference in sorted(entry.references.items(), key=lambda one: isinstance(one[1], tuple)):
             if isinstance(reference, Entry):
                 if reference.ref is None:
                     entry.failed = reference.failed

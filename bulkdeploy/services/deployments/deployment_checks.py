@@ -49,11 +49,11 @@ def check_deployment(
     zone = _check_zone(connection, caller, ask, owner)
     offering = check_offering(connection, ask, owner, zone)
     cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
-    disk_offering = _check_disk_offering(connection, ask, owner, zone)
+    disk_offerings = _check_disk_offerings(connection, ask, owner, zone)
     template = _check_template(connection, ask, owner, zone)
     hypervisor = _check_hypervisor(ask, template)
     _check_pins(connection, ask, zone)
-    disks = vm_disks(configuration, ask, offering, disk_offering, template)
+    disks = vm_disks(configuration, ask, offering, disk_offerings, template)
     networks = choose_networks(connection, ask, owner, zone)
     security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
     affinity_groups = check_affinity_groups(connection, ask, owner)
@@ -81,6 +81,11 @@ def check_deployment(
 
 def _user_data(connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk) -> str | None:
     """What the guests get, base64: the text given, or what was registered."""
+    if ask.user_data_details and ask.user_data is None and ask.registered_user_data is None:
+        raise InvalidCombination(
+            ("userdatadetails", "userdata", "userdataid"),
+            "userdatadetails must be given with user data, by userdata or userdataid",
+        )
     if ask.registered_user_data is not None:
         return registered_content(connection, caller, ask.registered_user_data)
     if ask.user_data is None:
@@ -135,47 +140,45 @@ def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: Z
             ("zoneid", "serviceofferingid"),
             f"Zone {zone.name} is not configured to use local storage but service offering {offering.name} uses it",
         )
-    if ask.bulk and offering.is_custom:
-        raise InvalidParameter(
-            "serviceofferingid",
-            offering.name,
-            f"Service offering {offering.name} is a custom one and not supported for bulk VM deployments",
-        )
     return offering
 
 
 def check_available(
     offering: OfferingFacts | DiskOfferingFacts, parameter: str, shown: str, owner: Owner, zone: ZoneFacts
 ) -> None:
-    """Offerings may be kept to domains (and those below) and to zones; ``shown``: the offering as it was given."""
+    """Offerings may be kept to domains, with those below, and to zones; root admins use those of every domain.
+
+    ``shown``: the offering as it was given.
+    """
     lineage = [int(part) for part in owner.lineage.strip("/").split("/")]
-    if offering.domain_ids and not set(offering.domain_ids) & set(lineage):
+    if offering.domain_ids and not owner.is_root_admin and not set(offering.domain_ids) & set(lineage):
         raise PermissionDenied(f"Account {owner.account_name} does not have permission to use offering {shown}")
     if offering.zone_ids and zone.id not in offering.zone_ids:
         raise InvalidParameter(parameter, offering.name, f"the offering is not available in zone {zone.name}")
 
 
-def _check_disk_offering(
+def _check_disk_offerings(
     connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
-) -> DiskOfferingFacts | None:
-    if ask.disk_offering_id is None:
-        return None
-    offering = facts.read_disk_offering(connection, ask.disk_offering_id)
+) -> dict[int, DiskOfferingFacts]:
+    """All disk offerings that the call names, by internal id."""
+    named = {"diskofferingid": ask.disk_offering_id, "overridediskofferingid": ask.root_disk_offering_id}
+    wanted = [(parameter, row_id) for parameter, row_id in named.items() if row_id is not None]
+    wanted += [(disk.parameter, disk.offering_id) for disk in ask.data_disks]
+    return {row_id: _check_disk_offering(connection, ask, owner, zone, each, row_id) for each, row_id in wanted}
+
+
+def _check_disk_offering(
+    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts, parameter: str, row_id: int
+) -> DiskOfferingFacts:
+    shown = ask.shown(parameter, row_id)
+    offering = facts.read_disk_offering(connection, row_id)
     if offering is None or not offering.active:
-        raise InvalidParameter(
-            "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), "the disk offering is not active"
-        )
-    check_available(offering, "diskofferingid", ask.shown("diskofferingid", ask.disk_offering_id), owner, zone)
+        raise InvalidParameter(parameter, shown, "the disk offering is not active")
+    check_available(offering, parameter, shown, owner, zone)
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
-            ("zoneid", "diskofferingid"),
+            ("zoneid", parameter),
             f"Zone {zone.name} is not configured to use local storage but disk offering {offering.name} uses it",
-        )
-    if offering.customized and ask.bulk:
-        raise InvalidParameter(
-            "diskofferingid",
-            offering.name,
-            f"Disk offering {offering.name} is a custom one and not supported for bulk VM deployments",
         )
     return offering
 
@@ -204,7 +207,7 @@ def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: 
                 template.name,
                 f"Installing from ISO requires an ISO that is bootable: {template.name}",
             )
-        if ask.disk_offering_id is None:
+        if ask.disk_offering_id is None and ask.root_disk_offering_id is None:
             raise InvalidCombination(
                 ("templateid", "diskofferingid"),
                 "Installing from ISO requires a disk offering to be specified for the root disk.",

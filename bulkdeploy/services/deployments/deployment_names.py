@@ -14,7 +14,7 @@ from bulkdeploy.store.deployments.deployment_rows import NewVms
 HOST_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 LONGEST_NAME = 63
 LONGEST_PREFIX = 40
-"""Characters of a name prefix: a number and, rarely, a part of a uuid must fit behind it in 63."""
+"""Characters of a name prefix: a number must fit behind it in 63."""
 
 
 def virtual_machine_names(
@@ -23,8 +23,7 @@ def virtual_machine_names(
     """One host name per VM, in creation order.
 
     Without name or prefix: ``<instance.name>-<uuid>`` (reference section 5.7). With a prefix:
-    ``<prefix>-<number>``, the number being the VM's own; where somebody has that name already, a part of
-    the VM's uuid is added.
+    ``<prefix>-1``, ``<prefix>-2`` and so on, without those that somebody in the networks has already.
 
     Raises:
         InvalidParameter: a given name that the network's domain has already.
@@ -42,11 +41,19 @@ def virtual_machine_names(
     if spec.ask.name_prefix is None:
         prefix = configuration.text("instance.name")
         return [f"{prefix}-{uuid}" for uuid in new.uuids]
-    names = [f"{spec.ask.name_prefix}-{vm_id}" for vm_id in new.ids]
-    taken = names_in_use(connection, names, networks)
-    return [
-        f"{name}-{uuid[:8]}" if name.lower() in taken else name for name, uuid in zip(names, new.uuids, strict=True)
-    ]
+    return _first_free(connection, spec.ask.name_prefix, networks, new.count)
+
+
+def _first_free(connection: Connection, prefix: str, networks: Sequence[int], count: int) -> list[str]:
+    """Numbered names that are free. Who takes one of them meanwhile makes the transaction repeat."""
+    free: list[str] = []
+    begin, width = 1, count
+    while len(free) < count:  # ends: as many names are taken as there are VMs, at most
+        names = [f"{prefix}-{number}" for number in range(begin, begin + width)]
+        taken = names_in_use(connection, names, networks)
+        free += [name for name in names if name.lower() not in taken]
+        begin, width = begin + width, width * 2
+    return free[:count]
 
 
 def check_host_names(ask: DeployAsk) -> None:

@@ -158,13 +158,11 @@ def choose_security_groups(
                 "Security group feature is not supported for vmWare hypervisor",
             )
         return ()
-    if not asked:
-        return (facts.ensure_default_security_group(connection, owner),)
     return asked_security_groups(connection, ask, owner)
 
 
 def asked_security_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
-    """The security groups asked for, by id or name, and the owner's default one.
+    """The security groups asked for, by id or name, and no other; the owner's default one where none is.
 
     Raises:
         InvalidParameter, PermissionDenied.
@@ -185,6 +183,6 @@ def asked_security_groups(connection: Connection, ask: DeployAsk, owner: Owner) 
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use security group {shown}"
             )
-    chosen = [found[key][0] for key in wanted]
-    default = facts.ensure_default_security_group(connection, owner)
-    return tuple(dict.fromkeys([*chosen, default]))
+    if not wanted:
+        return (facts.ensure_default_security_group(connection, owner),)
+    return tuple(found[key][0] for key in wanted)

@@ -42,6 +42,7 @@ def shared_config(spec: DeploySpec) -> dict[str, Any]:
         "affinity_group_ids": [group.id for group in spec.affinity_groups],
         "keypairs": list(spec.ask.keypairs),
         "user_data": spec.user_data,
+        "user_data_details": dict(spec.ask.user_data_details) or None,
         "pod_id": spec.ask.pod_id,
         "cluster_id": spec.ask.cluster_id,
         "host_id": spec.ask.host_id,

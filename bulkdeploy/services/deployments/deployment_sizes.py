@@ -3,7 +3,14 @@
 import re
 from collections.abc import Mapping
 
-from bulkdeploy.domain.deployment import DeployAsk, DiskOfferingFacts, DiskSpec, OfferingFacts, TemplateFacts
+from bulkdeploy.domain.deployment import (
+    DeployAsk,
+    DiskOfferingFacts,
+    DiskSpec,
+    NamedDisk,
+    OfferingFacts,
+    TemplateFacts,
+)
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.sizes import MOST_CORES, MOST_MHZ, MOST_MIB
 from bulkdeploy.domain.topology import TemplateKind, VolumeType
@@ -57,44 +64,96 @@ def vm_disks(
     configuration: Configuration,
     ask: DeployAsk,
     offering: OfferingFacts,
-    disk_offering: DiskOfferingFacts | None,
+    disk_offerings: Mapping[int, DiskOfferingFacts],
     template: TemplateFacts,
 ) -> tuple[DiskSpec, ...]:
-    """The volumes of each VM, root first: a disk offering is the root disk of an ISO, else a data disk.
+    """The volumes of each VM, root first: ``diskofferingid`` is the root disk of an ISO, else a data disk.
+
+    ``disk_offerings``: all that the call names, by internal id.
 
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
     """
-    from_offering = None
-    if disk_offering is not None:
-        is_root = template.kind is TemplateKind.ISO
-        from_offering = DiskSpec(
-            volume_type=VolumeType.ROOT if is_root else VolumeType.DATADISK,
-            size_bytes=gib_to_bytes(disk_gib(configuration, ask.disk_size_gib, disk_offering)),
-            storage_type=disk_offering.storage_type,
-            tags=disk_offering.storage_tags,
-            disk_offering_id=disk_offering.id,
+    data = list(ask.data_disks)
+    root_offering = None
+    if ask.root_disk_offering_id is not None:
+        root_offering = disk_offerings[ask.root_disk_offering_id]
+    if ask.disk_offering_id is None:
+        if ask.disk_size_gib is not None:
+            raise InvalidCombination(
+                ("size", "diskofferingid"), "size can be given only with a custom disk offering"
+            )
+    elif template.kind is not TemplateKind.ISO:
+        data.insert(0, NamedDisk("diskofferingid", ask.disk_offering_id, ask.disk_size_gib))
+    elif root_offering is None:
+        root_offering = disk_offerings[ask.disk_offering_id]
+    else:
+        raise InvalidCombination(
+            ("overridediskofferingid", "diskofferingid"),
+            "the root disk of an ISO can be of one offering only: diskofferingid or overridediskofferingid",
         )
-        if is_root:
-            return (from_offering,)
-    elif ask.disk_size_gib is not None:
-        raise InvalidCombination(("size", "diskofferingid"), "size can be given only with a custom disk offering")
-    root_gib = ask.root_disk_gib or offering.root_disk_gib
-    size = template.size_bytes if root_gib is None else gib_to_bytes(root_gib)
-    if size < template.size_bytes:
-        raise InvalidParameter(
-            "rootdisksize" if ask.root_disk_gib else "serviceofferingid",
-            root_gib,
-            f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
-        )
-    root = DiskSpec(
-        volume_type=VolumeType.ROOT,
-        size_bytes=size,
+    return (
+        _root_disk(configuration, ask, offering, root_offering, template),
+        *(_data_disk(configuration, disk, disk_offerings[disk.offering_id]) for disk in data),
+    )
+
+
+def _data_disk(configuration: Configuration, disk: NamedDisk, offering: DiskOfferingFacts) -> DiskSpec:
+    return DiskSpec(
+        volume_type=VolumeType.DATADISK,
+        size_bytes=gib_to_bytes(disk_gib(configuration, disk.size_gib, offering)),
         storage_type=offering.storage_type,
         tags=offering.storage_tags,
-        template_id=template.id,
+        disk_offering_id=offering.id,
     )
-    return (root,) if from_offering is None else (root, from_offering)
+
+
+def _root_disk(
+    configuration: Configuration,
+    ask: DeployAsk,
+    offering: OfferingFacts,
+    disk_offering: DiskOfferingFacts | None,
+    template: TemplateFacts,
+) -> DiskSpec:
+    """The root disk, which holds the template: as the service offering describes it, or a disk offering instead."""
+    is_empty = template.kind is TemplateKind.ISO
+    gib = _root_gib(configuration, ask, offering, disk_offering, is_empty=is_empty)
+    size = template.size_bytes if gib is None else gib_to_bytes(gib)
+    if not is_empty and size < template.size_bytes:
+        by_offering = "serviceofferingid" if disk_offering is None else "overridediskofferingid"
+        raise InvalidParameter(
+            "rootdisksize" if ask.root_disk_gib else by_offering,
+            gib,
+            f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
+        )
+    described = disk_offering or offering
+    return DiskSpec(
+        volume_type=VolumeType.ROOT,
+        size_bytes=size,
+        storage_type=described.storage_type,
+        tags=described.storage_tags,
+        template_id=None if is_empty else template.id,
+        disk_offering_id=None if disk_offering is None else disk_offering.id,
+    )
+
+
+def _root_gib(
+    configuration: Configuration,
+    ask: DeployAsk,
+    offering: OfferingFacts,
+    disk_offering: DiskOfferingFacts | None,
+    *,
+    is_empty: bool,
+) -> int | None:
+    """GiB of the root disk; None: as large as the template. An empty one must be given a size."""
+    if disk_offering is None:
+        return ask.root_disk_gib or offering.root_disk_gib
+    if ask.root_disk_gib is not None and not disk_offering.customized:
+        return ask.root_disk_gib
+    asked = ask.root_disk_gib or (ask.disk_size_gib if is_empty else None)
+    if disk_offering.customized and asked is None and not is_empty:
+        return None
+    return disk_gib(configuration, asked, disk_offering)
 
 
 def disk_gib(configuration: Configuration, asked_gib: int | None, offering: DiskOfferingFacts) -> int:

@@ -11,7 +11,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_place
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configuration import CPU_FACTOR, MEMORY_FACTOR, read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.dedications import zones_of
@@ -37,8 +37,8 @@ def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Argumen
             raise InvalidParameter("podid", str(pod.uuid), f"pod {pod.name} is not in zone {zone.name}")
     configuration = read_configuration(connection)
     overcommit = {
-        "cpu_overcommit": configuration.decimal(clusters.CPU_FACTOR),
-        "memory_overcommit": configuration.decimal(clusters.MEMORY_FACTOR),
+        "cpu_overcommit": configuration.decimal(CPU_FACTOR),
+        "memory_overcommit": configuration.decimal(MEMORY_FACTOR),
     }
     rows = [{**overcommit, **columns_of(clusters.FIELDS, given)} for given in batch]
     with unique_name("clustername", rows[0]["name"], OF_THE_POD):

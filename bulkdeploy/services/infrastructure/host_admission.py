@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
-from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, HypervisorType, PoolScope
+from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.services.abilities import require_driver
@@ -96,8 +96,7 @@ def refused_by_driver(error: DriverError, url: str) -> Exception:
 
 def vms_limit(hypervisor: str) -> int:
     """How many VMs a host of this hypervisor holds at most."""
-    kind = HypervisorType.parse(hypervisor)
-    return OTHER_VMS_LIMIT if kind is None else VMS_LIMIT.get(kind, OTHER_VMS_LIMIT)
+    return VMS_LIMIT.get(hypervisor, OTHER_VMS_LIMIT)
 
 
 def hardware(model: HostModel) -> dict[str, Any]:
@@ -114,12 +113,11 @@ def hardware(model: HostModel) -> dict[str, Any]:
 
 def local_pool(host: EntityRef, values: Mapping[str, Any], model: HostModel) -> dict[str, Any]:
     """The pool of a host's own disks, called ``<host>-local``."""
-    kind = HypervisorType.parse(values["hypervisor"])
     return {
         **{column: values[column] for column in ("zone_id", "pod_id", "cluster_id", "ip_address")},
         "host_id": host.id,
         "name": f"{host.name}-{LOCAL}",
         "scope": PoolScope.HOST.value,
-        "pool_type": "Filesystem" if kind is None else LOCAL_POOL_TYPES.get(kind, "Filesystem"),
+        "pool_type": LOCAL_POOL_TYPES.get(values["hypervisor"], "Filesystem"),
         "capacity_bytes": model.local_disk_bytes,
     }

@@ -8,12 +8,12 @@ from sqlalchemy import Connection
 
 from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_place
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
-from bulkdeploy.services.wire_values import check_in_subnet, check_order, subnet_of
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import pods
 from bulkdeploy.store.infrastructure.dedications import zones_of

@@ -17,12 +17,7 @@ from bulkdeploy.services.deployments.deployment_networks import asked_security_g
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, compute_of, count, shown
 from bulkdeploy.store.database.engine import TransactionConflict
-from bulkdeploy.store.deployments.deployment_facts import (
-    ensure_default_security_group,
-    read_networks,
-    read_template,
-    read_zone,
-)
+from bulkdeploy.store.deployments.deployment_facts import read_networks, read_template, read_zone
 from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
 
 ASSIGN = Change(EventType.VM_ASSIGN, "assign", frozenset({VmState.STOPPED}), "virtualmachineid")
@@ -102,8 +97,6 @@ def _security_groups(
                 "securitygroupids", str(given[0].uuid), "no network of the virtual machine has security groups"
             )
         return ()
-    if not given:
-        return (ensure_default_security_group(connection, taker),)
-    ids = {ref.id: str(ref.uuid) for ref in given}
+    ids = {ref.id: str(ref.uuid) for ref in given or ()}
     ask = DeployAsk.of_existing(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
     return asked_security_groups(connection, ask, taker)

@@ -51,7 +51,7 @@ def attach_volume(
     require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
     change = partial(attach, connection, volume, vm.id, device_id)
     if is_changed_now(connection, ATTACH_VOLUME, vm, seen.account_id, change):
-        return _done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
+        return done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
     params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid), "device_id": device_id}
     return submit(connection, system, caller, vm, ATTACH_VOLUME, params, parameter=OF_VM)
 
@@ -90,13 +90,13 @@ def detach_volume(
         return row
 
     if is_changed_now(connection, DETACH_VOLUME, of_vm, seen.account_id, change):
-        return _done(connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}")
+        return done(connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}")
     params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid)}
     return submit(connection, system, caller, of_vm, DETACH_VOLUME, params, parameter=OF_VM)
 
 
-def _done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
-    """The event, and the ticket of a job that is done; its result is the volume."""
+def done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
+    """The event of a change of a volume, and the ticket of a job that is done; its result is the volume."""
     owner = owned_volume(connection, caller, ref)[1]
     record_event(connection, caller, kind.event_type, text, about(ref), owner)
     cmd = kind.cmd(is_root_admin=caller.is_root_admin)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import orjson
 import psycopg
 import sqlalchemy
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine.interfaces import ExceptionContext, IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -26,6 +26,7 @@ from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
+from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.store.database.kept_columns import OPTION, KeptColumns, kept_columns
 from bulkdeploy.store.database.shared_reading import OPTION as SHARED_READINGS
 from bulkdeploy.store.database.shared_reading import SharedReadings
@@ -162,7 +163,7 @@ def _engine(
     prepare_after: int | None = PREPARE_AFTER,
 ) -> Engine:
     engine = sqlalchemy.create_engine(
-        sqlalchemy.make_url(url).set(drivername="postgresql+psycopg"),
+        _sqlalchemy_url(url),
         isolation_level=isolation_level,
         pool_size=pool_size,
         max_overflow=0,
@@ -182,6 +183,13 @@ def _engine(
     event.listen(engine, "checkout", _notice_dropped)
     event.listen(engine, "handle_error", _forget_values)
     return engine
+
+
+def _sqlalchemy_url(url: str) -> URL:
+    """``url`` for SQLAlchemy, whose own reader knows no lists of servers with ports."""
+    found = database_parameters(url)
+    user, password, name = found.pop("user", None), found.pop("password", None), found.pop("dbname", None)
+    return URL.create("postgresql+psycopg", user, password, database=name, query=found)
 
 
 def _forget_values(context: ExceptionContext) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Column, Connection, select, text, update
 
 from bulkdeploy.domain.capacity import CapacityLevel
 from bulkdeploy.domain.topology import ARCHITECTURE
+from bulkdeploy.store.configuration.configuration import OVERCOMMIT
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -47,16 +48,6 @@ FIELDS: Fields = {
     "allocationstate": clusters.c.allocation_state,
     "managedstate": clusters.c.managed_state,
 }
-
-CPU_FACTOR = "cpu.overprovisioning.factor"
-MEMORY_FACTOR = "mem.overprovisioning.factor"
-
-OVERCOMMIT: dict[str, Column[Decimal]] = {
-    CPU_FACTOR: clusters.c.cpu_overcommit,
-    MEMORY_FACTOR: clusters.c.memory_overcommit,
-}
-"""Settings that are columns of the cluster they are set for."""
-
 
 HOSTS: Column[Any] = hosts.c.cluster_id
 

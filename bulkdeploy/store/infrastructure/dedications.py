@@ -70,6 +70,25 @@ def list_dedications(connection: Connection, place: Entity, arguments: Arguments
     return fetch_page(connection, filtered(query, filters, arguments), paging)
 
 
+def read_dedications(place: Entity, connection: Connection) -> list[dict[str, Any]]:
+    """Dedicated places of one kind, as zone files say it."""
+    column, table = COLUMNS[place], TABLES[place]
+    query = (
+        select(
+            dedicated.id.label("_id"),
+            dedicated.uuid.label("_uuid"),
+            column.label(f"{place.name.lower()}id"),
+            dedicated.domain_id.label("domainid"),
+            accounts.c.name.label("account"),
+        )
+        .join(table, table.c.id == column)
+        .outerjoin(accounts, accounts.c.id == dedicated.account_id)
+        .where(table.c.removed.is_(None))
+        .order_by(dedicated.id)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
 def zone_of(connection: Connection, place: EntityRef) -> EntityRef:
     """The zone that a place is, or lies in."""
     return place if place.entity is Entity.ZONE else zones_of(connection, [place])[place.id]

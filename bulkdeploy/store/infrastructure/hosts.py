@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
@@ -75,6 +75,16 @@ def read_hosts(connection: Connection) -> list[dict[str, Any]]:
         if row["allocationstate"] not in SWITCHABLE:
             del row["allocationstate"]
     return rows
+
+
+def promising_hosts(connection: Connection) -> list[Row[Any]]:
+    """Every live host: uuid, name, hypervisor, what it has (cores, MHz of one, MiB), limits as in the ledger."""
+    host, held = hosts.c, host_capacity.c
+    query = select(
+        *(host.uuid, host.name, host.hypervisor, host.cpu_cores, host.cpu_mhz, host.memory_mib),
+        *(held.cpu_mhz_limit, held.memory_mib_limit, held.vms_limit),
+    ).join(host_capacity, held.host_id == host.id)
+    return list(connection.execute(query.where(host.removed.is_(None)).order_by(host.id)))
 
 
 def list_hosts(

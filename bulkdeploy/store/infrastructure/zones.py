@@ -90,6 +90,11 @@ def list_zones(connection: Connection, caller: Caller, arguments: Arguments, pag
     return Page(rows, count)
 
 
+def has_zone(connection: Connection) -> bool:
+    """Whether there is a live zone."""
+    return connection.execute(select(zones.c.id).where(zones.c.removed.is_(None)).limit(1)).first() is not None
+
+
 def zones_closed_to(connection: Connection, zone_ids: Iterable[int], lineage: str) -> set[int]:
     """Those of the zones that are kept to a domain which ``lineage`` neither is nor lies below."""
     private = select(zones.c.id).join(domains, domains.c.id == zones.c.domain_id)

@@ -6,11 +6,12 @@ Events of actions on VMs are written with their jobs.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.store.database.copying import columns_from, copy_rows
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -101,7 +102,7 @@ def record_events(connection: Connection, caller: Caller, happened: Iterable[Hap
         for one in happened
     ]
     if rows:
-        connection.execute(insert(events), rows)
+        copy_rows(connection, events, len(rows), columns_from(rows))
 
 
 def record_event(

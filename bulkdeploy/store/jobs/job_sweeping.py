@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.jobs.job_leases import BUSY, HAS_ROOM, LEASE_OVER, DriverLimits
 from bulkdeploy.store.jobs.jobs import FIRST
 from bulkdeploy.store.jobs.outbox import QUEUE_OF_AGAIN, TO_OUTBOX, Lanes
@@ -168,7 +169,7 @@ def delete_expired(connection: Connection, *, minutes: int, most: int) -> int:
     return connection.execute(_EXPIRE, {"minutes": minutes, "most": most}).rowcount
 
 
-_TO_EXPUNGE = text(
+_DUE_TO_EXPUNGE = (
     "SELECT v.id, v.uuid, v.account_id, v.user_id FROM virtual_machines v WHERE v.removed IS NULL"
     " AND ((v.state = 'Destroyed' AND v.updated < now() - make_interval(secs => :delay))"
     "   OR (v.state = 'Expunging' AND v.updated < now() - make_interval(secs => :again))"
@@ -177,13 +178,18 @@ _TO_EXPUNGE = text(
     "   AND j.instance_type = 'VirtualMachine')"
     " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.status = 2"
     "   AND j.instance_type = 'VirtualMachine' AND j.completed >= now() - make_interval(secs => :again))"
-    " ORDER BY v.id LIMIT :most FOR UPDATE OF v SKIP LOCKED"
 )
+_LOCK_DUE = text(f"{_DUE_TO_EXPUNGE} ORDER BY v.id LIMIT :most FOR UPDATE OF v SKIP LOCKED")
+_STILL_DUE = text(f"{_DUE_TO_EXPUNGE} AND v.id = ANY(CAST(:locked AS bigint[])) ORDER BY v.id")
 
 
 def lock_vms_to_expunge(connection: Connection, *, delay_s: int, again_s: int, most: int) -> list[Row[Any]]:
     """VMs destroyed this long ago, or whose owner was deleted, or whose removal did not succeed yet; locked.
 
-    None of them has an unfinished job, or one that failed less than ``again_s`` ago.
+    None of them has an unfinished job, or one that failed less than ``again_s`` ago. Another sweeper may have made
+    a VM's job after the statement that locks began to look and before it came to the VM: a row that was only locked
+    is not checked again, so they are looked at once more under their locks.
     """
-    return list(connection.execute(_TO_EXPUNGE, {"delay": delay_s, "again": again_s, "most": most}))
+    ages = {"delay": delay_s, "again": again_s}
+    locked = [row.id for row in connection.execute(_LOCK_DUE, {**ages, "most": most})]
+    return list(connection.execute(_STILL_DUE, {**ages, "locked": int_array(locked)})) if locked else []

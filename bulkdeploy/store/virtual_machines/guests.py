@@ -3,7 +3,7 @@
 ``num_nulls(removed) = 1``: not removed, as ``store.database.arrays.is_live`` asks it and why.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -69,11 +69,13 @@ class SharedConfig:
     uuid: UUID
     pinned: bool
     user_data: str | None
+    user_data_details: Mapping[str, str]
     public_keys: tuple[str, ...]
 
 
 _SHARED = text(
-    "SELECT d.id, d.uuid, d.pinned, d.config ->> 'user_data' AS user_data, ARRAY(SELECT k.public_key"
+    "SELECT d.id, d.uuid, d.pinned, d.config ->> 'user_data' AS user_data,"
+    " coalesce(d.config -> 'user_data_details', '{}') AS user_data_details, ARRAY(SELECT k.public_key"
     "   FROM ssh_key_pairs k"
     "   WHERE k.account_id = d.account_id AND k.removed IS NULL AND d.config -> 'keypairs' ? k.name"
     "   ORDER BY k.name) AS public_keys FROM deployments d WHERE d.id = ANY(CAST(:ids AS bigint[]))"
@@ -83,7 +85,10 @@ _SHARED = text(
 def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
     """The shared part of these deployments by id."""
     rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
-    return {row.id: SharedConfig(row.uuid, row.pinned, row.user_data, tuple(row.public_keys)) for row in rows}
+    return {
+        row.id: SharedConfig(row.uuid, row.pinned, row.user_data, row.user_data_details, tuple(row.public_keys))
+        for row in rows
+    }
 
 
 _MOVE = text(

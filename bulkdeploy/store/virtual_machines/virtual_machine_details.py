@@ -123,6 +123,12 @@ def user_data_column() -> ColumnElement[Any]:
     return case((own.is_(None), shared), else_=own).label("userdata")
 
 
+def user_data_details_column() -> ColumnElement[Any]:
+    """``userdatadetails``: values of variables, as JSON; those of a deployment go with its user data."""
+    shared = deployments.c.config.op("->>")("user_data_details")
+    return case((virtual_machines.c.user_data.is_(None), shared)).label("userdatadetails")
+
+
 def iso_in_drive(source: FromClause) -> ColumnElement[int]:
     """The id of the ISO in the VM's drive, ``source`` being what the VM was made from: its own or that; 0: none."""
     made_from = case((source.c.kind == TemplateKind.ISO, virtual_machines.c.template_id))

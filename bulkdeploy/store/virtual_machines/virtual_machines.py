@@ -40,6 +40,7 @@ from bulkdeploy.store.virtual_machines.virtual_machine_details import (
     details_query,
     key_pairs_column,
     user_data_column,
+    user_data_details_column,
 )
 from bulkdeploy.store.virtual_machines.virtual_machine_lists import (
     affinity_groups_of,
@@ -71,7 +72,7 @@ def virtual_machine_rows(
     wanted = EVERYTHING if Detail.ALL in details else details
     query = details_query(wanted)
     if with_user_data:
-        query = query.add_columns(user_data_column())
+        query = query.add_columns(user_data_column(), user_data_details_column())
     result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
     names = tuple(map(str, result.keys()))
     rows = {row[0]: dict(zip(names, row, strict=True)) for row in result.all()}

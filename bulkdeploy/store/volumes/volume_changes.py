@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, func, insert, select, text, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
-from bulkdeploy.store.tables.offerings import disk_offerings
+from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
@@ -74,6 +74,13 @@ def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageTy
     return StorageType(row.storage_type), frozenset(row.storage_tags)
 
 
+def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> bool:
+    """Whether a service offering says how large root disks are."""
+    offering = service_offerings.c
+    query = select(offering.root_disk_gib).where(offering.id == service_offering_id)
+    return connection.execute(query).scalar_one() is not None
+
+
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
     """Whether the VM could not run with a volume in this pool: where it runs, or where its other volumes are.
 
@@ -93,6 +100,12 @@ def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
     hosts = {other.host_id for other in others if other.scope == PoolScope.HOST}
     hosts |= {vm.host_id} if vm.host_id is not None else set()
     return bool(clusters - {mine.cluster_id}) or (mine.scope == PoolScope.HOST and bool(hosts - {mine.host_id}))
+
+
+def update_volume(connection: Connection, volume_id: int, values: Mapping[str, Any]) -> None:
+    """Change columns of a volume that do not depend on where it is."""
+    if values:
+        connection.execute(update(volumes).where(volumes.c.id == volume_id).values(**values))
 
 
 def change_volume(

@@ -1,0 +1,208 @@
+"""What both deploy commands do: a bound call becomes a ``DeployAsk``, and is deployed or planned."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
+from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
+from bulkdeploy.declare.command import Instead
+from bulkdeploy.declare.response_fields import number, objects, text
+from bulkdeploy.declare.responses import Response
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployment import DeployAsk, NamedDisk
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.sizes import MOST_DISK_GIB
+from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, spread_rows
+from bulkdeploy.services.deployments.deploy import DryRun, deploy
+from bulkdeploy.store.deployments.deployments import DeployedVms
+
+NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
+
+FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
+"""Parameters that are flags, true unless they are false, and their columns."""
+
+SPREAD_FIELDS = (
+    text("clusterid", "the cluster"),
+    text("clustername", "the cluster's name"),
+    text("podid", "the cluster's pod"),
+    text("podname", "the pod's name"),
+    number("before", "the owner's VMs in the cluster before the call"),
+    number("added", "VMs of the call in the cluster, as planned"),
+    number("after", "before and added together"),
+    number("capacity", "VMs of this kind that the cluster had room for before the call"),
+)
+
+PLAN_FIELDS = (
+    text("planner", "the deployment planner that placed the VMs: listDeploymentPlanners says how", ROOT_ADMIN_ONLY),
+    number(
+        "skew",
+        "largest difference of the owner's VMs between clusters that had room for such VMs, as planned",
+        ROOT_ADMIN_ONLY,
+    ),
+    objects("clusters", "what each cluster with room for such VMs gets", SPREAD_FIELDS, ROOT_ADMIN_ONLY),
+    EXCLUDED,
+    HOSTS,
+)
+"""Who is not a root admin sees nothing of the infrastructure: the same as of a single deployment."""
+
+PLAN = Response(
+    "plan",
+    (
+        number("count", "VMs asked for"),
+        number("fits", "VMs that would be made"),
+        number("capacity", "VMs of this kind that there is room for in all", ROOT_ADMIN_ONLY),
+        *PLAN_FIELDS,
+    ),
+)
+
+
+def deploy_or_plan(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployedVms | Instead:
+    """Deploy what the call asks for, or answer the plan of a dry run; ``more``: what only one of the commands has.
+
+    Raises:
+        InvalidCombination: ``hostids`` without ``dryrun``.
+        BulkDeployError: as ``services.deployments.deploy``.
+    """
+    require_root_admin(call, "hostid", "podid", "clusterid", "hostids")
+    if "hostids" in call.arguments and not call.flag("dryrun"):
+        raise InvalidCombination(
+            ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
+        )
+    result = deploy(call.connection, call.system, call.caller, _ask(call, bulk=bulk, count=count, **more))
+    return Instead(PLAN, _plan_row(call, result)) if isinstance(result, DryRun) else result
+
+
+def require_root_admin(call: Call, *names: str) -> None:
+    """Only root admins say where VMs go, and see what the infrastructure holds (reference section 5.1).
+
+    Raises:
+        PermissionDenied: another caller gave one of these parameters.
+    """
+    for name in names:
+        if name in call.arguments and not call.caller.is_root_admin:
+            raise PermissionDenied(f"Parameter {name} can only be specified by a Root Admin, permission denied")
+
+
+def host_ids(call: Call) -> tuple[int, ...]:
+    """The hosts of ``hostids``, by internal ids."""
+    return _ids(call.arguments, "hostids") or ()
+
+
+def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
+    return {
+        "count": result.asked,
+        "fits": result.fits,
+        "capacity": result.plan["capacity"],
+        **spread_rows(call.connection, [result.plan])[0],
+        "hosts": answered_hosts(call.connection, result.hosts),
+    }
+
+
+def _ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
+    """What the call asks for, ids resolved."""
+    arguments = call.arguments
+    return DeployAsk(
+        bulk=bulk,
+        count=count,
+        method=call.method,
+        zone_id=arguments["zoneid"].id,
+        service_offering_id=arguments["serviceofferingid"].id,
+        template_id=arguments["templateid"].id,
+        account=call.text("account"),
+        domain_id=call.ref_id("domainid"),
+        project_id=call.ref_id("projectid"),
+        hypervisor=call.text("hypervisor"),
+        disk_offering_id=call.ref_id("diskofferingid"),
+        disk_size_gib=arguments.get("size"),
+        root_disk_gib=arguments.get("rootdisksize"),
+        root_disk_offering_id=call.ref_id("overridediskofferingid"),
+        data_disks=_data_disks(arguments),
+        pod_id=call.ref_id("podid"),
+        cluster_id=call.ref_id("clusterid"),
+        network_ids=_ids(arguments, "networkids") or (),
+        security_group_ids=_ids(arguments, "securitygroupids") or None,
+        security_group_names=arguments.get("securitygroupnames") or None,
+        affinity_group_ids=_ids(arguments, "affinitygroupids") or None,
+        affinity_group_names=arguments.get("affinitygroupnames") or None,
+        keypairs=key_pair_names(call),
+        user_data=call.text("userdata"),
+        registered_user_data=call.ref("userdataid"),
+        user_data_details=_merged(arguments, "userdatadetails"),
+        group=call.text("group"),
+        details=_merged(arguments, "details"),
+        flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
+        planner=call.text("deploymentplanner"),
+        start_vm=call.flag("startvm", default=True),
+        dry_run=call.flag("dryrun"),
+        explain_host_ids=host_ids(call),
+        fingerprint=_fingerprint(arguments),
+        uuids=_uuids(arguments),
+        **more,
+    )
+
+
+def _merged(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    """All sub-maps of a map parameter as one, as CloudStack reads them."""
+    return {key: value for part in arguments.get(name, ()) for key, value in part.items()}
+
+
+def _data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
+    return tuple(
+        NamedDisk(name, _offering_of(name, entry).id, _size_of(name, entry))
+        for name in DATA_DISKS
+        for entry in arguments.get(name, ())
+    )
+
+
+def _offering_of(name: str, entry: Mapping[str, Any]) -> EntityRef:
+    if "diskofferingid" not in entry:
+        raise InvalidParameter(name, entry.get("size"), "each entry must name a disk offering by diskofferingid")
+    ref: EntityRef = entry["diskofferingid"]
+    return ref
+
+
+def _size_of(name: str, entry: Mapping[str, Any]) -> int | None:
+    text = entry.get("size")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_DISK_GIB))):
+        raise InvalidParameter(name, text[:80], f"size must be a whole number of GiB, at most {MOST_DISK_GIB}")
+    return int(text)
+
+
+def _ids(arguments: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
+    refs: tuple[EntityRef, ...] | None = arguments.get(name)
+    return None if refs is None else tuple(ref.id for ref in refs)
+
+
+def _uuids(arguments: Mapping[str, Any]) -> dict[str, dict[int, str]]:
+    """By parameter and internal id: the uuids of all entities that the call names."""
+    return {name: {ref.id: str(ref.uuid) for ref in _refs(value)} for name, value in arguments.items()}
+
+
+def _refs(value: Any) -> list[EntityRef]:
+    if isinstance(value, EntityRef):
+        return [value]
+    parts = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else ()
+    return [ref for part in parts for ref in _refs(part)]
+
+
+def _fingerprint(arguments: Mapping[str, Any]) -> bytes:
+    """What tells one deploy call from another: every parameter but the token itself.
+
+    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
+    """
+    parts = [f"{name}={_plain(arguments[name])!r}" for name in sorted(arguments) if name not in NOT_FINGERPRINTED]
+    return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    if isinstance(value, dict):
+        return sorted((key, _plain(part)) for key, part in value.items())
+    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value

@@ -1,0 +1,71 @@
+"""What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
+
+from bulkdeploy.declare.response_fields import flag, large_number, moment, number, objects, text, text_map
+from bulkdeploy.declare.responses import Field, Response
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+
+HOST = Response(
+    "host",
+    (
+        text("id", "the host"),
+        text("name", "its name"),
+        text("state", "Up, Down, Disconnected, Alert, Connecting or Removed"),
+        text(
+            "resourcestate", "Enabled, Disabled, PrepareForMaintenance, Maintenance or ErrorInPrepareForMaintenance"
+        ),
+        text("type", "Routing"),
+        text("hypervisor", "its hypervisor"),
+        text("hypervisorversion", "the hypervisor's version"),
+        text("ipaddress", "its management address"),
+        text("zoneid", "its zone"),
+        text("zonename", "the zone's name"),
+        text("podid", "its pod"),
+        text("podname", "the pod's name"),
+        text("clusterid", "its cluster"),
+        text("clustername", "the cluster's name"),
+        text("clustertype", "the cluster's type"),
+        text("capabilities", "hvm"),
+        text("hosttags", "its tags, separated by commas"),
+        text("explicithosttags", "the tags that an operator gave it, separated by commas"),
+        number("cpusockets", "its CPU sockets"),
+        number("cpunumber", "its CPU cores, before over-commit"),
+        large_number("cpuspeed", "the speed of a core, MHz"),
+        text("cpuallocated", "the share of its CPU that is promised, before over-commit: 12.5%"),
+        text("cpuallocatedpercentage", "the share of its CPU that is promised, before over-commit: 12.5%"),
+        large_number("cpuallocatedvalue", "the CPU that is promised, MHz"),
+        text("cpuallocatedwithoverprovisioning", "the share of its CPU that is promised, after over-commit"),
+        text("cpuwithoverprovisioning", "its CPU after over-commit, MHz"),
+        large_number("memorytotal", "its memory before over-commit, bytes"),
+        large_number("memoryallocated", "the memory that is promised, bytes"),
+        large_number("memoryallocatedbytes", "the memory that is promised, bytes"),
+        text("memoryallocatedpercentage", "the share of its memory that is promised, after over-commit"),
+        text("memorywithoverprovisioning", "its memory after over-commit, bytes"),
+        flag("islocalstorageactive", "whether its own disks can hold volumes"),
+        large_number("disksizetotal", "the size of its own disks, bytes"),
+        large_number("disksizeallocated", "what is promised of its own disks, bytes"),
+        text_map("details", "its details", ROOT_ADMIN_ONLY),
+        flag("suitableformigration", "where hosts for a VM are asked for: whether it could take the VM now"),
+        text("annotation", "what an operator remarked"),
+        moment("lastannotated", "when that was"),
+        moment("created", "when it was added"),
+    ),
+)
+
+AMOUNTS: tuple[Field, ...] = (
+    number("type", "0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
+    text("name", "the type's name"),
+    large_number("capacitytotal", "all there is, after over-commit: bytes, MHz, addresses or cores"),
+    large_number("capacityused", "what is taken, in the same unit"),
+    large_number("capacityallocated", "what is promised, in the same unit"),
+    text("percentused", "the share that is taken, in percent"),
+    text("zoneid", "the zone"),
+    text("zonename", "the zone's name"),
+)
+POD: tuple[Field, ...] = (text("podid", "the pod"), text("podname", "the pod's name"))
+CLUSTER: tuple[Field, ...] = (text("clusterid", "the cluster"), text("clustername", "the cluster's name"))
+
+CAPACITY_FIELDS = (*AMOUNTS, *POD, *CLUSTER)
+
+ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS)
+POD_CAPACITY = objects("capacity", "what the pod holds, with showcapacities", (*AMOUNTS, *POD))
+CLUSTER_CAPACITY = objects("capacity", "what the cluster holds, with showcapacities", CAPACITY_FIELDS)

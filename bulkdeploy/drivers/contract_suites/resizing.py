@@ -1,0 +1,82 @@
+"""What a driver keeps that resizes volumes."""
+
+from dataclasses import replace
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
+
+
+def resized(guest: GuestSpec, times: float) -> VolumeSpec:
+    """The guest's last volume, so many times as large."""
+    volume = guest.volumes[-1]
+    return replace(volume, size_bytes=int(volume.size_bytes * times))
+
+
+def sizes_of(rig: Rig) -> dict[object, int]:
+    """Every volume's size."""
+    return {uuid: size for uuid, _, size in rig.driver.list_volumes()}
+
+
+class ResizeContract:
+    """A volume has the size that it was given last, or the one before, and the driver tells which."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_grows_while_its_guest_runs(self, rig: Rig, caller: Caller, times: int) -> None:
+        """Asked once or often; other volumes stay as they are, and a restart changes nothing."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = resized(guest, 2)
+        expected = {**sizes_of(rig), larger.uuid: larger.size_bytes}
+        for _ in range(times):
+            caller.resize(rig.hosts[0], guest, larger)
+        assert caller.size_of(guest, larger) == larger.size_bytes
+        assert sizes_of(rig) == expected
+        caller.stop(rig.hosts[0], guest)
+        caller.run(rig.hosts[0], replace(guest, volumes=(*guest.volumes[:-1], larger)))
+        assert sizes_of(rig) == expected
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_shrinks_while_its_guest_is_stopped(self, rig: Rig, caller: Caller, times: int) -> None:
+        """Then the guest starts with it; while it runs the answer is an error that stays."""
+        guest = rig.new_guest()
+        smaller = resized(guest, 0.5)
+        caller.run(rig.hosts[0], guest)
+        for host in (None, rig.hosts[0]):
+            with pytest.raises(DriverError) as refused:
+                caller.resize(host, guest, smaller)
+            assert not refused.value.transient
+        assert caller.size_of(guest, smaller) == guest.volumes[-1].size_bytes
+        caller.stop(rig.hosts[0], guest)
+        for _ in range(times):
+            caller.resize(None, guest, smaller)
+        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes
+        caller.run(rig.hosts[0], replace(guest, volumes=(*guest.volumes[:-1], smaller)))
+        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes
+
+    def test_a_failed_resize_leaves_the_size(self, rig: Rig, caller: Caller) -> None:
+        """The size can be seen, and the next call does it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = resized(guest, 2)
+        rig.fail_next("resize")
+        with pytest.raises(DriverError) as failed:
+            caller.resize(rig.hosts[0], guest, larger)
+        assert failed.value.step == "resize"
+        assert caller.size_of(guest, larger) == guest.volumes[-1].size_bytes
+        caller.resize(rig.hosts[0], guest, larger)
+        assert caller.size_of(guest, larger) == larger.size_bytes
+
+    def test_what_is_not_there_has_no_size(self, rig: Rig, caller: Caller) -> None:
+        """A volume that was never made stays so; a guest that is not there, or on another host, is an error."""
+        guest = rig.new_guest()
+        caller.resize(None, guest, resized(guest, 2))
+        assert caller.size_of(guest, guest.volumes[-1]) is None
+        for where in (0, 1):
+            with pytest.raises(DriverError) as refused:
+                caller.resize(rig.hosts[0], guest, resized(guest, 2))
+            assert not refused.value.transient
+            if where == 0:
+                assert sizes_of(rig) == {}
+                caller.run(rig.hosts[1], guest)

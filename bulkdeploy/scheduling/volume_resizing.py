@@ -1,0 +1,109 @@
+"""Making a volume larger or smaller: the rules, the room and the rows, for calls and for jobs.
+
+A row never has less than what is on the pool: a volume that grows is claimed and counted first, one that shrinks is
+given back last.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
+from bulkdeploy.domain.resources import ResourceAmounts
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.placement.rules import storage
+from bulkdeploy.scheduling.reasons import why_not
+from bulkdeploy.store.accounts.owners import owners_by_id
+from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, subtract_amounts
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.ledger.snapshot import read_snapshot
+from bulkdeploy.store.volumes import volume_changes as store
+from bulkdeploy.store.volumes.volume_resizing import resize_pool_claim
+
+RESIZABLE = (store.READY, store.ALLOCATED)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSize:
+    """A size, and the disk offering that it is of; None: a root disk of a service offering."""
+
+    size_bytes: int
+    disk_offering_id: int | None
+
+    @classmethod
+    def of(cls, volume: Row[Any]) -> "VolumeSize":
+        """What a volume's row says."""
+        return cls(volume.size_bytes, volume.disk_offering_id)
+
+
+def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> None:
+    """Whether a volume can get this size now; ``vm_state``: its VM's, None where no VM has it.
+
+    Raises:
+        InvalidParameter: it is about to be attached; or it would shrink, is on a pool, and no stopped VM has it.
+    """
+    if volume.state not in RESIZABLE:
+        raise InvalidParameter(
+            "id",
+            str(volume.uuid),
+            "Volume should be in ready or allocated state before attempting a resize. "
+            f"Volume {volume.uuid} is in state {volume.state}.",
+        )
+    if new.size_bytes >= volume.size_bytes or volume.pool_id is None or vm_state is VmState.STOPPED:
+        return
+    rule = "a volume that exists on its storage pool is made smaller only while a Stopped virtual machine has it; "
+    state = "no virtual machine has it" if vm_state is None else f"its virtual machine is {vm_state.value}"
+    raise InvalidParameter("id", str(volume.uuid), rule + state)
+
+
+def is_for_hypervisor(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> bool:
+    """Whether the hypervisor must resize it now: one that no guest uses grows when its VM starts."""
+    if volume.pool_id is None or new.size_bytes == volume.size_bytes:
+        return False
+    return new.size_bytes < volume.size_bytes or vm_state is VmState.RUNNING
+
+
+def resize(connection: Connection, volume: Row[Any], new: VolumeSize) -> None:
+    """Claim, count and write a volume's size; the caller holds the volume (``take_volume``).
+
+    Raises:
+        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
+        ResourceUnavailable: its pool has no room.
+        TransactionConflict: repeat the whole transaction.
+    """
+    more = new.size_bytes - volume.size_bytes
+    if more > 0:
+        _grow(connection, volume, new.size_bytes, ResourceAmounts(primary_storage_bytes=more))
+    elif more < 0:
+        if volume.pool_id is not None and not resize_pool_claim(connection, volume.uuid, new.size_bytes, limit=0):
+            raise TransactionConflict
+        subtract_amounts(connection, {volume.account_id: ResourceAmounts(primary_storage_bytes=-more)})
+    values = {"size_bytes": new.size_bytes, "disk_offering_id": new.disk_offering_id}
+    if not store.change_volume(connection, volume, values, vm_id=volume.vm_id):
+        raise TransactionConflict
+
+
+def _grow(connection: Connection, volume: Row[Any], size_bytes: int, more: ResourceAmounts) -> None:
+    owner = owners_by_id(connection, [volume.account_id])[volume.account_id]
+    check_limits(connection, owner, more)
+    if volume.pool_id is not None:
+        configuration = read_configuration(connection)
+        pools = read_snapshot(
+            connection,
+            volume.zone_id,
+            owner,
+            configuration,
+            with_tags=False,
+            with_local_storage=True,
+            with_owner_hosts=False,
+        ).pools
+        here = pools.up & (pools.id == volume.pool_id)
+        limit = int(pools.limit[here].sum())
+        if int(pools.allocated[here].sum()) + more.primary_storage_bytes > limit:
+            why = why_not(storage.RULE.reason)
+            raise ResourceUnavailable(f"The storage pool of volume {volume.uuid} has no room for it: {why}")
+        if not resize_pool_claim(connection, volume.uuid, size_bytes, limit=limit):
+            raise TransactionConflict
+    add_amounts(connection, owner, more)

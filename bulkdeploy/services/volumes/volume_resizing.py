@@ -1,0 +1,162 @@
+"""resizeVolume: what may be asked for, and whether it is done now or by a job.
+
+What no guest uses changes with the answer: it grows on its pool when its VM starts. A job resizes what a guest runs
+with, and makes smaller what exists on a pool (``provisioning/kinds/resize_volume``).
+"""
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import DiskOfferingFacts
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
+from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.kinds.resize_volume import RESIZE_VOLUME
+from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.deployments.deployment_sizes import disk_gib
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
+from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.services.volumes.volume_attachment import OF_VM, done
+from bulkdeploy.services.volumes.volumes import owned_volume, usable_disk_offering
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.deployments import deployment_facts as facts
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.volumes import volume_changes as store
+
+
+def resize_volume(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef,
+    size_gib: int | None,
+    offering: EntityRef | None,
+    *,
+    shrink_ok: bool,
+) -> JobTicket:
+    """Let a volume have another size, of its own disk offering or of another; the job's result is the volume.
+
+    Raises:
+        InvalidParameter, InvalidCombination: the offering does not go with the volume, or the size with the
+            offering; it would shrink and is a root disk, or may not; or volume or VM are in no state for it, or
+            the hypervisor is not able to do it.
+        PermissionDenied: the volume is not the caller's to touch, or the offering not its owner's to use.
+        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
+        ResourceUnavailable: its storage pool has no room.
+    """
+    volume, owner = owned_volume(connection, caller, ref)
+    new = _wanted(connection, owner, volume, size_gib, offering)
+    _check_shrink(volume, new, shrink_ok=shrink_ok)
+    if volume.vm_id is None:
+        check_resizable(volume, new, None)
+        resize(connection, volume, new)
+        return _done(connection, caller, ref, volume, new)
+    seen = store.read_vm(connection, volume.vm_id)
+    require_access(connection, caller, seen.account_id, f"virtual machine {seen.uuid}")
+    of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
+    params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid)}
+    params |= {"size_bytes": new.size_bytes, "disk_offering_id": new.disk_offering_id}
+    by_job = partial(submit, connection, system, caller, of_vm, RESIZE_VOLUME, params, parameter=OF_VM)
+    if new.size_bytes < volume.size_bytes and volume.pool_id is not None:
+        require_ability(system.drivers, seen.hypervisor, Ability.RESIZE_VOLUMES, "id", str(ref.uuid))
+        return by_job(partial(_check_stopped, volume=volume, new=new))
+    if is_changed_now(connection, RESIZE_VOLUME, of_vm, seen.account_id, partial(_change, connection, volume, new)):
+        return _done(connection, caller, ref, volume, new)
+    return by_job()
+
+
+def _wanted(
+    connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef | None
+) -> VolumeSize:
+    """The size asked for; the volume's own offering given again says nothing."""
+    if offering is not None and offering.id != volume.disk_offering_id:
+        return _of_offering(connection, owner, volume, size_gib, offering)
+    if size_gib is None:
+        raise InvalidCombination(
+            ("size", "diskofferingid"), "size or another disk offering must be given to resize a volume"
+        )
+    if volume.volume_type == VolumeType.ROOT:
+        if volume.disk_offering_id is None and store.has_fixed_root_disk(connection, volume.service_offering_id):
+            rule = (
+                "Failed to resize Root volume. The service offering of this Volume has been configured with a root "
+                "disk size"
+            )
+            raise InvalidParameter("id", str(volume.uuid), rule)
+        return VolumeSize(gib_to_bytes(size_gib), volume.disk_offering_id)
+    current = facts.read_disk_offering(connection, volume.disk_offering_id)
+    if current is None or not current.customized:
+        rule = (
+            "To change a volume's size without providing a new disk offering, its current disk offering must be "
+            "customizable or it must be a root volume"
+        )
+        raise InvalidParameter("id", str(volume.uuid), rule)
+    return VolumeSize(gib_to_bytes(disk_gib(read_configuration(connection), size_gib, current)), current.id)
+
+
+def _of_offering(
+    connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef
+) -> VolumeSize:
+    """The size by another disk offering; one of fixed size says it, whatever ``size`` is."""
+    if volume.volume_type == VolumeType.ROOT:
+        rule = "a root volume is resized by size: what it is made of is its virtual machine's service offering"
+        raise InvalidParameter("diskofferingid", str(offering.uuid), rule)
+    place = facts.read_zone(connection, volume.zone_id)
+    if place is None:
+        raise InvalidParameter("id", str(volume.uuid), "the volume's zone was deleted")
+    found = usable_disk_offering(connection, owner, place, offering)
+    _check_pool_serves(connection, volume, found, offering)
+    asked = size_gib if found.customized else None
+    return VolumeSize(gib_to_bytes(disk_gib(read_configuration(connection), asked, found)), found.id)
+
+
+def _check_pool_serves(
+    connection: Connection, volume: Row[Any], found: DiskOfferingFacts, offering: EntityRef
+) -> None:
+    """A volume stays in its pool, which was chosen by storage type and tags."""
+    if volume.pool_id is None:
+        return
+    if store.storage_of(connection, volume.disk_offering_id) != (found.storage_type, found.storage_tags):
+        rule = "The tags on the new and old disk offerings must match, and so must their storage types"
+        raise InvalidParameter("diskofferingid", str(offering.uuid), rule)
+
+
+def _check_shrink(volume: Row[Any], new: VolumeSize, *, shrink_ok: bool) -> None:
+    if new.size_bytes >= volume.size_bytes:
+        return
+    rule = (
+        f"Going from existing size of {volume.size_bytes} to size of {new.size_bytes} would shrink the volume."
+        "Need to sign off by supplying the shrinkok parameter with value of true."
+    )
+    if volume.volume_type == VolumeType.ROOT:
+        rule = f"a root volume is never made smaller: it has {volume.size_bytes} bytes"
+    if volume.volume_type == VolumeType.ROOT or not shrink_ok:
+        raise InvalidParameter("size", new.size_bytes, rule)
+
+
+def _check_stopped(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
+    """While a job works on the VM nobody knows in which state the next one will find it."""
+    del connection
+    if not vm.has_job:
+        check_resizable(volume, new, VmState(vm.state))
+
+
+def _change(connection: Connection, volume: Row[Any], new: VolumeSize) -> Row[Any]:
+    seen = store.read_vm(connection, volume.vm_id)
+    check_resizable(volume, new, VmState(seen.state))
+    resize(connection, volume, new)
+    return lock_vm(connection, volume.vm_id)
+
+
+def _done(connection: Connection, caller: Caller, ref: EntityRef, volume: Row[Any], new: VolumeSize) -> JobTicket:
+    text = f"resized volume {volume.name} from {volume.size_bytes} to {new.size_bytes} bytes"
+    return done(connection, caller, ref, RESIZE_VOLUME, text)
