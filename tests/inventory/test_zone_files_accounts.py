@@ -1,4 +1,4 @@
-"""Zone files: who may do what, with which limits and settings."""
+"""Zone files: roles, accounts and users: who may do what, and how they log in."""
 
 from pathlib import Path
 

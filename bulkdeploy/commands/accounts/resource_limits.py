@@ -163,6 +163,6 @@ NOUNS = (
         pairs=("resourcetype", "max"),
         compare={"max": _in_bytes},
         exports=lambda row: "projectid" not in row,
-        after=("accounts",),
+        after=("accounts", "configuration"),
     ),
 )
