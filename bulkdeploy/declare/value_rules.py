@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from bulkdeploy.domain.accounts import NETWORK_DOMAIN as DNS_DOMAIN
 
 LONGEST_NAME = 255
+UNLIMITED = "unlimited"
+WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
 SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,3}))? ?(PiB|TiB|GiB|MiB|KiB|B)", re.ASCII)
 UNITS = {"PiB": 1024**5, "TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024, "B": 1}
 NAMES_OF_APIS = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
@@ -136,6 +138,15 @@ KEY = ValueRule(
     _hidden,
 )
 
+LIMIT = ValueRule(
+    "must be unlimited, a whole number, or a size such as 20 TiB",
+    _if(
+        lambda written: (
+            written == UNLIMITED or bool(WHOLE.fullmatch(written)) or SIZE.fullmatch(written) is not None
+        )
+    ),
+)
+
 
 def size_in(written: str, unit: int) -> int | None:
     """``1.5 TiB`` in units of so many bytes; None where it is no size, or not a whole number of them."""
@@ -145,3 +156,9 @@ def size_in(written: str, unit: int) -> int | None:
     digits, decimals, word = found.groups(default="")
     amount, rest = divmod(int(digits + decimals) * UNITS[word], unit * 10 ** len(decimals))
     return amount if rest == 0 else None
+
+
+def size_text(size_bytes: int) -> str:
+    """So many bytes in the largest unit that they are a whole number of: ``1536 GiB``."""
+    unit = next(word for word, bytes_ in UNITS.items() if size_bytes % bytes_ == 0) if size_bytes else "B"
+    return f"{size_bytes // UNITS[unit]} {unit}"

@@ -155,7 +155,7 @@ def test_images_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: 
     assert load(engine, cipher, tmp_path, export_zone(engine, "small")) == LoadReport()
     assert all_rows(engine) == before
     query = (
-        "SELECT t.name, coalesce(t.hypervisor, 'None'), t.format, t.size_bytes >> 20, t.physical_size_bytes >> 20,"
+        "SELECT t.name, t.hypervisor, t.format, t.size_bytes >> 20, t.physical_size_bytes >> 20,"
         " z.ready, z.status, t.is_public, o.name FROM templates t JOIN template_zones z ON z.template_id = t.id"
         " LEFT JOIN os_types o ON o.id = t.os_type_id ORDER BY t.id"
     )
@@ -163,8 +163,8 @@ def test_images_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: 
         found = connection.execute(text(query)).all()
     assert found == [
         ("Debian 12", "KVM", "QCOW2", 3072, 3072, True, "Download Complete", True, "Debian GNU/Linux 12 (64-bit)"),
-        ("Any", "None", "RAW", 1024, 9, False, "Not downloaded", False, None),
-        ("Installer", "None", "ISO", 600, 600, True, "35% Downloaded", True, None),
+        ("Any", None, "RAW", 1024, 9, False, "Not downloaded", False, None),
+        ("Installer", None, "ISO", 600, 600, True, "35% Downloaded", True, None),
     ]
 
 

@@ -5,6 +5,7 @@ wanted. What makes YAML files expand, hide or contradict themselves is refused: 
 aliases, tags, keys given twice, several documents, deep nesting.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,6 +18,9 @@ LARGEST_FILE_BYTES = 16 * 1024 * 1024
 DEEPEST = 20
 MOST_PROBLEMS = 100
 LONGEST_SHOWN = 60
+UNPRINTABLE = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Characters that no value may hold: PostgreSQL cannot keep them, or a terminal would obey them."""
+
 NULLS = ("", "~", "null", "Null", "NULL")
 
 
@@ -149,6 +153,8 @@ def _node(event: yaml.NodeEvent, line: int) -> Node:
     if tag not in (None, "!"):
         raise Refused(line, f"tags are not used here: {tag}")
     if isinstance(event, yaml.ScalarEvent):
+        if UNPRINTABLE.search(event.value):
+            raise Refused(line, "holds control characters or halves of surrogate pairs")
         return Scalar(line, event.value, is_null=not event.style and event.value in NULLS)
     return Entries(line) if isinstance(event, yaml.MappingStartEvent) else Items(line)
 

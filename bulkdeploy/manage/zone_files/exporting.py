@@ -58,9 +58,10 @@ class Exporter:
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
             noun = section.noun
-            oldest = {noun.key(row): row for row in reversed(noun.read(self._connection))}
-            for row in sorted(oldest.values(), key=lambda row: int(row["_id"])):
-                if noun.exports(row) and _is_of_zone(noun, row, zone_id):
+            rows = noun.read(self._connection)
+            oldest = {noun.key(row): row for row in reversed(rows)}
+            for row in rows:
+                if oldest[noun.key(row)] is row and noun.exports(row) and _is_of_zone(noun, row, zone_id):
                     self._place(document, section, row)
         return yaml.safe_dump(
             document.entry, sort_keys=False, allow_unicode=True, width=116, default_flow_style=None

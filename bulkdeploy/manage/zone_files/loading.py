@@ -119,7 +119,8 @@ class Loader:
     def _bind(self, entry: Entry, *, last: bool) -> dict[str, Any] | None:
         """The values of an entry with what its references name; None: it waits for another one, or is refused."""
         values = dict(entry.values)
-        for name, reference in entry.references.items():
+        # What it stands in comes first: that says which of several things with one name is meant.
+        for name, reference in sorted(entry.references.items(), key=lambda one: isinstance(one[1], tuple)):
             if isinstance(reference, Entry):
                 if reference.ref is None:
                     entry.failed = reference.failed
