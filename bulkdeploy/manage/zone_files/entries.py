@@ -65,6 +65,17 @@ class Section:
         self.parameters: Mapping[str, Parameter] = declared
         self.binder = Binder(replace(noun.create, parameters=tuple(declared.values())))
 
+    def stands_in(self, outer: "Section") -> bool:
+        """Whether entries may be nested in those of another section: they have something from them."""
+        if outer.noun.entity is None:
+            return False
+        if outer.noun is self.noun:
+            return any(parameter.name == self.noun.parent for parameter in self._naming(outer))
+        return bool(self._naming(outer)) or any(name in self.parameters for name in outer.noun.lends)
+
+    def _naming(self, outer: "Section") -> list[Parameter]:
+        return [parameter for parameter in self.inherited if outer.noun.entity in parameter.entity]
+
 
 class EntryReader:
     """Reads the entries of a file; what is wrong with them is noted in ``problems``."""
@@ -110,10 +121,10 @@ class EntryReader:
             if key in section.parameters:
                 entry.lines[key] = where.line
                 self._read_value(section, entry, key, child, repeated)
-            elif key in self._sections and self._stands_in(self._sections[key], section):
+            elif key in self._sections and self._sections[key].stands_in(section):
                 inner.append((self._sections[key], child, where.path))
             else:
-                within = (name for name, one in self._sections.items() if self._stands_in(one, section))
+                within = (name for name, one in self._sections.items() if one.stands_in(section))
                 self._refuse_key(where, key, [*section.parameters, *within])
         self._inherit(section, entry)
         self._check(section, entry)
@@ -123,12 +134,6 @@ class EntryReader:
                 self._problems.add(Where(child.line, at), "can not stand in an entry with a pattern")
             else:
                 self._read_section(one, child, at, entry)
-
-    def _stands_in(self, inner: Section, outer: Section) -> bool:
-        if outer.noun.entity is None:
-            return False
-        refers = any(outer.noun.entity in parameter.entity for parameter in inner.inherited)
-        return refers or any(name in inner.parameters for name in outer.noun.lends)
 
     def _refuse_key(self, where: Where, key: str, known: Any) -> None:
         near = get_close_matches(key, known, n=1)
