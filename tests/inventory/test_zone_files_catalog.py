@@ -155,8 +155,8 @@ def test_images_are_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: 
     assert load(engine, cipher, tmp_path, export_zone(engine, "small")) == LoadReport()
     assert all_rows(engine) == before
     query = (
-        "SELECT t.name, t.hypervisor, t.format, t.size_bytes >> 20, t.physical_size_bytes >> 20, z.ready, z.status,"
-        " t.is_public, o.name FROM templates t JOIN template_zones z ON z.template_id = t.id"
+        "SELECT t.name, t.hypervisor, t.format, t.size_bytes >> 20, t.physical_size_bytes >> 20,"
+        " z.ready, z.status, t.is_public, o.name FROM templates t JOIN template_zones z ON z.template_id = t.id"
         " LEFT JOIN os_types o ON o.id = t.os_type_id ORDER BY t.id"
     )
     with engine.connect() as connection:
@@ -290,3 +290,35 @@ def test_keys_and_user_data_are_loaded_once(engine: Engine, cipher: FernetCipher
     assert found[0].startswith("zone.yaml:2: sshkeypairs[0].publickey: it should be one line such as")
     found = refusals(engine, cipher, tmp_path, OWNED.replace("I2Nsb3VkLWNvbmZpZw", "not/base-64"))
     assert found == ("zone.yaml:5: userdata[0].userdata: User data is not base64 encoded, not 'not/base-64'",)
+
+
+ACCOUNTS = f"""\
+domains:
+  - name: customers
+    accounts:
+      - account: acme
+        roleid: User
+        sshkeypairs: [{{name: laptop, publickey: {KEY}}}]
+        userdata: [{{name: init, userdata: I2Nsb3VkLWNvbmZpZw==}}]
+        templates: [{{name: web, zoneid: small, hypervisor: KVM, format: QCOW2, accountids: [customers/globex]}}]
+      - {{account: globex, roleid: User}}
+zones:
+  - {{name: small, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}}
+"""
+
+
+def test_accounts_have_what_stands_in_them(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """Keys, user data and templates are of the account that they stand in, and are written out there again."""
+    report = load(engine, cipher, tmp_path, ACCOUNTS)
+    assert {"sshkeypairs": 1, "userdata": 1, "templates": 1}.items() <= report.created.items()
+    before = all_rows(engine)
+    assert load(engine, cipher, tmp_path, ACCOUNTS) == LoadReport()
+    assert load(engine, cipher, tmp_path, export_zone(engine)) == LoadReport()
+    assert all_rows(engine) == before
+    query = (
+        "SELECT a.name, k.name, u.name, t.name, (SELECT b.name FROM accounts b JOIN template_permissions p"
+        " ON p.account_id = b.id) FROM accounts a JOIN ssh_key_pairs k ON k.account_id = a.id"
+        " JOIN user_data u ON u.account_id = a.id JOIN templates t ON t.account_id = a.id"
+    )
+    with engine.connect() as connection:
+        assert connection.execute(text(query)).all() == [("acme", "laptop", "init", "web", "globex")]
