@@ -12,7 +12,6 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
 from bulkdeploy.store.database.engine import create_engine, create_reading_engine
@@ -35,6 +34,7 @@ from tests.support.services import (
     unique_name,
     with_database,
 )
+from tests.support.zones import load_zone
 
 SMALL_ZONE = Path(__file__).parent / "zones" / "small.yaml"
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
@@ -143,7 +143,7 @@ def small_zone_database(postgres_url: str, bare_database: str, cipher: FernetCip
         connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{bare_database}"')
     engine = create_engine(with_database(postgres_url, name), pool_size=1)
     try:
-        load_inventory(engine, cipher, SMALL_ZONE)
+        load_zone(engine, cipher, SMALL_ZONE)
     finally:
         engine.dispose()
     return name

@@ -1,7 +1,7 @@
 """Whose things a call shows or makes, from its owner parameters."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, visibility
+from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_owner_of, visibility
 from bulkdeploy.store.visibility import Visibility
 
 
@@ -24,4 +24,4 @@ def visible(call: Call) -> Visibility:
 
 def named_owner(call: Call) -> NamedOwner:
     """Whom the call makes something for, unchecked: ``declare.owner_parameters``."""
-    return NamedOwner(call.text("account"), call.ref_id("domainid"), call.ref_id("projectid"))
+    return named_owner_of(call.arguments)

@@ -7,16 +7,44 @@ import importlib
 import pkgutil
 from collections.abc import Iterable
 from dataclasses import replace
+from graphlib import TopologicalSorter
+from types import ModuleType
 
 import bulkdeploy.commands
 from bulkdeploy.commands.jobs.responses import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from bulkdeploy.domain.accounts import Apis
 
 
 class DuplicateCommand(Exception):
     """Two declarations have one name."""
+
+
+def find_nouns() -> dict[str, Noun]:
+    """What zone files may describe, by section, each after those that it refers to."""
+    nouns = {noun.section: noun for module in _modules().values() for noun in getattr(module, "NOUNS", ())}
+    by_entity = {noun.entity: noun.section for noun in nouns.values() if noun.entity is not None}
+    before = {
+        section: {
+            *noun.after,
+            *(by_entity[kind] for one in noun.create.parameters for kind in one.entity if kind in by_entity),
+            *(
+                lender.section
+                for lender in nouns.values()
+                if {one.name for one in noun.create.parameters} & {*lender.lends}
+            ),
+        }
+        - {section}
+        for section, noun in nouns.items()
+    }
+    return {section: nouns[section] for section in TopologicalSorter(before).static_order()}
+
+
+def _modules() -> dict[str, ModuleType]:
+    found = pkgutil.walk_packages(bulkdeploy.commands.__path__, prefix="bulkdeploy.commands.")
+    return {module.name: importlib.import_module(module.name) for module in found}
 
 
 def find_commands() -> dict[str, Command]:
@@ -35,8 +63,7 @@ def find_commands() -> dict[str, Command]:
         places[command.name.lower()] = place
         found[command.name] = command
 
-    found_in = pkgutil.walk_packages(bulkdeploy.commands.__path__, prefix="bulkdeploy.commands.")
-    modules = {module.name: importlib.import_module(module.name) for module in found_in}
+    modules = _modules()
     for name, module in modules.items():
         for command in getattr(module, "COMMANDS", ()):
             add(command, name)

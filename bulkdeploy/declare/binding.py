@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from marshmallow import EXCLUDE, Schema
+from marshmallow import EXCLUDE, Schema, missing
 from marshmallow.fields import Field
 
 from bulkdeploy.declare.command import Command
@@ -23,6 +23,9 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Unkno
 
 LONGEST_SHOWN = 80
 """Characters of a refused value that an error repeats."""
+
+NOT_GIVEN = missing
+"""What a parameter is bound to that counts as not given."""
 
 Kinds: TypeAlias = tuple[Entity, ...]
 Found: TypeAlias = Mapping[Kinds, Mapping[str, EntityRef]]
@@ -67,9 +70,27 @@ class Binder:
         self._refuse_unsupported(given)
         if not self._command.changes_state:
             arguments = {name: value for name, value in arguments.items() if value != ()}
+        self.check_rules(arguments)
+        return self._with_entities(arguments, lookup)
+
+    def value_of(self, parameter: str, text: str | Mapping[str, str]) -> Any:
+        """What one text is bound to by its declaration, ids as texts; ``NOT_GIVEN`` where it counts as not given.
+
+        ``text``: of a MAP its ``name[0].field`` pairs.
+
+        Raises:
+            ParameterError: it breaks a rule of the parameter.
+        """
+        return self._schema.fields[parameter].deserialize(text)
+
+    def check_rules(self, arguments: Mapping[str, Any]) -> None:
+        """Check the rules between parameters.
+
+        Raises:
+            InvalidCombination: the first rule that is broken.
+        """
         for rule in self._command.rules:
             _check(rule, arguments)
-        return self._with_entities(arguments, lookup)
 
     def _refuse_unsupported(self, given: Mapping[str, str]) -> None:
         for sent, text in given.items():

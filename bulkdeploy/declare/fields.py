@@ -14,6 +14,7 @@ from typing import Any
 from marshmallow import fields, missing
 
 from bulkdeploy.declare.parameters import Parameter, WireType
+from bulkdeploy.declare.value_rules import size_in
 from bulkdeploy.domain.entities import EVERY_ID
 from bulkdeploy.domain.errors import (
     EmptyParameter,
@@ -88,13 +89,22 @@ class StringField(WireField):
             )
         self._printable(value)
         if not self.parameter.choices:
-            return value
+            return self._by_rule(value)
         for word in self.parameter.choices:
             if word.lower() == value.lower():
                 return word
         raise InvalidParameter(
             self.parameter.name, value, f"it should be one of: {', '.join(self.parameter.choices)}"
         )
+
+    def _by_rule(self, value: str) -> str:
+        rule = self.parameter.rule
+        if rule is None or (value == "" and self.parameter.clearable):
+            return value
+        kept = rule.read(value)
+        if kept is None:
+            raise InvalidParameter(self.parameter.name, rule.show(value), rule.must)
+        return kept
 
 
 class WholeNumberField(WireField):
@@ -106,7 +116,9 @@ class WholeNumberField(WireField):
         return self.read(value)
 
     def read(self, value: str) -> int:
-        """The number, within its type and its declared bounds."""
+        """The number, within its type and its declared bounds; a size such as ``512 GiB`` in its unit."""
+        if self.parameter.unit is not None and (size := size_in(value, self.parameter.unit)) is not None:
+            value = str(size)
         limit = 2 ** (BITS[self.parameter.element or self.parameter.type] - 1)
         if not WHOLE_NUMBER.fullmatch(value) or not -limit <= int(value) < limit:
             raise self._malformed(value, f"it should be a whole number from {-limit} to {limit - 1}")

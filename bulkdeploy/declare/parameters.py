@@ -4,9 +4,11 @@
 ``declare.discovery`` renders them for listApis.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bulkdeploy.declare.value_rules import ValueRule
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import Entity
 
@@ -38,11 +40,14 @@ class Parameter:
         required: absent is an error; empty is another.
         length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
         minimum, maximum: inclusive bounds of numbers.
+        unit: bytes that one of a whole number stands for, where sizes may be written as such: ``512 GiB``.
         choices: the accepted words of a STRING, a BOOLEAN or of each element of a LIST of STRING, matched in any
             case and bound as spelled here.
         roles: who may set it; from others it is ignored silently, as CloudStack does.
         since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
         takes_all: an id may be -1, which stands for all that there are and is bound to ``binding.everything``.
+        rule: what a STRING, or each element of a LIST of STRING, must be.
+        clearable: a STRING may be empty, which stands for none, whatever its rule.
         fields: what the entries of a MAP may hold, in lower case, each with the entity that it names by id, if it
             does; empty: anything.
         spellings: other names that are taken for it, in lower case.
@@ -60,9 +65,12 @@ class Parameter:
     entity: tuple[Entity, ...] = ()
     minimum: int | None = None
     maximum: int | None = None
+    unit: int | None = None
     choices: tuple[str, ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
     takes_all: bool = False
+    rule: ValueRule | None = None
+    clearable: bool = False
     fields: tuple[tuple[str, Entity | None], ...] = ()
     spellings: tuple[str, ...] = ()
     resolved: bool = True
@@ -132,16 +140,28 @@ def string(
     length: int = 255,
     choices: tuple[str, ...] = (),
     since: str | None = None,
+    rule: ValueRule | None = None,
+    clearable: bool = False,
 ) -> Parameter:
-    """A text of at most ``length`` characters."""
+    """A text of at most ``length`` characters, and what its rule says."""
     return Parameter(
-        name, WireType.STRING, description, required=required, length=length, choices=choices, since=since
+        name,
+        WireType.STRING,
+        description,
+        required=required,
+        length=length,
+        choices=choices,
+        since=since,
+        rule=rule,
+        clearable=clearable,
     )
 
 
-def strings(name: str, description: str, *, choices: tuple[str, ...] = ()) -> Parameter:
-    """A comma-separated list of texts."""
-    return Parameter(name, WireType.LIST, description, element=WireType.STRING, choices=choices)
+def strings(
+    name: str, description: str, *, choices: tuple[str, ...] = (), rule: ValueRule | None = None
+) -> Parameter:
+    """A comma-separated list of texts, each as the rule says."""
+    return Parameter(name, WireType.LIST, description, element=WireType.STRING, choices=choices, rule=rule)
 
 
 def integer(
@@ -151,19 +171,35 @@ def integer(
     required: bool = False,
     minimum: int | None = None,
     maximum: int | None = None,
+    unit: int | None = None,
     since: str | None = None,
 ) -> Parameter:
     """A 32-bit whole number."""
     return Parameter(
-        name, WireType.INTEGER, description, required=required, minimum=minimum, maximum=maximum, since=since
+        name,
+        WireType.INTEGER,
+        description,
+        required=required,
+        minimum=minimum,
+        maximum=maximum,
+        unit=unit,
+        since=since,
     )
 
 
 def long(
-    name: str, description: str, *, required: bool = False, minimum: int | None = None, maximum: int | None = None
+    name: str,
+    description: str,
+    *,
+    required: bool = False,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    unit: int | None = None,
 ) -> Parameter:
     """A 64-bit whole number."""
-    return Parameter(name, WireType.LONG, description, required=required, minimum=minimum, maximum=maximum)
+    return Parameter(
+        name, WireType.LONG, description, required=required, minimum=minimum, maximum=maximum, unit=unit
+    )
 
 
 def boolean(
@@ -181,3 +217,14 @@ def only_true(name: str, description: str) -> Parameter:
 def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None], ...] = ()) -> Parameter:
     """``name[0].field=value`` pairs, grouped by index; see ``Parameter.fields``."""
     return Parameter(name, WireType.MAP, description, fields=fields)
+
+
+def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """A map of details: ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` say the same."""
+    found: dict[str, str] = {}
+    for entry in given:
+        if "key" in entry:
+            found[entry["key"]] = entry.get("value", "")
+        else:
+            found.update(entry)
+    return found

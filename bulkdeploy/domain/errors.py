@@ -290,7 +290,7 @@ class UnexpectedFailure(BulkDeployError):
 
 
 class InvalidInventory(BulkDeployError):
-    """An inventory file that breaks a rule; says line, key and rule, and nothing was loaded."""
+    """A zone file that breaks a rule; says line, key and rule, and nothing was loaded."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)

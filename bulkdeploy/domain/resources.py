@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from bulkdeploy.domain.units import MIB
+
 
 class ResourceType(IntEnum):
     """A limited resource by its wire number (``resourcetype``)."""
@@ -29,6 +31,13 @@ class ResourceType(IntEnum):
     def counted_in_bytes(self) -> bool:
         """Storage is limited in GiB on the wire and counted in bytes."""
         return self in (ResourceType.PRIMARY_STORAGE, ResourceType.SECONDARY_STORAGE)
+
+    @property
+    def unit(self) -> int | None:
+        """The bytes that one of its count stands for; None: it counts pieces."""
+        if self.counted_in_bytes:
+            return 1
+        return MIB if self is ResourceType.MEMORY else None
 
 
 UNLIMITED = -1

@@ -1,5 +1,6 @@
 """Words for the infrastructure: zones, clusters, hosts, storage pools and hypervisors."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 ARCHITECTURE = "x86_64"
@@ -74,6 +75,21 @@ class HypervisorType(StrEnum):
     def parse(cls, text: str) -> "HypervisorType | None":
         """The type spelled ``text`` in any case, or None."""
         return next((kind for kind in cls if kind.value.lower() == text.lower()), None)
+
+
+VMS_LIMIT: Mapping[str, int] = {
+    HypervisorType.KVM: 150,
+    HypervisorType.VMWARE: 128,
+    HypervisorType.XENSERVER: 500,
+    HypervisorType.HYPERV: 1024,
+}
+"""VMs that a host holds at most, by hypervisor."""
+
+OTHER_VMS_LIMIT = 50
+"""The same for hypervisors that have no entry."""
+
+LOCAL_POOL_TYPES: Mapping[str, str] = {HypervisorType.XENSERVER: "EXT", HypervisorType.VMWARE: "VMFS"}
+"""Type of the pool of a host's own disks by hypervisor; the others keep files."""
 
 
 class AffinityType(StrEnum):

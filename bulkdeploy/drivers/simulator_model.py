@@ -2,14 +2,14 @@
 
 ``http://any/path`` is a host of the size that CloudStack's own simulator gives its hosts; a query makes it
 another: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. Its name is made of the url's
-host and path. A pool holds 1 TiB, or what ``?size_gib=`` says.
+host and path, ``http://10.0.1.7/host7`` is ``host7``. A pool holds 1 TiB, or what ``?size_gib=`` says.
 """
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address
 from urllib.parse import parse_qsl, urlsplit
-from uuid import UUID
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostModel, NewHost
@@ -35,13 +35,15 @@ def read_host(host: NewHost) -> HostModel | DriverError:
     A url that names no IPv4 address stands for a host of the loopback network, which no real host is in.
     """
     try:
-        size = _sizes(host.access.url, HOST_SIZE, HOST_MOST)
+        size = _host_sizes(host.access.url.partition("?")[2].partition("#")[0])
     except DriverError as error:
         return error
     parts = urlsplit(host.access.url)
+    written, path = parts.hostname or "", parts.path.strip("/")
+    address = _address(written)
     return HostModel(
-        name=_name(f"{parts.hostname or ''}{parts.path}"),
-        ip_address=_address(parts.hostname or "", host.uuid),
+        name=_name(path if path and address else f"{written}/{path}"),
+        ip_address=address or str(IPv4Address(0x7F000000 | host.uuid.int & 0xFFFFFF)),
         cpu_sockets=size["cpu_sockets"],
         cpu_cores=size["cpu_cores"],
         cpu_mhz=size["cpu_mhz"],
@@ -57,12 +59,18 @@ def read_pool_url(url: str) -> int:
     Raises:
         DriverError: the query says something that no pool can be.
     """
-    return _sizes(url, POOL_SIZE, POOL_MOST)["size_gib"] * GIB
+    return _sizes(urlsplit(url).query, POOL_SIZE, POOL_MOST)["size_gib"] * GIB
 
 
-def _sizes(url: str, defaults: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
+@lru_cache
+def _host_sizes(query: str) -> Mapping[str, int]:
+    """Many hosts have one query."""
+    return _sizes(query, HOST_SIZE, HOST_MOST)
+
+
+def _sizes(query: str, defaults: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
     sizes = dict(defaults)
-    for key, written in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+    for key, written in parse_qsl(query, keep_blank_values=True):
         least = 0 if key in MAY_BE_ZERO else 1
         if key not in defaults:
             raise _refused(f"{key[:40]} is none of {', '.join(defaults)}")
@@ -82,8 +90,8 @@ def _name(place: str) -> str:
     return (words if words[:1].isalpha() else f"host-{words}")[:LONGEST_NAME].strip("-")
 
 
-def _address(host: str, host_uuid: UUID) -> str:
+def _address(host: str) -> str | None:
     try:
         return str(IPv4Address(host))
     except AddressValueError:
-        return str(IPv4Address(0x7F000000 | host_uuid.int & 0xFFFFFF))
+        return None

@@ -104,6 +104,10 @@ def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> lis
 
     with own_api(stack.settings) as api:
         call = BulkCall(api)
+        with view.working("Deploying VMs into some clusters, for the call to level"):
+            call.fill()
+            while not (stack.supervisor.stop_requested or call.is_filled()):
+                _supervise_for(stack, 0.2)
         began = time.monotonic()
         call.deploy(count)
         view.answered(count, time.monotonic() - began)

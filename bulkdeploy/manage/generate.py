@@ -10,10 +10,11 @@ import click
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.commands.registry import find_commands, find_nouns
 from bulkdeploy.declare.reference_page import reference_page
 from bulkdeploy.drivers.options import ENVIRONMENT, FILE_SUFFIX, TABLE
 from bulkdeploy.drivers.registry import find_driver, in_tree_drivers
+from bulkdeploy.manage.zone_files.reference import zone_file_page
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +77,7 @@ def _toml(value: object) -> str:
 FILES: Mapping[str, Callable[[], str]] = {
     "config/default.toml": default_toml,
     "docs/reference/api.md": lambda: reference_page(find_commands().values()),
+    "docs/reference/zone-files.md": lambda: zone_file_page(find_nouns().values()),
 }
 """Each generated file, by its path from the project's root."""
 

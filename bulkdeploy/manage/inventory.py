@@ -2,7 +2,6 @@
 
 import os
 import sysconfig
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from bulkdeploy.manage.running import with_running_services
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
-    from bulkdeploy.services.inventory.inventory import LoadReport
+    from bulkdeploy.manage.zone_files.loading import LoadReport
 
 DEMO_ZONE = "demo.yaml"
 PLACES_OF_ZONES = (
@@ -32,9 +31,10 @@ def inventory() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.pass_context
 def load_command(ctx: click.Context, file: Path) -> None:
-    """Make the zone that FILE describes true: add what is missing, update what differs, remove nothing.
+    """Make what FILE describes true: create what is missing, change what differs, remove nothing.
 
-    Loading a file twice changes nothing. A file that breaks a rule is refused whole.
+    Hosts are reached by their drivers. Loading a file twice changes nothing. A file that breaks a rule is refused
+    whole.
     """
     click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
 
@@ -47,26 +47,20 @@ def load_command(ctx: click.Context, file: Path) -> None:
 )
 @click.pass_context
 def export_command(ctx: click.Context, zone_name: str | None, output: Path | None, with_secrets: bool) -> None:
-    """Write the file that describes a zone as it is now; loading it changes nothing.
-
-    VMs are in it as far as an inventory brought them.
-    """
-    from bulkdeploy.services.inventory.inventory_export import export_inventory
+    """Write the file that describes a zone as it is now; loading it changes nothing."""
+    from bulkdeploy.manage.zone_files.exporting import export_zone
     from bulkdeploy.wiring.system import build_cipher, build_engine
 
     settings = with_running_services(settings_of(ctx))
     engine = build_engine(settings, application_name="bulkdeploy inventory")
     try:
-        cipher = build_cipher(settings) if with_secrets else None
-        export = export_inventory(engine, zone_name=zone_name, cipher=cipher)
+        written = export_zone(engine, zone_name, decrypt=build_cipher(settings).decrypt if with_secrets else None)
     finally:
         engine.dispose()
-    for reason in export.left_out:
-        click.echo(f"left out: {reason}", err=True)
     if output is None:
-        click.echo(export.text, nl=False)
+        click.echo(written, nl=False)
     else:
-        write_private(output, export.text)
+        write_private(output, written)
 
 
 def write_private(path: Path, written: str) -> None:
@@ -76,34 +70,32 @@ def write_private(path: Path, written: str) -> None:
 
 
 def load(settings: Settings, file: Path) -> "LoadReport":
-    """Load a file into the configured database, and let the simulated hypervisors know.
+    """Load a file into the configured installation.
 
     Raises:
         InvalidInventory: the file is refused; nothing was written.
     """
-    from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.services.inventory.inventory import load_inventory
-    from bulkdeploy.wiring.system import build_cipher, build_engine
+    from bulkdeploy.manage.zone_files.loading import load_zone_file
+    from bulkdeploy.wiring.system import build_system
 
-    engine = build_engine(settings, application_name="bulkdeploy inventory")
+    system = build_system(settings)
     try:
-        report = load_inventory(engine, build_cipher(settings), file)
-        tell_simulator(settings, engine)
+        return load_zone_file(system, file)
     finally:
-        engine.dispose()
-    return report
+        system.reading.dispose()
+        system.engine.dispose()
 
 
 def load_first_zone(settings: Settings, file: Path) -> None:
-    """Load a file where the database has no zone yet; simulated hypervisors are told in any case."""
+    """Load a file where the database has no zone yet; simulated hypervisors are told of the hosts in any case."""
     from bulkdeploy.manage.simulated_hosts import tell_simulator
-    from bulkdeploy.store.inventory.inventory_topology import zone_ids
+    from bulkdeploy.store.infrastructure.zones import has_zone
     from bulkdeploy.wiring.system import build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy inventory")
     try:
         with engine.connect() as connection:
-            present = bool(zone_ids(connection))
+            present = has_zone(connection)
         if present:
             tell_simulator(settings, engine)
     finally:
@@ -127,14 +119,8 @@ def demo_zone_file() -> Path:
 def describe(report: "LoadReport") -> str:
     """What a load did, in a few lines."""
     lines = [
-        f"{title}: {_listed(counts)}"
-        for title, counts in (("added", report.added), ("changed", report.changed))
+        f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"
+        for title, counts in (("created", report.created), ("changed", report.changed))
         if counts
     ]
-    if not lines:
-        return f"Zone {report.zone}: everything was there already."
-    return "\n".join([f"Zone {report.zone}", *(f"  {line}" for line in lines)])
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {noun}" for noun, number in counts.items())
+    return "\n".join(lines) or "Everything was there already."

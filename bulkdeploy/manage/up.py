@@ -24,7 +24,7 @@ DEFAULT_DATA_DIR = str(Settings.model_fields["data_dir"].default)
     "--zone",
     "zone_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Inventory to load on the first start (see `bulkdeploy inventory`).",
+    help="Zone file to load on the first start (see `bulkdeploy inventory`).",
 )
 @click.option(
     "--demo-zone", is_flag=True, help="Load the sample zone that comes with bulkdeploy on the first start."
@@ -69,7 +69,7 @@ def run(settings: Settings, zone_file: Path | None) -> None:
 
 
 def prepare(settings: Settings, zone_file: Path | None) -> None:
-    """Migrate, write the first rows, and load the inventory where there is no zone yet."""
+    """Migrate, write the first rows, and load the zone file where there is no zone yet."""
     database.prepare(settings)
     if zone_file is not None:
         from bulkdeploy.manage.inventory import load_first_zone

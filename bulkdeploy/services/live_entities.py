@@ -1,6 +1,6 @@
 """What calls that change the infrastructure have in common: entities are held, and names are unique."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,9 +8,11 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
 from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import Happened
 from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.live_rows import NameTaken, lock_row
+from bulkdeploy.store.live_rows import NameTaken, lock_row, lock_rows
 
 ONE = Paging(limit=1)
 
@@ -32,6 +34,26 @@ def hold(
     if row is None:
         raise InvalidParameter(parameter, str(ref.uuid), f"the {noun(ref.entity)} was deleted")
     return row
+
+
+def hold_all(
+    connection: Connection, refs: Sequence[EntityRef], parameter: str = "id", *, shared: bool = False
+) -> dict[int, Mapping[str, Any]]:
+    """The rows of entities of one kind by internal id, held as by ``hold``.
+
+    Raises:
+        InvalidParameter: one was deleted.
+    """
+    rows = lock_rows(connection, refs, shared=shared)
+    for ref in refs:
+        if ref.id not in rows:
+            raise InvalidParameter(parameter, str(ref.uuid), f"the {noun(ref.entity)} was deleted")
+    return rows
+
+
+def given_refs(batch: Iterable[Mapping[str, Any]], parameter: str) -> list[EntityRef]:
+    """What entries of a batch name by a parameter, each once."""
+    return list(dict.fromkeys(given[parameter] for given in batch if parameter in given))
 
 
 @contextmanager
@@ -56,6 +78,15 @@ def only_row(page: Page) -> Mapping[str, Any]:
     """The one row of a list by id."""
     (row,) = page.rows
     return row
+
+
+def changed_events(
+    event_type: EventType, kind: str, changes: Iterable[tuple[EntityRef, Mapping[str, Any]]]
+) -> Iterator[Happened]:
+    """The events of things that got these columns."""
+    for ref, values in changes:
+        text = f"changed {noun(ref.entity)} {ref.name}{changed(values)}"
+        yield Happened(event_type, text, subject(kind, ref))
 
 
 def changed(values: Mapping[str, Any]) -> str:

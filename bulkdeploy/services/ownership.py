@@ -4,8 +4,9 @@ Root admins may everything; domain and resource admins what belongs to their dom
 domains below; everybody what belongs to their own account and to projects they are members of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -37,6 +38,12 @@ class NamedOwner:
     account: str | None = None
     domain_id: int | None = None
     project_id: int | None = None
+
+
+def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
+    """Whom something is made for, from the parameters of ``declare.owner_parameters``."""
+    domain, project = given.get("domainid"), given.get("projectid")
+    return NamedOwner(given.get("account"), domain and domain.id, project and project.id)
 
 
 def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -> Visibility:
@@ -121,6 +128,17 @@ def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Own
             f"Nothing can be added to account {owner.account_name}: it is {shown}, it should be enabled"
         )
     return owner
+
+
+def lock_owners(connection: Connection, caller: Caller, batch: Iterable[Mapping[str, Any]]) -> list[Owner]:
+    """Whom each of many things is made for (``named_owner_of``), as by ``lock_owner``, and in order.
+
+    Raises:
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``lock_owner``.
+    """
+    named = [named_owner_of(given) for given in batch]
+    owners = {one: lock_owner(connection, caller, one) for one in dict.fromkeys(named)}
+    return [owners[one] for one in named]
 
 
 def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:

@@ -19,3 +19,16 @@ def password_matches(password: str, password_hash: str | None) -> bool:
     except (VerificationError, InvalidHashError):
         return False
     return matches and password_hash is not None
+
+
+class KeptPassword:
+    """A password as it is kept: equal to the text that was hashed, and to the empty one, which says nothing."""
+
+    def __init__(self, password_hash: str | None) -> None:
+        self._hash = password_hash
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the text says nothing else than what is kept."""
+        return isinstance(other, str) and (other == "" or password_matches(other, self._hash))
+
+    __hash__ = None  # type: ignore[assignment]  # its texts would need the same one

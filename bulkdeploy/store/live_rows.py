@@ -1,20 +1,30 @@
-"""Rows that operators make, change and delete one by one: zones, pods, hosts, offerings, ...
+"""Rows that operators make, change and delete, many at a time: zones, pods, hosts, offerings, ...
 
 Deleting marks a row ``removed``; it still resolves by its uuid. Whoever hangs something on a row holds it
 shared, whoever deletes it holds it alone: what has just become a parent is not deleted under its child.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
+from uuid import uuid4
 
-from sqlalchemy import Column, Connection, exists, func, insert, select, update
+import orjson
+from psycopg.errors import UniqueViolation
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, exists, func, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
 from bulkdeploy.store.database.engine import UNIQUE_VIOLATION
 from bulkdeploy.store.entities import SOURCES
+from bulkdeploy.store.filters import id_in
 
 Values = Mapping[str, Any]
+Fields: TypeAlias = Mapping[str, ColumnElement[Any]]
+"""What holds the values of parameters: the column of each, or how it is made of columns."""
+
 Contents = Mapping[str, Column[Any]]
 """What may hang on a row: the column that names it, by what the things are called."""
 
@@ -23,19 +33,46 @@ class NameTaken(Exception):
     """A live row of that kind has the name already, in the same place; the transaction must be given up."""
 
 
-def insert_row(connection: Connection, entity: Entity, values: Values) -> EntityRef:
-    """Write a row.
+def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) -> list[EntityRef]:
+    """Write rows; what they are, in their order.
 
     Raises:
         NameTaken: see there.
     """
     source = SOURCES[entity]
-    table = source.table
+    ids = reserve_ids(connection, source.table, len(rows))
+    documents = [column.name for column in source.table.c if isinstance(column.type, JSONB)]
+    complete = [{"uuid": uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)]
+    for row in complete if documents else ():
+        row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
     try:
-        row = connection.execute(insert(table).values(**values).returning(table.c.id, table.c.uuid)).one()
-    except IntegrityError as error:
-        raise _taken(error) from error
-    return EntityRef(entity, row.id, row.uuid, str(values.get(source.name)))
+        for alike in _alike(complete):
+            copy_rows(connection, source.table, len(alike), columns_from([complete[at] for at in alike]))
+    except UniqueViolation as error:
+        raise NameTaken from error
+    return [EntityRef(entity, row["id"], row["uuid"], str(row.get(source.name))) for row in complete]
+
+
+def insert_row(connection: Connection, entity: Entity, values: Values) -> EntityRef:
+    """Write one row.
+
+    Raises:
+        NameTaken: see there.
+    """
+    (made,) = insert_rows(connection, entity, [values])
+    return made
+
+
+def lock_rows(connection: Connection, refs: Sequence[EntityRef], *, shared: bool = False) -> dict[int, Values]:
+    """The live rows of entities of one kind by internal id, locked in its order: as ``lock_row``."""
+    if not refs:
+        return {}
+    table = SOURCES[refs[0].entity].table
+    query = select(table).where(id_in(table.c.id, {ref.id for ref in refs})).order_by(table.c.id)
+    query = query.with_for_update(read=shared, key_share=not shared)
+    if "removed" in table.c:
+        query = query.where(table.c.removed.is_(None))
+    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
 
 
 def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) -> Values | None:
@@ -52,19 +89,56 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
     return None if row is None else dict(row)
 
 
-def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
-    """Set these columns; none given is fine.
+def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
+    """Set columns of entities of one kind; none given is fine.
 
     Raises:
         NameTaken: see there.
     """
-    if not values:
-        return
-    table = SOURCES[ref.entity].table
-    try:
-        connection.execute(update(table).where(table.c.id == ref.id).values(**values))
-    except IntegrityError as error:
-        raise _taken(error) from error
+    given = [(ref, values) for ref, values in changes if values]
+    for alike in _alike([values for _, values in given]):
+        ref, values = given[alike[0]]
+        table = SOURCES[ref.entity].table
+        query = update(table).where(table.c.id == bindparam("_id"))
+        query = query.values({name: bindparam(f"_{name}_", type_=table.c[name].type) for name in values})
+        rows = [
+            {"_id": given[at][0].id, **{f"_{name}_": value for name, value in given[at][1].items()}} for at in alike
+        ]
+        try:
+            connection.execute(query, rows)
+        except IntegrityError as error:
+            raise _taken(error) from error
+
+
+def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
+    """Set these columns of one entity; none given is fine.
+
+    Raises:
+        NameTaken: see there.
+    """
+    change_rows(connection, [(ref, values)])
+
+
+def columns_of(fields: Fields, given: Values) -> dict[str, Any]:
+    """The columns that given parameters set: ids for references, lists for tuples, NULL for empty texts."""
+    return {
+        column.name: _kept(given[name], nullable=bool(column.nullable))
+        for name, column in fields.items()
+        if name in given and isinstance(column, Column)
+    }
+
+
+def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection], list[dict[str, Any]]]:
+    """Reads every live row of a kind, by id: ``_id``, ``_uuid``, and the values of parameters; else its name."""
+    source = SOURCES[entity]
+    columns = source.table.c
+    named = [column.label(name) for name, column in (fields or {"name": columns[source.name]}).items()]
+    query = select(columns.id.label("_id"), columns.uuid.label("_uuid"), *named).order_by(columns.id)
+    if "removed" in columns:
+        query = query.where(columns.removed.is_(None))
+    if source.kind is not None:
+        query = query.where(columns.kind == source.kind.value)
+    return lambda connection: [dict(row) for row in connection.execute(query).mappings()]
 
 
 def remove_row(connection: Connection, ref: EntityRef) -> None:
@@ -84,6 +158,21 @@ def has_live(connection: Connection, column: Column[Any], parent_id: int) -> boo
 def what_hangs_on(connection: Connection, children: Contents, parent_id: int) -> list[str]:
     """Which of these kinds of things, by their names, a parent still has."""
     return [noun for noun, column in children.items() if has_live(connection, column, parent_id)]
+
+
+def _alike(rows: Sequence[Values]) -> list[list[int]]:
+    """The positions of rows that set the same columns, together."""
+    columns = [tuple(sorted(row)) for row in rows]
+    order = sorted(range(len(rows)), key=columns.__getitem__)
+    return [list(group) for _, group in groupby(order, key=columns.__getitem__)]
+
+
+def _kept(value: Any, *, nullable: bool) -> Any:
+    if isinstance(value, EntityRef):
+        return value.id
+    if isinstance(value, tuple):
+        return [_kept(one, nullable=False) for one in value]
+    return None if value == "" and nullable else value
 
 
 def _taken(error: IntegrityError) -> Exception:

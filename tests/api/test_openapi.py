@@ -15,11 +15,11 @@ from sqlalchemy import Engine, text
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.lists.population import OWNERS, run
 from tests.support.api_client import ApiClient
+from tests.support.zones import load_zone
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -51,7 +51,7 @@ def description(api_url: str) -> Description:
 @pytest.fixture
 def zone(engine: Engine, cipher: FernetCipher) -> Engine:
     """The small zone with owners: a database to be spoilt."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+    load_zone(engine, cipher, SMALL_ZONE)
     with engine.begin() as connection:
         run(connection, OWNERS)
     return engine

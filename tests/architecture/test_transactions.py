@@ -18,8 +18,6 @@ EDGES = {
     "bulkdeploy.services.accounts.login_attempts": "counts attempts whatever comes of them",
     "bulkdeploy.services.sending": "what follows a commit is a transaction of its own",
     "bulkdeploy.services.audit": "looks at the rows before and after it asks hypervisors, outside of any",
-    "bulkdeploy.services.inventory.inventory": "a file is read before its transaction and refused after it",
-    "bulkdeploy.services.inventory.inventory_export": "an export reads one snapshot",
 }
 """Modules that open transactions themselves, and why."""
 

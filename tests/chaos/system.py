@@ -24,9 +24,8 @@ from bulkdeploy.embedded.postgres import PORT, SUPERUSER, PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage import database
+from bulkdeploy.manage.inventory import load
 from bulkdeploy.manage.programs import API, SWEEPER, WORKER, command_line, environment
-from bulkdeploy.manage.simulated_hosts import tell_simulator
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.drivers import simulator_url
@@ -186,7 +185,7 @@ def start_system(directory: Path, workers: int) -> System:
     )
     database.prepare(direct)
     engine = create_engine(postgres.url(DATABASE), pool_size=4, application_name="chaos watcher")
-    load_zone(direct, engine, directory)
+    load_zone(direct, directory)
     settings = direct.model_copy(
         update={
             "database_url": f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(sockets), safe='')}",
@@ -216,7 +215,7 @@ def _watched(settings: Settings) -> Settings:
     return settings.model_copy(update={"monitoring_listen": f"127.0.0.1:{free_port()}"})
 
 
-def load_zone(settings: Settings, engine: Engine, directory: Path) -> None:
+def load_zone(settings: Settings, directory: Path) -> None:
     """The small zone with more hosts, known to the simulator, whose steps take their time."""
     zone = yaml.safe_load(SMALL_ZONE.read_text())
     for holder in [*zone["domains"], *zone["accounts"]]:
@@ -227,8 +226,7 @@ def load_zone(settings: Settings, engine: Engine, directory: Path) -> None:
                 hosts["names"] = f"{cluster['name']}-{{1..{HOSTS_PER_CLUSTER}}}"
     path = directory / "zone.yaml"
     path.write_text(yaml.safe_dump(zone))
-    load_inventory(engine, build_cipher(settings), path)
-    tell_simulator(settings, engine)
+    load(settings, path)
     with connect(simulator_url(settings)) as simulator:
         set_latency(simulator, Latency(Step.BOOT, Distribution.EXPONENTIAL, 150))
         set_latency(simulator, Latency(Step.STOP, Distribution.EXPONENTIAL, 60))

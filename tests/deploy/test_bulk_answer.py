@@ -170,6 +170,10 @@ def test_dedicated_hosts_are_for_their_owner(bulk: Bulk, zone: Zone) -> None:
         "INSERT INTO dedicated_resources (cluster_id, domain_id) SELECT c.id, d.id FROM clusters c, domains d"
         " WHERE (c.name, d.path) IN (('a-1', 'ROOT/customers/acme'))"
     )
+    zone.change(
+        "INSERT INTO affinity_groups (name, affinity_type, account_id, domain_id)"
+        " SELECT 'reserved', 'ExplicitDedication', id, domain_id FROM accounts WHERE name = 'acme'"
+    )
     bulk(count=6)
     assert zone.vms_per_cluster()["a-1"] == 0
     bulk(count=2, affinitygroupnames="reserved")

@@ -5,30 +5,28 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import Cipher
 from bulkdeploy.store.audit import check_invariants
-from tests.inventory.support import SMALL, TINY, changed, rows, value, write
+from tests.inventory.support import SMALL, TINY, rows, value, write
 from tests.support.api_client import ApiClient
-
-LOADED = "name: {name}, account: acme, offering: Small, template: Debian 12, count: {count}"
+from tests.support.zones import load_zone
 
 
 def test_many_loads_at_once_are_like_one(engine: Engine, cipher: Cipher, tmp_path: Path) -> None:
     """Six loads of one file at the same time write everything once."""
     file = write(tmp_path, TINY)
     with ThreadPoolExecutor(6) as pool:
-        reports = list(pool.map(lambda _: load_inventory(engine, cipher, file), range(6)))
-    assert sorted(bool(report.added) for report in reports) == [False] * 5 + [True]
-    assert value(engine, "SELECT count(*) FROM service_offerings") == 2
-    assert value(engine, "SELECT count(*) FROM virtual_machines") == 3
+        reports = list(pool.map(lambda _: load_zone(engine, cipher, file), range(6)))
+    assert sorted(bool(report.created) for report in reports) == [False] * 5 + [True]
+    assert value(engine, "SELECT count(*) FROM service_offerings") == 1
+    assert value(engine, "SELECT count(*) FROM hosts") == 2
 
 
 def test_loads_and_deployments_at_once_keep_every_invariant(
     engine: Engine, cipher: Cipher, client: ApiClient, tmp_path: Path
 ) -> None:
-    """Bulk calls, single deployments and files that bring VMs of the same account end in books that add up."""
-    load_inventory(engine, cipher, SMALL)
+    """Bulk calls, single deployments and files that bring hosts end in rows that agree with each other."""
+    load_zone(engine, cipher, SMALL)
     query = """
         SELECT 'zoneid', uuid::text FROM zones
         UNION ALL SELECT 'domainid', uuid::text FROM domains WHERE name = 'acme'
@@ -38,12 +36,10 @@ def test_loads_and_deployments_at_once_keep_every_invariant(
     ids = dict(rows(engine, query))
 
     def load(turn: int) -> None:
-        file = SMALL.read_text()
-        for name in ("a-1", "b-2"):
-            hosts = f'hosts: [{{names: "{name}-{{1..3}}"'
-            load = "{" + LOADED.format(name=f"old-{name}", count=5 * (turn + 1)) + "}"
-            file = changed(hosts, f"load: [{load}]\n        {hosts}", file)
-        load_inventory(engine, cipher, write(tmp_path, file, f"turn-{turn}.yaml"))
+        file = SMALL.read_text().replace("{1..3}", f"{{1..{4 + turn}}}")
+        for first, last in ((11, 13), (21, 23)):
+            file = file.replace(f"{{{first}..{last}}}", f"{{{first}..{last + 1 + turn}}}")
+        load_zone(engine, cipher, write(tmp_path, file, f"turn-{turn}.yaml"))
 
     def bulk(_: int) -> None:
         client.call("bulkDeployVirtualMachine", **ids, account="acme", virtualmachinecount=7)
@@ -56,5 +52,5 @@ def test_loads_and_deployments_at_once_keep_every_invariant(
         for one in done:
             one.result()
     assert [breach for finding in check_invariants(engine) for breach in finding.breaches] == []
-    assert value(engine, "SELECT count(*) FROM virtual_machines WHERE state = 'Running'") == 2 * 5 * 4
-    assert value(engine, "SELECT count(*) FROM virtual_machines WHERE state = 'Stopped'") == 4 * (2 * 7 + 2)
+    assert value(engine, "SELECT count(*) FROM hosts") == 4 * 7
+    assert value(engine, "SELECT count(*) FROM virtual_machines") == 4 * (2 * 7 + 2)

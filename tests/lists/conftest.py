@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import SMALL_ZONE
 from tests.lists.population import add_owners_and_things, finish_vms
 from tests.lists.world import World, deploy_vms, open_world
+from tests.support.zones import load_zone
 
 
 def populate(world: World) -> None:
     """Fill a bootstrapped database with the world that ``population`` describes."""
-    load_inventory(world.engine, world.cipher, SMALL_ZONE)
+    load_zone(world.engine, world.cipher, SMALL_ZONE)
     with world.engine.begin() as connection:
         add_owners_and_things(connection)
     deploy_vms(world)
@@ -33,5 +33,5 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 @pytest.fixture
 def fresh_world(engine: Engine, api_url: str, cipher: FernetCipher) -> World:
     """The small zone alone, for tests that change it."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+    load_zone(engine, cipher, SMALL_ZONE)
     return World(engine, api_url, cipher)

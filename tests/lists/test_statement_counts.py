@@ -8,7 +8,6 @@ from sqlalchemy import Connection, Engine, event, select, text
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.domain.accounts import Caller, RoleType
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.tables.accounts import users
@@ -16,6 +15,7 @@ from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_r
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import SMALL_ZONE
 from tests.lists.test_shapes import COMMANDS, EMPTY, everything
+from tests.support.zones import load_zone
 
 ADMIN_ID = 2
 MOST_STATEMENTS = 9
@@ -132,7 +132,7 @@ def statements_per_list(system: System, connection: Connection) -> dict[str, int
 @pytest.fixture
 def populated(engine: Engine, cipher: FernetCipher) -> Engine:
     """The small zone with one more of everything."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+    load_zone(engine, cipher, SMALL_ZONE)
     with engine.begin() as connection:
         add(connection, 1, 1)
     return engine

@@ -7,19 +7,19 @@ from xml.etree import ElementTree
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.services.inventory.inventory import load_inventory
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SMALL_ZONE
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 from tests.support.programs import bulkdeploy
+from tests.support.zones import load_zone
 
 
 @pytest.fixture
 def zone(engine: Engine, cipher: FernetCipher) -> Zone:
     """The small zone, loaded."""
-    load_inventory(engine, cipher, SMALL_ZONE)
+    load_zone(engine, cipher, SMALL_ZONE)
     return Zone(engine)
 
 

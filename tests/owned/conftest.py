@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from bulkdeploy.services.inventory.inventory import load_inventory
 from tests.conftest import SMALL_ZONE
 from tests.lists.population import OWNERS, run
 from tests.lists.world import World, open_world
+from tests.support.zones import load_zone
 
 NETWORKS_UNLIMITED = (
     "INSERT INTO resource_limits (owner_kind, owner_id, resource_type, max)"
@@ -22,7 +22,7 @@ NETWORKS_UNLIMITED = (
 def owned_world(request: pytest.FixtureRequest) -> Iterator[World]:
     """The small zone, with neighbour, rival and project moon beside acme."""
     with open_world(request) as made:
-        load_inventory(made.engine, made.cipher, SMALL_ZONE)
+        load_zone(made.engine, made.cipher, SMALL_ZONE)
         with made.engine.begin() as connection:
             run(connection, OWNERS)
             connection.execute(text(NETWORKS_UNLIMITED))

@@ -1,10 +1,13 @@
 """Drivers as the synchronous half has them."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
-from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator_model import read_host
 
 
 def always(driver: HypervisorDriver) -> Drivers:
@@ -13,7 +16,12 @@ def always(driver: HypervisorDriver) -> Drivers:
 
 
 class _Nowhere:
-    """A driver that has nothing to do when hosts may promise more, and may be asked for nothing else."""
+    """A driver that reads off urls what hosts have, and may be asked for nothing that is done to VMs."""
+
+    def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
+        """What the urls say."""
+        del timeout_s
+        return [read_host(host) for host in hosts]
 
     def ensure_overcommit(self, *arguments: Any, **named: Any) -> None:
         """Nothing to do."""

@@ -1,7 +1,10 @@
 """Accounts: the list, and all that changes them (reference section 8.13)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.accounts.new_user import NEW_USER, new_user
 from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS, USER
@@ -12,18 +15,21 @@ from bulkdeploy.commands.registry import every_api
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_KEY_ACCESS, NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
+from bulkdeploy.declare.noun import Change, Noun, Values, by
 from bulkdeploy.declare.parameters import Parameter, WireType, boolean, integer, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ADMINS, AccountState
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.declare.value_rules import NAME, NETWORK_DOMAIN
+from bulkdeploy.domain.accounts import ADMINS, AccountState, Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import accounts as service
-from bulkdeploy.services.accounts.accounts import NewAccount
 from bulkdeploy.services.accounts.authority import AccountParameters
+from bulkdeploy.services.accounts.users import add_users
 from bulkdeploy.store.accounts import accounts
 from bulkdeploy.store.listing import Page
 
+STATES = tuple(state.value for state in AccountState)
 DETAILS = ("all", "resource", "min")
 
 ACCOUNT = Response(
@@ -66,20 +72,20 @@ def list_accounts(call: Call) -> Page:
 
 
 def create_account(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Make an account with its first user."""
-    asked = NewAccount(
-        call.text("account"),
-        call.ref("domainid"),
-        call.ref("roleid"),
-        call.arguments.get("accounttype"),
-        call.text("networkdomain"),
-    )
-    return service.create_account(call.connection, call.caller, every_api(), asked, user)
+    """Make an account with its first user, and called as that one where it is given no name."""
+    named = {**call.arguments, "account": call.text("account") or user["username"]}
+    (account,) = service.create_accounts(call.connection, call.caller, every_api(), [named])
+    domain = call.ref("domainid")
+    domain_id = call.caller.owner.domain_id if domain is None else domain.id
+    add_users(call.connection, [(account.id, domain_id)], [user])
+    return accounts.read_account(call.connection, call.caller, account.id)
 
 
 def update_account(call: Call) -> Mapping[str, Any]:
     """Change an account."""
-    return service.update_account(call.connection, call.caller, every_api(), _account(call), call.arguments)
+    account = service.account_of(call.connection, call.caller, every_api(), _account(call))
+    service.update_accounts(call.connection, call.caller, every_api(), [(account, call.arguments)])
+    return accounts.read_account(call.connection, call.caller, account.id)
 
 
 def enable_account(call: Call) -> Mapping[str, Any]:
@@ -116,6 +122,55 @@ WHICH = (
 
 NO_DETAILS = "accounts have no details"
 
+NAME_OF_ACCOUNT = string("account", "its name; without it the user's name", rule=NAME, clearable=True)
+
+NEW_ACCOUNT = (
+    integer("accounttype", "where no role is given: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+    uuid("roleid", Entity.ROLE, "its role"),
+    uuid("domainid", Entity.DOMAIN, "its domain; default the caller's"),
+    string("networkdomain", "the DNS domain of its networks", rule=NETWORK_DOMAIN, clearable=True),
+)
+
+CHANGEABLE = (
+    uuid("roleid", Entity.ROLE, "its new role"),
+    string("networkdomain", "the DNS domain of its networks; empty: none", rule=NETWORK_DOMAIN, clearable=True),
+)
+
+CREATE = Command(
+    name="createAccount",
+    description="Makes an account with its first user",
+    handler=create_account,
+    prepare=new_user,
+    shape=Shape.OBJECT,
+    response=ACCOUNT,
+    roles=ADMINS,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        NAME_OF_ACCOUNT,
+        *NEW_ACCOUNT,
+        *NEW_USER,
+    ),
+    unsupported={"accountid": NO_CUSTOM_IDS, "userid": NO_CUSTOM_IDS, "accountdetails": NO_DETAILS},
+)
+
+UPDATE = Command(
+    name="updateAccount",
+    description="Gives an account another name, role or network domain",
+    handler=update_account,
+    shape=Shape.OBJECT,
+    response=ACCOUNT,
+    roles=ADMINS,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        *WHICH,
+        string("newname", "its new name", rule=NAME),
+        *CHANGEABLE,
+    ),
+    unsupported={"accountdetails": NO_DETAILS, "apikeyaccess": NO_KEY_ACCESS},
+)
+
 COMMANDS = (
     Command(
         name="listAccounts",
@@ -128,7 +183,7 @@ COMMANDS = (
             uuid("id", Entity.ACCOUNT, "only this account"),
             string("name", "only accounts of this name"),
             integer("accounttype", "only accounts of this type"),
-            string("state", "only accounts in this state", choices=tuple(state.value for state in AccountState)),
+            string("state", "only accounts in this state", choices=STATES),
             strings("details", "what to say of each account; default all", choices=DETAILS),
             boolean("iscleanuprequired", "true: only accounts with something left to clean up; there are none"),
             SHOW_ICON,
@@ -137,45 +192,8 @@ COMMANDS = (
         ),
         unsupported={"apikeyaccess": NO_KEY_ACCESS, "tag": NO_TAGGED_LIMITS},
     ),
-    Command(
-        name="createAccount",
-        description="Makes an account with its first user",
-        handler=create_account,
-        prepare=new_user,
-        shape=Shape.OBJECT,
-        response=ACCOUNT,
-        roles=ADMINS,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            string("account", "its name; without it the user's name"),
-            integer(
-                "accounttype", "where no role is given: 0 user, 1 root admin, 2 domain admin, 3 resource admin"
-            ),
-            uuid("roleid", Entity.ROLE, "its role"),
-            uuid("domainid", Entity.DOMAIN, "its domain; default the caller's"),
-            string("networkdomain", "the DNS domain of its networks"),
-            *NEW_USER,
-        ),
-        unsupported={"accountid": NO_CUSTOM_IDS, "userid": NO_CUSTOM_IDS, "accountdetails": NO_DETAILS},
-    ),
-    Command(
-        name="updateAccount",
-        description="Gives an account another name, role or network domain",
-        handler=update_account,
-        shape=Shape.OBJECT,
-        response=ACCOUNT,
-        roles=ADMINS,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            *WHICH,
-            string("newname", "its new name"),
-            uuid("roleid", Entity.ROLE, "its new role"),
-            string("networkdomain", "the DNS domain of its networks; empty: none"),
-        ),
-        unsupported={"accountdetails": NO_DETAILS, "apikeyaccess": NO_KEY_ACCESS},
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="enableAccount",
         description="Lets the users of an account in again",
@@ -224,5 +242,35 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied, ResourceInUse),
         parameters=(uuid("id", Entity.ACCOUNT, "the account", required=True),),
+    ),
+)
+
+
+def create_accounts(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
+    """Make the accounts of a file."""
+    return service.create_accounts(connection, caller, every_api(), batch)
+
+
+def update_accounts(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change accounts as a file says."""
+    service.update_accounts(connection, caller, every_api(), changes)
+
+
+NOUNS = (
+    # An entry has no user of its own: users stand in it.
+    Noun(
+        section="accounts",
+        entity=Entity.ACCOUNT,
+        create=replace(CREATE, parameters=(replace(NAME_OF_ACCOUNT, required=True), *NEW_ACCOUNT)),
+        create_many=create_accounts,
+        update=replace(UPDATE, parameters=CHANGEABLE),
+        update_many=update_accounts,
+        more=(string("state", "enabled, disabled or locked; no virtual machine is stopped", choices=STATES),),
+        read=accounts.read_accounts,
+        key=by("domainid", "account"),
+        name="account",
+        parent="domainid",
+        defaults={"domainid": "ROOT"},
+        lends=("account",),
     ),
 )

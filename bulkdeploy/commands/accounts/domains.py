@@ -9,9 +9,11 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import DOMAIN_NAME, NETWORK_DOMAIN
 from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
@@ -19,6 +21,7 @@ from bulkdeploy.services.accounts import domains as service
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.accounts import domains
 from bulkdeploy.store.listing import Page
+from bulkdeploy.store.live_rows import reader
 
 DETAILS = ("all", "resource", "min")
 
@@ -86,13 +89,8 @@ def create_domain(call: Call) -> Mapping[str, Any]:
     Raises:
         InvalidParameter, PermissionDenied: as the service.
     """
-    return service.create_domain(
-        call.connection,
-        call.caller,
-        call.arguments["name"],
-        call.ref("parentdomainid"),
-        call.text("networkdomain"),
-    )
+    (domain,) = service.create_domains(call.connection, call.caller, [call.arguments])
+    return domains.read_domain(call.connection, domain.id)
 
 
 def update_domain(call: Call) -> Mapping[str, Any]:
@@ -101,9 +99,9 @@ def update_domain(call: Call) -> Mapping[str, Any]:
     Raises:
         InvalidParameter, PermissionDenied: as the service.
     """
-    return service.update_domain(
-        call.connection, call.caller, call.arguments["id"], call.text("name"), call.text("networkdomain")
-    )
+    domain = call.arguments["id"]
+    service.update_domains(call.connection, call.caller, [(domain, call.arguments)])
+    return domains.read_domain(call.connection, domain.id)
 
 
 def delete_domain(call: Call) -> JobTicket:
@@ -116,6 +114,39 @@ def delete_domain(call: Call) -> JobTicket:
         call.connection, call.system.job_queue, call.caller, call.arguments["id"], cleanup=call.flag("cleanup")
     )
 
+
+CREATE = Command(
+    name="createDomain",
+    description="Makes a domain",
+    handler=create_domain,
+    shape=Shape.OBJECT,
+    response=DOMAIN,
+    roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name; no domain beside it has it", required=True, rule=DOMAIN_NAME),
+        uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
+        string("networkdomain", "the DNS domain of its networks", rule=NETWORK_DOMAIN, clearable=True),
+    ),
+    unsupported={"domainid": NO_CUSTOM_IDS},
+)
+
+UPDATE = Command(
+    name="updateDomain",
+    description="Gives a domain another name or network domain",
+    handler=update_domain,
+    shape=Shape.OBJECT,
+    response=DOMAIN,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("id", Entity.DOMAIN, "the domain", required=True),
+        string("name", "its new name", rule=DOMAIN_NAME),
+        string("networkdomain", "the DNS domain of its networks; empty: none", rule=NETWORK_DOMAIN, clearable=True),
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -154,37 +185,8 @@ COMMANDS = (
             *PAGING,
         ),
     ),
-    Command(
-        name="createDomain",
-        description="Makes a domain",
-        handler=create_domain,
-        shape=Shape.OBJECT,
-        response=DOMAIN,
-        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            string("name", "its name; no domain beside it has it", required=True),
-            uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
-            string("networkdomain", "the DNS domain of its networks"),
-        ),
-        unsupported={"domainid": NO_CUSTOM_IDS},
-    ),
-    Command(
-        name="updateDomain",
-        description="Gives a domain another name or network domain",
-        handler=update_domain,
-        shape=Shape.OBJECT,
-        response=DOMAIN,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            uuid("id", Entity.DOMAIN, "the domain", required=True),
-            string("name", "its new name"),
-            string("networkdomain", "the DNS domain of its networks; empty: none"),
-        ),
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="deleteDomain",
         description="Deletes a domain; with cleanup all accounts, projects and domains in it, too",
@@ -197,5 +199,21 @@ COMMANDS = (
             uuid("id", Entity.DOMAIN, "the domain", required=True),
             boolean("cleanup", "delete what is in it, too; otherwise it must be empty"),
         ),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="domains",
+        entity=Entity.DOMAIN,
+        create=CREATE,
+        create_many=service.create_domains,
+        update=UPDATE,
+        update_many=service.update_domains,
+        read=reader(Entity.DOMAIN, domains.FIELDS),
+        key=by("parentdomainid", "name"),
+        parent="parentdomainid",
+        defaults={"parentdomainid": "ROOT"},
+        exports=lambda row: row["parentdomainid"] is not None,
     ),
 )

@@ -1,22 +1,28 @@
 """listResourceLimits and updateResourceLimit."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_TAGGED_LIMITS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.parameters import boolean, integer, long, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ADMINS
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.declare.value_rules import LIMIT, size_in
+from bulkdeploy.domain.accounts import ADMINS, Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.domain.resources import UNLIMITED, ResourceType
+from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.services.accounts import resource_limits
-from bulkdeploy.services.accounts.resource_limits import HolderParameters
+from bulkdeploy.services.accounts.resource_limits import NewLimit
+from bulkdeploy.services.system import System
 from bulkdeploy.store.listing import Page, cut_page
 
 RESOURCE_LIMIT = Response(
@@ -28,6 +34,8 @@ RESOURCE_LIMIT = Response(
         large_number("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
     ),
 )
+
+TYPES = tuple(kind.wire_name for kind in ResourceType)
 
 HOLDER = (
     string("account", "the account; domainid says whose account it is"),
@@ -43,7 +51,9 @@ def list_resource_limits(call: Call) -> Page:
         InvalidParameter: there is no such account or project.
         PermissionDenied: it is outside the caller's reach.
     """
-    rows = resource_limits.list_resource_limits(call.connection, call.caller, _holder(call))
+    rows = resource_limits.list_resource_limits(
+        call.connection, call.caller, resource_limits.holder_parameters(call.arguments)
+    )
     number, name = call.arguments.get("resourcetype"), call.text("resourcetypename")
     keyword = (call.text("keyword") or "").lower()
     chosen = [
@@ -62,18 +72,27 @@ def update_resource_limit(call: Call) -> Mapping[str, Any]:
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as the service.
     """
-    return resource_limits.update_resource_limit(
-        call.connection,
-        call.caller,
-        _holder(call),
-        call.arguments["resourcetype"],
-        call.arguments.get("max", UNLIMITED),
-    )
+    limit = resource_limits.limit_of_call(call.arguments)
+    (row,) = resource_limits.set_resource_limits(call.connection, call.caller, [limit])
+    return row
 
 
-def _holder(call: Call) -> HolderParameters:
-    return HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
-
+UPDATE = Command(
+    name="updateResourceLimit",
+    description="Sets a limit of an account, a project or a domain",
+    handler=update_resource_limit,
+    shape=Shape.OBJECT,
+    response=RESOURCE_LIMIT,
+    roles=ADMINS,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        integer("resourcetype", "the resource, by its number", required=True),
+        long("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
+        *HOLDER,
+    ),
+    unsupported={"tag": NO_TAGGED_LIMITS},
+)
 
 COMMANDS = (
     Command(
@@ -88,7 +107,7 @@ COMMANDS = (
             string(
                 "resourcetypename",
                 "only this resource, by its name",
-                choices=tuple(kind.wire_name for kind in ResourceType),
+                choices=TYPES,
             ),
             *HOLDER,
             boolean("listall", "accepted and without effect: limits are those of the one who is named"),
@@ -97,20 +116,53 @@ COMMANDS = (
         ),
         unsupported={"id": "limits have no ids; resourcetype says which", "tag": NO_TAGGED_LIMITS},
     ),
-    Command(
-        name="updateResourceLimit",
-        description="Sets a limit of an account, a project or a domain",
-        handler=update_resource_limit,
-        shape=Shape.OBJECT,
-        response=RESOURCE_LIMIT,
-        roles=ADMINS,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            integer("resourcetype", "the resource, by its number", required=True),
-            long("max", "how much it may have: pieces, MiB of memory or GiB of storage; -1: no limit"),
-            *HOLDER,
+    UPDATE,
+)
+
+
+def prepare_limits(connection: Connection, system: System, batch: Sequence[Values]) -> Sequence[NewLimit]:
+    """The limits of a file, in the units that are counted in."""
+    del connection, system
+    return [resource_limits.limit_of_entry(given) for given in batch]
+
+
+def set_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]) -> Sequence[EntityRef]:
+    """Set the limits of a file."""
+    resource_limits.set_resource_limits(connection, caller, batch)
+    return ()
+
+
+def _whose(values: Values) -> Hashable:
+    """A project's, an account's or else a domain's; and of what."""
+    if values.get("projectid") is not None:
+        return values["resourcetype"], values["projectid"]
+    return values["resourcetype"], values.get("domainid"), (values.get("account") or "").lower()
+
+
+def _in_bytes(amount: str) -> object:
+    """Sizes are the same that are the same bytes."""
+    size = size_in(amount, 1)
+    return amount if size is None else size
+
+
+NOUNS = (
+    Noun(
+        section="limits",
+        create=replace(
+            UPDATE,
+            parameters=(
+                string("resourcetype", "the resource, by its name", required=True, choices=TYPES),
+                string("max", "unlimited, or how much: a size of memory and storage", required=True, rule=LIMIT),
+                *HOLDER,
+            ),
         ),
-        unsupported={"tag": NO_TAGGED_LIMITS},
+        create_many=set_limits,
+        prepare=prepare_limits,
+        read=resource_limits.read_resource_limits,
+        key=_whose,
+        pairs=("resourcetype", "max"),
+        compare={"max": _in_bytes},
+        exports=lambda row: "projectid" not in row,
+        after=("accounts", "configuration"),
     ),
 )

@@ -28,7 +28,7 @@ USER = Response(
     ),
 )
 
-NOUNS = {
+COUNTED = {
     "vm": "VMs",
     "volume": "volumes",
     "cpu": "CPU cores",
@@ -39,7 +39,7 @@ NOUNS = {
     "snapshot": "snapshots",
     "vpc": "VPCs",
 }
-ACCOUNT_NOUNS = {**NOUNS, "network": "networks", "template": "templates"}
+ACCOUNT_NOUNS = {**COUNTED, "network": "networks", "template": "templates"}
 
 
 def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
@@ -55,7 +55,7 @@ def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-DOMAIN_COUNTERS = counter_fields(NOUNS)
+DOMAIN_COUNTERS = counter_fields(COUNTED)
 
 ACCOUNT_COUNTERS = (
     *counter_fields(ACCOUNT_NOUNS),

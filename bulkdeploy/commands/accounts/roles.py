@@ -1,21 +1,27 @@
 """Roles and their rules: the lists, and all that changes them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.registry import every_api
+from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
-from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, string, uuid, uuids
+from bulkdeploy.declare.noun import Change, Noun, Values, by
+from bulkdeploy.declare.parameters import ExactlyOne, Needs, boolean, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.declare.value_rules import API_PATTERN, NAME
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, Caller, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter, ParameterError, PermissionDenied, ResourceInUse
 from bulkdeploy.services.accounts import roles as service
-from bulkdeploy.services.accounts.roles import NewRole, NewRule
+from bulkdeploy.services.accounts.roles import NewRule
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.listing import Page
 
@@ -58,13 +64,15 @@ def list_role_permissions(call: Call) -> Page:
 
 def create_role(call: Call) -> Mapping[str, Any]:
     """Make a role."""
-    asked = NewRole(call.arguments["name"], call.text("type"), call.ref("roleid"), call.text("description"))
-    return service.create_role(call.connection, call.caller, every_api(), asked)
+    (role,) = service.create_roles(call.connection, call.caller, every_api(), [call.arguments])
+    return roles.read_role(call.connection, role.id)
 
 
 def update_role(call: Call) -> Mapping[str, Any]:
     """Change a role."""
-    return service.update_role(call.connection, call.caller, every_api(), call.arguments["id"], call.arguments)
+    role = call.arguments["id"]
+    service.update_roles(call.connection, call.caller, every_api(), [(role, call.arguments)])
+    return roles.read_role(call.connection, role.id)
 
 
 def delete_role(call: Call) -> None:
@@ -95,6 +103,64 @@ def delete_role_permission(call: Call) -> None:
 
 PUBLICITY = boolean("ispublic", "accepted and without effect: roles are listed to root admins alone")
 
+RULE_PARAMETERS = (
+    string("rule", "an API's name, * standing for any letters", required=True, rule=API_PATTERN),
+    string("permission", "what it says", required=True, choices=PERMISSIONS),
+    string("description", "its description"),
+)
+
+CREATE = Command(
+    name="createRole",
+    description="Makes a role, with no rules or with those of another",
+    handler=create_role,
+    shape=Shape.OBJECT,
+    response=ROLE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("name", "its name; no other role has it", required=True, rule=NAME),
+        string("type", "its type", choices=TYPES),
+        uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
+        string("description", "its description"),
+        PUBLICITY,
+    ),
+    rules=(ExactlyOne(("type", "roleid")),),
+)
+
+UPDATE = Command(
+    name="updateRole",
+    description="Gives a role another name, description or, while no account has it, type",
+    handler=update_role,
+    shape=Shape.OBJECT,
+    response=ROLE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(PermissionDenied, ResourceInUse),
+    parameters=(
+        uuid("id", Entity.ROLE, "the role", required=True),
+        string("name", "its new name", rule=NAME),
+        string("type", "its new type", choices=TYPES),
+        string("description", "its new description"),
+        PUBLICITY,
+    ),
+)
+
+CREATE_RULE = Command(
+    name="createRolePermission",
+    description="Adds a rule to a role, behind all others",
+    handler=create_role_permission,
+    shape=Shape.OBJECT,
+    response=RULE,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        uuid("roleid", Entity.ROLE, "the role", required=True),
+        *RULE_PARAMETERS,
+    ),
+)
+
 COMMANDS = (
     Command(
         name="listRoles",
@@ -120,41 +186,8 @@ COMMANDS = (
         roles=ROOT_ADMIN_ONLY,
         parameters=(uuid("roleid", Entity.ROLE, "only rules of this role"), *PAGING),
     ),
-    Command(
-        name="createRole",
-        description="Makes a role, with no rules or with those of another",
-        handler=create_role,
-        shape=Shape.OBJECT,
-        response=ROLE,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            string("name", "its name; no other role has it", required=True),
-            string("type", "its type", choices=TYPES),
-            uuid("roleid", Entity.ROLE, "the role whose type and rules it begins with"),
-            string("description", "its description"),
-            PUBLICITY,
-        ),
-        rules=(ExactlyOne(("type", "roleid")),),
-    ),
-    Command(
-        name="updateRole",
-        description="Gives a role another name, description or, while no account has it, type",
-        handler=update_role,
-        shape=Shape.OBJECT,
-        response=ROLE,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        errors=(PermissionDenied, ResourceInUse),
-        parameters=(
-            uuid("id", Entity.ROLE, "the role", required=True),
-            string("name", "its new name"),
-            string("type", "its new type", choices=TYPES),
-            string("description", "its new description"),
-            PUBLICITY,
-        ),
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="deleteRole",
         description="Deletes a role that no account has",
@@ -165,22 +198,7 @@ COMMANDS = (
         errors=(PermissionDenied, ResourceInUse),
         parameters=(uuid("id", Entity.ROLE, "the role", required=True),),
     ),
-    Command(
-        name="createRolePermission",
-        description="Adds a rule to a role, behind all others",
-        handler=create_role_permission,
-        shape=Shape.OBJECT,
-        response=RULE,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            uuid("roleid", Entity.ROLE, "the role", required=True),
-            string("rule", "an API's name, * standing for any letters", required=True),
-            string("permission", "what it says", required=True, choices=PERMISSIONS),
-            string("description", "its description"),
-        ),
-    ),
+    CREATE_RULE,
     Command(
         name="updateRolePermission",
         description="Lets one rule of a role allow or deny, or puts all its rules into another order",
@@ -210,5 +228,60 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(uuid("id", Entity.ROLE_PERMISSION, "the rule", required=True),),
+    ),
+)
+
+
+RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
+
+
+def _with_rules(given: Values) -> Values:
+    """What an entry says, each of its rules bound as createRolePermission binds one.
+
+    Raises:
+        InvalidParameter: one of them breaks a rule.
+    """
+    known = {parameter.name for parameter in RULE_PARAMETERS}
+    bound = []
+    for rule in given.get("rules", ()):
+        if unknown := sorted(rule.keys() - known):
+            raise InvalidParameter("rules", unknown[0], f"must have the keys {', '.join(sorted(known))}")
+        try:
+            bound.append(RULES.bind(rule, None, lambda _: {}))
+        except ParameterError as error:
+            raise InvalidParameter("rules", None, str(error)) from error
+    return {**given, "rules": bound} if "rules" in given else given
+
+
+def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
+    """Make the roles of a file."""
+    return service.create_roles(connection, caller, every_api(), [_with_rules(given) for given in batch])
+
+
+def update_roles(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change roles as a file says."""
+    bound = [(role, _with_rules(given)) for role, given in changes]
+    service.update_roles(connection, caller, every_api(), bound)
+
+
+def _same_rules(rules: Iterable[Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    return [
+        (rule.get("rule", ""), rule.get("permission", "").lower(), rule.get("description", "")) for rule in rules
+    ]
+
+
+NOUNS = (
+    Noun(
+        section="roles",
+        entity=Entity.ROLE,
+        create=CREATE,
+        create_many=create_roles,
+        update=UPDATE,
+        update_many=update_roles,
+        more=(mapping("rules", "its rules, the first to be asked first: rule, permission and description"),),
+        read=roles.read_roles,
+        key=by("name"),
+        compare={"rules": _same_rules},
+        exports=lambda row: not row["isdefault"],
     ),
 )

@@ -1,7 +1,10 @@
 """Users and their keys: the lists, and all that changes them (reference section 8.15)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.accounts.new_user import NEW_USER, new_user
 from bulkdeploy.commands.accounts.responses import USER
@@ -12,15 +15,16 @@ from bulkdeploy.commands.registry import every_api
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_KEY_ACCESS
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, SHOW_ICON
-from bulkdeploy.declare.parameters import Needs, integer, string, uuid
+from bulkdeploy.declare.noun import Noun, Values, by
+from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.declare.value_rules import KEY, NAME, PASSWORD, PASSWORD_HASH, TIME_ZONE
+from bulkdeploy.domain.accounts import ADMINS, ROOT_ADMIN_ONLY, AccountState, Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.accounts import user_states
 from bulkdeploy.services.accounts import users as service
-from bulkdeploy.services.accounts.authority import AccountParameters
 from bulkdeploy.services.accounts.users import PreparedUpdate
 from bulkdeploy.store.accounts import users
 from bulkdeploy.store.listing import Page
@@ -49,8 +53,8 @@ def get_user(call: Call) -> dict[str, Any]:
 
 def create_user(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
     """Add a user to an account."""
-    asked = AccountParameters(None, call.arguments["account"], call.ref("domainid"))
-    return service.create_user(call.connection, call.caller, every_api(), asked, user)
+    (made,) = service.create_users(call.connection, call.caller, every_api(), [user])
+    return users.read_user(call.connection, call.caller, made.id)
 
 
 def prepare_update(call: Call) -> PreparedUpdate:
@@ -61,8 +65,12 @@ def prepare_update(call: Call) -> PreparedUpdate:
 
 def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | InvalidParameter:
     """Change a user."""
-    cipher, user = call.system.cipher, call.arguments["id"]
-    return service.update_user(call.connection, cipher, call.caller, every_api(), user, call.arguments, prepared)
+    user, apis = call.arguments["id"], every_api()
+    refused = service.wrong_password(call.connection, call.caller, apis, user, prepared)
+    if refused is not None:
+        return refused
+    service.update_users(call.connection, call.caller, apis, [(user, prepared.given)])
+    return users.read_user(call.connection, call.caller, user.id)
 
 
 def enable_user(call: Call) -> Mapping[str, Any]:
@@ -103,7 +111,59 @@ USER_KEYS = Response(
     "userkeys", (text("apikey", "the API key"), text("secretkey", "what requests with that key are signed with"))
 )
 
+STATES = tuple(state.value for state in AccountState)
 THE_USER = uuid("id", Entity.USER, "the user", required=True)
+
+KEYS = (
+    string("userapikey", "the new API key; all earlier ones are void", rule=KEY),
+    string("usersecretkey", "the secret key that belongs to it", rule=KEY),
+)
+KEYS_TOGETHER = (Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey"))
+
+CREATE = Command(
+    name="createUser",
+    description="Adds a user to an account",
+    handler=create_user,
+    prepare=new_user,
+    shape=Shape.OBJECT,
+    response=USER,
+    roles=ADMINS,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        string("account", "the account's name; domainid says whose account it is", required=True),
+        uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+        *NEW_USER,
+    ),
+    unsupported={"userid": NO_CUSTOM_IDS},
+)
+
+UPDATE = Command(
+    name="updateUser",
+    description="Changes a user; who changes the own password gives the current one, too",
+    handler=update_user,
+    prepare=prepare_update,
+    shape=Shape.OBJECT,
+    response=USER,
+    changes_state=True,
+    errors=(PermissionDenied,),
+    parameters=(
+        THE_USER,
+        string("username", "the new name to log in by", rule=NAME),
+        string("firstname", "the first name"),
+        string("lastname", "the last name"),
+        string("email", "the e-mail address"),
+        string("timezone", "the time zone, such as Europe/Berlin", rule=TIME_ZONE, clearable=True),
+        string("password", "the new password; ends the user's sessions", rule=PASSWORD),
+        string("currentpassword", "the password so far, which who changes the own one must give"),
+        *KEYS,
+    ),
+    rules=KEYS_TOGETHER,
+    unsupported={
+        "apikeyaccess": NO_KEY_ACCESS,
+        "mandate2fa": "users log in with a password alone",
+    },
+)
 
 COMMANDS = (
     Command(
@@ -117,7 +177,7 @@ COMMANDS = (
             uuid("id", Entity.USER, "only this user"),
             string("username", "only users of this name"),
             integer("accounttype", "only users of accounts of this type"),
-            string("state", "only users in this state", choices=tuple(state.value for state in AccountState)),
+            string("state", "only users in this state", choices=STATES),
             string("usersource", "only users who come from there; all here are native"),
             SHOW_ICON,
             *OWNER,
@@ -134,50 +194,8 @@ COMMANDS = (
         roles=ROOT_ADMIN_ONLY,
         parameters=(string("userapikey", "the user's API key", required=True),),
     ),
-    Command(
-        name="createUser",
-        description="Adds a user to an account",
-        handler=create_user,
-        prepare=new_user,
-        shape=Shape.OBJECT,
-        response=USER,
-        roles=ADMINS,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            string("account", "the account's name; domainid says whose account it is", required=True),
-            uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
-            *NEW_USER,
-        ),
-        unsupported={"userid": NO_CUSTOM_IDS},
-    ),
-    Command(
-        name="updateUser",
-        description="Changes a user; who changes the own password gives the current one, too",
-        handler=update_user,
-        prepare=prepare_update,
-        shape=Shape.OBJECT,
-        response=USER,
-        changes_state=True,
-        errors=(PermissionDenied,),
-        parameters=(
-            THE_USER,
-            string("username", "the new name to log in by"),
-            string("firstname", "the first name"),
-            string("lastname", "the last name"),
-            string("email", "the e-mail address"),
-            string("timezone", "the time zone, such as Europe/Berlin"),
-            string("password", "the new password; ends the user's sessions"),
-            string("currentpassword", "the password so far, which who changes the own one must give"),
-            string("userapikey", "the new API key; all earlier ones are void"),
-            string("usersecretkey", "the secret key that belongs to it"),
-        ),
-        rules=(Needs("userapikey", "usersecretkey"), Needs("usersecretkey", "userapikey")),
-        unsupported={
-            "apikeyaccess": NO_KEY_ACCESS,
-            "mandate2fa": "users log in with a password alone",
-        },
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="enableUser",
         description="Lets a user in again",
@@ -239,5 +257,44 @@ COMMANDS = (
         response=USER_KEYS,
         errors=(PermissionDenied,),
         parameters=(THE_USER,),
+    ),
+)
+
+
+def set_users(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
+    """Make, or change, the users of a file."""
+    return service.set_users(connection, caller, every_api(), batch)
+
+
+def _with_secret(row: Values, decrypt: Callable[[bytes], str]) -> Values:
+    kept = row["_secret"]
+    return row if kept is None else {**row, "usersecretkey": decrypt(kept)}
+
+
+def _as_it_is(password: object) -> object:
+    return password
+
+
+NOUNS = (
+    Noun(
+        section="users",
+        entity=Entity.USER,
+        create=replace(CREATE, rules=(*KEYS_TOGETHER, Exclusive(("password", "passwordhash")))),
+        create_many=set_users,
+        prepare=service.prepare_users,
+        more=(
+            *KEYS,
+            string("passwordhash", "in place of the password: its argon2id hash", rule=PASSWORD_HASH),
+            string("state", "enabled, disabled or locked", choices=STATES),
+        ),
+        optional=("password", "firstname", "lastname", "email"),
+        read=service.read_users,
+        key=by("domainid", "account", "username"),
+        name="username",
+        compare={"password": _as_it_is},
+        secrets=("passwordhash", *(key.name for key in KEYS)),
+        reveal=_with_secret,
+        after=("accounts",),
+        defaults={"domainid": "ROOT"},
     ),
 )

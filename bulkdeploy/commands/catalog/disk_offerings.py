@@ -1,6 +1,7 @@
 """Disk offerings: listed, made, changed, deleted (reference section 8.6)."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -9,17 +10,23 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ENCRYPTION, OF_OFFERINGS, OF_VOLUMES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, large_number, moment, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, TAGS
 from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.units import GIB
 from bulkdeploy.services.catalog import disk_offerings as offering_service
 from bulkdeploy.services.catalog import offerings
+from bulkdeploy.services.catalog.offering_places import named_places
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import disk_offerings
+from bulkdeploy.store.catalog.offering_places import Wanted, read_offerings
 from bulkdeploy.store.listing import Page
 
 DISK_OFFERING = Response(
@@ -59,19 +66,27 @@ def list_disk_offerings(call: Call) -> Page:
 
 def create_disk_offering(call: Call) -> Mapping[str, Any]:
     """Make a disk offering."""
-    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+    (offering,) = offering_service.create_disk_offerings(call.connection, call.caller, [call.arguments])
+    return _row(call, offering)
 
 
 def update_disk_offering(call: Call) -> Mapping[str, Any]:
     """Change a disk offering."""
-    return offerings.update_offering(
-        call.connection, call.caller, offering_service.DISK_OFFERING, call.arguments["id"], call.arguments
-    )
+    offering = call.arguments["id"]
+    given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
+    offering_service.update_disk_offerings(call.connection, call.caller, [(offering, given)])
+    return _row(call, offering)
 
 
 def delete_disk_offering(call: Call) -> None:
     """Delete a disk offering."""
     offerings.delete_offering(call.connection, call.caller, offering_service.DISK_OFFERING, call.arguments["id"])
+
+
+def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
+    changed = Wanted(hidden=True)
+    found = disk_offerings.list_disk_offerings(call.connection, call.caller, {"id": offering}, changed, ONE)
+    return only_row(found)
 
 
 CREATE = Command(
@@ -84,18 +99,19 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name", required=True),
+        string("name", "its name", required=True, rule=NAME),
         string("displaytext", "its description", required=True, length=4096),
         long(
             "disksize",
             "size of the disk, GiB; absent where the caller chooses it",
             minimum=1,
             maximum=MOST_DISK_GIB,
+            unit=GIB,
         ),
         boolean("customized", "whether the caller chooses the size"),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
         string("provisioningtype", "thin, sparse or fat; default thin", choices=("thin", "sparse", "fat")),
-        string("tags", "tags that a pool must have, separated by commas"),
+        string("tags", "tags that a pool must have, separated by commas", rule=TAGS),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
         uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
         uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
@@ -119,9 +135,9 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         uuid("id", Entity.DISK_OFFERING, "the offering", required=True),
-        string("name", "its new name"),
+        string("name", "its new name", rule=NAME),
         string("displaytext", "its new description", length=4096),
-        string("tags", "tags that a pool must have, separated by commas; empty: none"),
+        string("tags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
         string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
         string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
@@ -171,5 +187,19 @@ COMMANDS = (
             *PAGING,
         ),
         unsupported={"encrypt": NO_ENCRYPTION},
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="diskofferings",
+        entity=Entity.DISK_OFFERING,
+        create=CREATE,
+        create_many=offering_service.create_disk_offerings,
+        update=UPDATE,
+        update_many=offering_service.update_disk_offerings,
+        read=partial(read_offerings, entity=Entity.DISK_OFFERING, fields=disk_offerings.FIELDS),
+        key=by("name"),
+        exports=lambda row: bool(row["_offered"]),
     ),
 )

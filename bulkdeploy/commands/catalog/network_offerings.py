@@ -1,6 +1,6 @@
 """Network offerings: listed, made, changed, deleted (reference section 8.9)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -8,14 +8,17 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_IPV6, NO_VPCS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid
 from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.domain.network_services import SERVICES
 from bulkdeploy.services.catalog import network_offerings as offering_service
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.networks.networks import offering_of
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.catalog import network_offerings
@@ -75,17 +78,24 @@ def list_network_offerings(call: Call) -> Page:
 
 def create_network_offering(call: Call) -> Mapping[str, Any]:
     """Make a network offering."""
-    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+    (offering,) = offering_service.create_network_offerings(call.connection, call.caller, [call.arguments])
+    return _row(call, offering)
 
 
 def update_network_offering(call: Call) -> Mapping[str, Any]:
     """Change a network offering."""
-    return offering_service.update_offering(call.connection, call.caller, call.arguments["id"], call.arguments)
+    offering = call.arguments["id"]
+    offering_service.update_network_offerings(call.connection, call.caller, [(offering, call.arguments)])
+    return _row(call, offering)
 
 
 def delete_network_offering(call: Call) -> None:
     """Delete a network offering."""
     offering_service.delete_offering(call.connection, call.caller, call.arguments["id"])
+
+
+def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
+    return only_row(network_offerings.list_network_offerings(call.connection, {"id": offering}, ONE))
 
 
 AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
@@ -102,7 +112,7 @@ CREATE = Command(
     roles=ROOT_ADMIN_ONLY,
     changes_state=True,
     parameters=(
-        string("name", "its name, unique among network offerings", required=True),
+        string("name", "its name, unique among network offerings", required=True, rule=NAME),
         string("displaytext", "its description; default: its name", length=4096),
         string("guestiptype", "the type of its networks", required=True, choices=("Isolated", "Shared", "L2")),
         string("traffictype", "Guest", required=True, choices=("Guest",)),
@@ -155,7 +165,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),
-        string("name", "its new name, unique among network offerings"),
+        string("name", "its new name, unique among network offerings", rule=NAME),
         string("displaytext", "its new description", length=4096),
         string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
         integer("sortkey", "its place in lists, smallest first"),
@@ -216,5 +226,29 @@ COMMANDS = (
             "tags": NO_TAGS,
             "routingmode": NO_ROUTING,
         },
+    ),
+)
+
+
+def _in_any_case(entries: Iterable[str | Mapping[str, str]]) -> list[Any]:
+    """Services, or what is said of them, in the form that they are compared in."""
+    return sorted(
+        one.lower() if isinstance(one, str) else sorted((key, value.lower()) for key, value in one.items())
+        for one in entries
+    )
+
+
+NOUNS = (
+    Noun(
+        section="networkofferings",
+        entity=Entity.NETWORK_OFFERING,
+        create=CREATE,
+        create_many=offering_service.create_network_offerings,
+        update=UPDATE,
+        update_many=offering_service.update_network_offerings,
+        read=network_offerings.read_network_offerings,
+        key=lambda values: values["name"],
+        compare=dict.fromkeys(("supportedservices", "serviceproviderlist", "servicecapabilitylist"), _in_any_case),
+        exports=lambda row: not row["_default"],
     ),
 )

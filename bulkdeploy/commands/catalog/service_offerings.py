@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -17,19 +18,25 @@ from bulkdeploy.commands.unsupported import (
 )
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, TAGS
 from bulkdeploy.domain.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.sizes import MOST_CORES, MOST_DISK_GIB, MOST_MHZ, MOST_MIB
 from bulkdeploy.domain.topology import StorageType
+from bulkdeploy.domain.units import GIB, MIB
 from bulkdeploy.scheduling.catalog import planners
 from bulkdeploy.services.catalog import offerings
 from bulkdeploy.services.catalog import service_offerings as offering_service
+from bulkdeploy.services.catalog.offering_places import named_places
 from bulkdeploy.services.catalog.templates import template_size
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.catalog import service_offerings
+from bulkdeploy.store.catalog.offering_places import Wanted, read_offerings
 from bulkdeploy.store.listing import Page
 
 SERVICE_OFFERING = Response(
@@ -84,20 +91,30 @@ def list_service_offerings(call: Call) -> Page:
 
 def create_service_offering(call: Call) -> Mapping[str, Any]:
     """Make a service offering."""
-    return offering_service.create_offering(call.connection, call.caller, call.arguments)
+    (offering,) = offering_service.create_service_offerings(call.connection, call.caller, [call.arguments])
+    return _row(call, offering)
 
 
 def update_service_offering(call: Call) -> Mapping[str, Any]:
     """Change a service offering."""
-    return offerings.update_offering(
-        call.connection, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"], call.arguments
-    )
+    offering = call.arguments["id"]
+    given = {**call.arguments, **named_places(call.connection, call.caller, call.arguments)}
+    offering_service.update_service_offerings(call.connection, call.caller, [(offering, given)])
+    return _row(call, offering)
 
 
 def delete_service_offering(call: Call) -> None:
     """Delete a service offering."""
     offerings.delete_offering(call.connection, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
 
+
+def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
+    changed = Wanted(hidden=True)
+    found = service_offerings.list_service_offerings(call.connection, call.caller, {"id": offering}, changed, ONE)
+    return only_row(found)
+
+
+STORAGE_TAGS = string("tags", "tags that a pool must have, separated by commas", rule=TAGS)
 
 CREATE = Command(
     name="createServiceOffering",
@@ -109,24 +126,28 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name", required=True),
+        string("name", "its name", required=True, rule=NAME),
         string("displaytext", "its description", required=True, length=4096),
         integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
         integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
-        integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB),
+        integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB, unit=MIB),
         boolean("customized", "whether the caller chooses cores and memory; default: where they are absent"),
         integer("mincpunumber", "the fewest cores to choose", minimum=1, maximum=MOST_CORES),
         integer("maxcpunumber", "the most cores to choose", minimum=1, maximum=MOST_CORES),
-        integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB),
-        integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB),
+        integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB, unit=MIB),
+        integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB, unit=MIB),
         long(
-            "rootdisksize", "size of the root disk, GiB; default: the template's", minimum=1, maximum=MOST_DISK_GIB
+            "rootdisksize",
+            "size of the root disk, GiB; default: the template's",
+            minimum=1,
+            maximum=MOST_DISK_GIB,
+            unit=GIB,
         ),
         string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
         string("provisioningtype", "thin, as all root disks are", choices=("thin",)),
-        string("tags", "tags that a pool must have, separated by commas"),
-        string("hosttags", "tags that a host must have, separated by commas"),
-        string("deploymentplanner", f"the planner of its VMs: {', '.join(planners())}"),
+        STORAGE_TAGS,
+        string("hosttags", "tags that a host must have, separated by commas", rule=TAGS),
+        string("deploymentplanner", f"the planner of its VMs: {', '.join(planners())}", choices=tuple(planners())),
         boolean("offerha", "whether VMs are started elsewhere when their host fails"),
         boolean("limitcpuuse", "whether VMs are held to their CPU speed"),
         boolean("dynamicscalingenabled", "whether VMs can be scaled while they run; default true"),
@@ -164,10 +185,10 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),
-        string("name", "its new name"),
+        string("name", "its new name", rule=NAME),
         string("displaytext", "its new description", length=4096),
-        string("hosttags", "tags that a host must have, separated by commas; empty: none"),
-        string("storagetags", "tags that a pool must have, separated by commas; empty: none"),
+        string("hosttags", "tags that a host must have, separated by commas; empty: none", rule=TAGS),
+        string("storagetags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
         string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
         string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
         string("state", "Active or Inactive", choices=("Active", "Inactive")),
@@ -223,5 +244,21 @@ COMMANDS = (
             "vgpuprofileid": NO_GPU,
             "systemvmtype": NO_SYSTEM_VMS,
         },
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="serviceofferings",
+        entity=Entity.SERVICE_OFFERING,
+        create=CREATE,
+        create_many=offering_service.create_service_offerings,
+        # What is changed is called tags as where it is made: two words for one thing would be compared twice.
+        update=replace(UPDATE, parameters=tuple(one for one in UPDATE.parameters if one.name != "storagetags")),
+        update_many=offering_service.update_service_offerings,
+        read=partial(read_offerings, entity=Entity.SERVICE_OFFERING, fields=service_offerings.FIELDS),
+        key=by("name"),
+        more=(STORAGE_TAGS,),
+        exports=lambda row: bool(row["_offered"]),
     ),
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.catalog.template_fields import FIELDS
-from bulkdeploy.commands.ownership import named_owner
 from bulkdeploy.commands.unsupported import (
     NO_DIRECT_DOWNLOAD,
     NO_EXTENSIONS,
@@ -15,12 +14,14 @@ from bulkdeploy.commands.unsupported import (
     NO_ROUTERS,
 )
 from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import (
     Exclusive,
     Parameter,
     boolean,
     integer,
+    long,
     mapping,
     string,
     strings,
@@ -28,44 +29,27 @@ from bulkdeploy.declare.parameters import (
     uuids,
 )
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.entities import EVERY_ID, Entity
-from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceLimitExceeded
+from bulkdeploy.declare.value_rules import NAME
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse, ResourceLimitExceeded
 from bulkdeploy.domain.topology import HypervisorType, TemplateKind
 from bulkdeploy.services.catalog import templates
-from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, Kind, Sharing
-from bulkdeploy.services.wire_values import details_of
+from bulkdeploy.services.catalog.templates import ISO, ISO_FORMAT, TEMPLATE, Kind, Sharing
+from bulkdeploy.services.catalog.zone_templates import set_templates
+from bulkdeploy.store.accounts.owner_keys import owner_key
+from bulkdeploy.store.catalog.template_changes import read_templates
 from bulkdeploy.store.listing import Page
 
+MOST_BYTES = 2**62
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
-ISO_FORMAT = "ISO"
-COLUMNS: Mapping[str, str] = {
-    "name": "name",
-    "displaytext": "display_text",
-    "url": "url",
-    "format": "format",
-    "hypervisor": "hypervisor",
-    "checksum": "checksum",
-    "arch": "arch",
-    "ispublic": "is_public",
-    "isfeatured": "is_featured",
-    "isextractable": "is_extractable",
-    "bootable": "bootable",
-    "passwordenabled": "password_enabled",
-    "sshkeyenabled": "sshkey_enabled",
-    "requireshvm": "requires_hvm",
-    "isdynamicallyscalable": "dynamically_scalable",
-    "sortkey": "sort_key",
-    "templatetag": "template_tag",
-    "templatetype": "template_type",
-}
-"""Parameters, and the columns that they set as they are."""
-
 ABOUT: tuple[Parameter, ...] = (
     uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
     boolean("passwordenabled", "whether its guests take new passwords"),
     boolean("isdynamicallyscalable", "whether its guests can be scaled while they run"),
 )
-ARCHITECTURE = string("arch", "its CPU architecture; default x86_64", choices=("x86_64", "aarch64", "s390x"))
+ARCHITECTURE = string(
+    "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
+)
 PUBLICITY: tuple[Parameter, ...] = (
     boolean("ispublic", "whether everybody may use it; default false"),
     boolean("isfeatured", "whether it is featured; for admins"),
@@ -73,11 +57,12 @@ PUBLICITY: tuple[Parameter, ...] = (
 )
 
 
+TYPES = ("USER", "BUILTIN", "SYSTEM", "PERHOST")
 DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")
 OF_TEMPLATES: tuple[Parameter, ...] = (
     DETAILS,
     string("templatetag", "a tag that a host must have to run its VMs; for root admins"),
-    string("templatetype", "its type; others than USER for root admins", choices=("USER", "BUILTIN", "SYSTEM")),
+    string("templatetype", "its type; others than USER for root admins", choices=TYPES),
 )
 SYSTEM_TOO = boolean("issystem", "accepted and without effect: templates of type SYSTEM are deleted as all others")
 NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
@@ -95,20 +80,22 @@ NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
 
 def register(kind: Kind, call: Call) -> Page:
     """Register a template or ISO."""
-    arguments = call.arguments
-    columns = {"is_public": False, **_columns(call)}
-    columns["display_text"] = columns.get("display_text") or arguments["name"]
-    if kind is ISO:
-        columns["format"] = ISO_FORMAT
-    zone = call.ref("zoneid")
-    zones = arguments.get("zoneids", ()) if zone is None else (zone,)
-    named = () if any(zone.id == EVERY_ID for zone in zones) else zones
-    return templates.register(call.connection, call.caller, kind, named_owner(call), columns, named or None)
+    (ref,) = templates.register_templates(call.connection, call.caller, [call.arguments], kind=kind)
+    return templates.list_by_id(call.connection, call.caller, kind, ref)
 
 
 def update(kind: Kind, call: Call) -> Mapping[str, Any]:
-    """Change a template or ISO."""
-    return templates.update(call.connection, call.caller, kind, call.arguments["id"], _columns(call))
+    """Change a template or ISO.
+
+    Raises:
+        InvalidParameter: all its zones were deleted.
+    """
+    ref = call.arguments["id"]
+    templates.update_templates(call.connection, call.caller, [(ref, call.arguments)], kind=kind)
+    rows = templates.list_by_id(call.connection, call.caller, kind, ref).rows
+    if not rows:
+        raise InvalidParameter("id", str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
+    return rows[0]
 
 
 def delete(kind: Kind, call: Call) -> JobTicket:
@@ -137,22 +124,9 @@ def update_permissions(kind: Kind, call: Call) -> None:
     templates.update_permissions(call.connection, call.caller, kind, arguments["id"], asked)
 
 
-def _columns(call: Call) -> dict[str, Any]:
-    columns = {
-        column: call.arguments[name] for name, column in COLUMNS.items() if call.arguments.get(name, "") != ""
-    }
-    if (os_type := call.ref("ostypeid")) is not None:
-        columns["os_type_id"] = os_type.id
-    if "details" in call.arguments:
-        columns["details"] = details_of(call.arguments["details"])
-    elif call.flag("cleanupdetails"):
-        columns["details"] = {}
-    return columns
-
-
 def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
-        string("name", "its name", required=True),
+        string("name", "its name", required=True, rule=NAME),
         string("displaytext", "its description; its name where not given"),
         string("url", "where it is; it is not downloaded", required=True, length=2048),
         string("checksum", "its checksum; it is not compared"),
@@ -183,52 +157,53 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
     )
 
 
-def _registering(kind: Kind, word: str) -> tuple[Command, ...]:
-    return (
-        Command(
-            name=f"register{word}",
-            description=f"Registers the {kind.noun} of a URL. Nothing is downloaded: it is ready at once, of 2 GiB",
-            handler=partial(register, kind),
-            shape=Shape.LIST,
-            response=Response(kind.kind.value, FIELDS),
-            errors=(PermissionDenied, ResourceLimitExceeded),
-            changes_state=True,
-            parameters=_registered(kind),
-            rules=() if kind is ISO else (Exclusive(("zoneid", "zoneids")),),
-            unsupported={"directdownload": NO_DIRECT_DOWNLOAD, **NOT_REGISTERED[kind.kind]},
-        ),
+def _registering(kind: Kind, word: str) -> Command:
+    return Command(
+        name=f"register{word}",
+        description=f"Registers the {kind.noun} of a URL. Nothing is downloaded: it is ready at once, of 2 GiB",
+        handler=partial(register, kind),
+        shape=Shape.LIST,
+        response=Response(kind.kind.value, FIELDS),
+        errors=(PermissionDenied, ResourceLimitExceeded),
+        changes_state=True,
+        parameters=_registered(kind),
+        rules=() if kind is ISO else (Exclusive(("zoneid", "zoneids")),),
+        unsupported={"directdownload": NO_DIRECT_DOWNLOAD, **NOT_REGISTERED[kind.kind]},
     )
 
 
-def _changing(kind: Kind, word: str) -> tuple[Command, ...]:
-    this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
+def _changed(kind: Kind) -> tuple[Parameter, ...]:
     return (
-        Command(
-            name=f"update{word}",
-            description=f"Changes what is said of the {kind.noun}",
-            handler=partial(update, kind),
-            shape=Shape.OBJECT,
-            response=Response(kind.kind.value, FIELDS),
-            errors=(PermissionDenied,),
-            changes_state=True,
-            parameters=(
-                this,
-                string("name", "its new name"),
-                string("displaytext", "its new description"),
-                ARCHITECTURE,
-                *ABOUT,
-                boolean("bootable", "whether a VM can boot from it"),
-                boolean("sshkeyenabled", "whether its guests take new SSH keys"),
-                boolean("requireshvm", "whether it needs hardware virtualisation"),
-                integer("sortkey", "where it stands in lists: lower numbers first"),
-                string("format", "its format", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
-                boolean("cleanupdetails", "forget its details"),
-                boolean("forceupdateostype", "accepted and always so: VMs show the OS type of their template"),
-                *((DETAILS,) if kind is ISO else OF_TEMPLATES),
-            ),
-            rules=(Exclusive(("details", "cleanupdetails")),),
-            unsupported={"isrouting": NO_ROUTERS, **({} if kind is ISO else {"forcks": NO_KUBERNETES})},
+        string("name", "its new name", rule=NAME, clearable=True),
+        string("displaytext", "its new description"),
+        ARCHITECTURE,
+        *ABOUT,
+        boolean("bootable", "whether a VM can boot from it"),
+        boolean("sshkeyenabled", "whether its guests take new SSH keys"),
+        boolean("requireshvm", "whether it needs hardware virtualisation"),
+        integer("sortkey", "where it stands in lists: lower numbers first"),
+        *((DETAILS,) if kind is ISO else OF_TEMPLATES),
+    )
+
+
+def _changing(kind: Kind, word: str) -> Command:
+    return Command(
+        name=f"update{word}",
+        description=f"Changes what is said of the {kind.noun}",
+        handler=partial(update, kind),
+        shape=Shape.OBJECT,
+        response=Response(kind.kind.value, FIELDS),
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", kind.entity, f"the {kind.noun}", required=True),
+            *_changed(kind),
+            string("format", "its format", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
+            boolean("cleanupdetails", "forget its details"),
+            boolean("forceupdateostype", "accepted and always so: VMs show the OS type of their template"),
         ),
+        rules=(Exclusive(("details", "cleanupdetails")),),
+        unsupported={"isrouting": NO_ROUTERS, **({} if kind is ISO else {"forcks": NO_KUBERNETES})},
     )
 
 
@@ -268,11 +243,34 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
     )
 
 
-COMMANDS: tuple[Command, ...] = (
-    *_registering(TEMPLATE, "Template"),
-    *_changing(TEMPLATE, "Template"),
-    *_endings(TEMPLATE, "Template"),
-    *_registering(ISO, "Iso"),
-    *_changing(ISO, "Iso"),
-    *_endings(ISO, "Iso"),
+KINDS: Mapping[str, Kind] = {"Template": TEMPLATE, "Iso": ISO}
+
+COMMANDS: tuple[Command, ...] = tuple(
+    command
+    for word, kind in KINDS.items()
+    for command in (_registering(kind, word), _changing(kind, word), *_endings(kind, word))
+)
+
+OF_FILES: tuple[Parameter, ...] = (
+    long("size", "size of the disk that it makes, bytes; default 2 GiB", minimum=1, maximum=MOST_BYTES, unit=1),
+    long("physicalsize", "what it takes on storage, bytes; default: size", minimum=1, maximum=MOST_BYTES, unit=1),
+    boolean("isready", "whether the zone has it ready; default true"),
+    string("status", "how far the zone is with it; default: Download Complete, or Not downloaded", rule=NAME),
+    uuids("accountids", Entity.ACCOUNT, "the accounts that it is shared with"),
+)
+"""What an operator may say of an image that was put there by other means."""
+
+NOUNS = tuple(
+    Noun(
+        section=f"{word.lower()}s",
+        entity=kind.entity,
+        create=_registering(kind, word),
+        create_many=partial(set_templates, kind=kind),
+        read=partial(read_templates, entity=kind.entity),
+        key=lambda values: (owner_key(values), values["name"].lower(), values.get("zoneid")),
+        optional=("url",),
+        compare={"account": str.lower},
+        more=(*_changed(kind), *OF_TEMPLATES, *OF_FILES),
+    )
+    for word, kind in KINDS.items()
 )

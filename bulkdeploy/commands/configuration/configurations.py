@@ -1,23 +1,28 @@
 """listConfigurations, updateConfiguration and resetConfiguration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_IMAGE_STORES
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, Values, by
 from bulkdeploy.declare.parameters import Exclusive, string, uuid
 from bulkdeploy.declare.response_fields import flag, large_number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, Caller, RoleType
 from bulkdeploy.domain.configuration import LONGEST_VALUE
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceUnavailable
 from bulkdeploy.services.configuration import configurations
 from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_PARAMETERS, Place
 from bulkdeploy.services.ownership import require_access, require_domain
+from bulkdeploy.services.system import System
+from bulkdeploy.store.configuration.configuration import read_settings
 from bulkdeploy.store.listing import Page, cut_page
 
 CONFIGURATION = Response(
@@ -107,14 +112,33 @@ def reset_configuration(call: Call) -> Mapping[str, Any]:
     )
 
 
+def with_system(_: Connection, system: System, batch: Sequence[Values]) -> list[tuple[System, Values]]:
+    """Settings of a file, with what tells hypervisors of them."""
+    return [(system, given) for given in batch]
+
+
+def set_all(connection: Connection, caller: Caller, batch: Sequence[tuple[System, Values]]) -> list[EntityRef]:
+    """Set the settings of a file."""
+    for system, given in batch:
+        place, entity = _place_of(given)
+        configurations.update_configuration(
+            connection, system, caller, given["name"], given.get("value"), place, entity
+        )
+    return []
+
+
 def _place(call: Call) -> tuple[Place, EntityRef | None]:
     """What the call is about; an account or domain only if it is in the caller's reach."""
     if (domain := call.ref("domainid")) is not None:
         require_domain(call.connection, call.caller, domain)
     if (account := call.ref("accountid")) is not None:
         require_access(call.connection, call.caller, account.id, f"account {account.uuid}")
+    return _place_of(call.arguments)
+
+
+def _place_of(given: Values) -> tuple[Place, EntityRef | None]:
     for name, scope in SCOPE_PARAMETERS.items():
-        ref = call.ref(name)
+        ref = given.get(name)
         if ref is not None:
             return Place(scope, ref.id), ref
     return EVERYWHERE, None
@@ -133,6 +157,24 @@ GROUP = Response(
     ),
 )
 SEEN_BY = frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN})
+
+UPDATE = Command(
+    name="updateConfiguration",
+    description="Sets one setting, everywhere or for one cluster or storage pool",
+    handler=update_configuration,
+    shape=Shape.OBJECT,
+    response=CONFIGURATION,
+    roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
+    changes_state=True,
+    errors=(PermissionDenied, ResourceUnavailable),
+    parameters=(
+        string("name", "the setting", required=True),
+        string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
+        *PLACES,
+    ),
+    rules=(ONE_PLACE,),
+    unsupported={"imagestoreuuid": NO_IMAGE_STORES},
+)
 
 COMMANDS = (
     Command(
@@ -166,23 +208,7 @@ COMMANDS = (
             "imagestoreuuid": NO_IMAGE_STORES,
         },
     ),
-    Command(
-        name="updateConfiguration",
-        description="Sets one setting, everywhere or for one cluster or storage pool",
-        handler=update_configuration,
-        shape=Shape.OBJECT,
-        response=CONFIGURATION,
-        roles=frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN}),
-        changes_state=True,
-        errors=(PermissionDenied, ResourceUnavailable),
-        parameters=(
-            string("name", "the setting", required=True),
-            string("value", "its new value; absent: nothing changes", length=LONGEST_VALUE),
-            *PLACES,
-        ),
-        rules=(ONE_PLACE,),
-        unsupported={"imagestoreuuid": NO_IMAGE_STORES},
-    ),
+    UPDATE,
     Command(
         name="resetConfiguration",
         description="Takes back what was set for one setting: the next wider value holds again",
@@ -195,5 +221,19 @@ COMMANDS = (
         parameters=(string("name", "the setting", required=True), *PLACES),
         rules=(ONE_PLACE,),
         unsupported={"imagestoreid": NO_IMAGE_STORES},
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="configuration",
+        create=UPDATE,
+        create_many=set_all,
+        prepare=with_system,
+        read=read_settings,
+        key=by("name", *SCOPE_PARAMETERS),
+        pairs=("name", "value"),
+        innermost=True,
+        compare={"value": str.lower},
     ),
 )

@@ -9,15 +9,19 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import AllocationState, HypervisorType
 from bulkdeploy.services.infrastructure import clusters as cluster_service
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.listing import Page
+from bulkdeploy.store.live_rows import reader
 
 CLUSTER = Response(
     "cluster",
@@ -46,17 +50,24 @@ def list_clusters(call: Call) -> Page:
 
 def add_cluster(call: Call) -> Page:
     """Make a cluster."""
-    return cluster_service.add_cluster(call.connection, call.caller, call.arguments)
+    (cluster,) = cluster_service.add_clusters(call.connection, call.caller, [call.arguments])
+    return _page(call, cluster)
 
 
 def update_cluster(call: Call) -> Mapping[str, Any]:
     """Change a cluster."""
-    return cluster_service.update_cluster(call.connection, call.caller, call.arguments["id"], call.arguments)
+    cluster = call.arguments["id"]
+    cluster_service.update_clusters(call.connection, call.caller, [(cluster, call.arguments)])
+    return only_row(_page(call, cluster))
 
 
 def delete_cluster(call: Call) -> None:
     """Delete an empty cluster."""
     cluster_service.delete_cluster(call.connection, call.caller, call.arguments["id"])
+
+
+def _page(call: Call, cluster: EntityRef) -> Page:
+    return clusters.list_clusters(call.connection, {"id": cluster}, ONE)
 
 
 CLUSTER_TYPES = ("CloudManaged", "ExternalManaged")
@@ -80,7 +91,7 @@ ADD = Command(
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
         uuid("podid", Entity.POD, "the pod", required=True),
-        string("clustername", "its name, unique in the pod", required=True),
+        string("clustername", "its name, unique in the pod", required=True, rule=NAME),
         string("clustertype", "CloudManaged or ExternalManaged", required=True, choices=CLUSTER_TYPES),
         string("hypervisor", "the hypervisor of its hosts", required=True, choices=HYPERVISORS),
         string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
@@ -108,7 +119,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.CLUSTER, "the cluster", required=True),
-        string("clustername", "its new name, unique in the pod"),
+        string("clustername", "its new name, unique in the pod", rule=NAME),
         string("clustertype", "CloudManaged or ExternalManaged", choices=CLUSTER_TYPES),
         string("hypervisor", "the hypervisor of its hosts; only while there are none", choices=HYPERVISORS),
         string("allocationstate", "Enabled, or Disabled: no new VMs", choices=ALLOCATION_STATES),
@@ -157,5 +168,20 @@ COMMANDS = (
             *PAGING,
         ),
         unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="clusters",
+        entity=Entity.CLUSTER,
+        create=ADD,
+        create_many=cluster_service.add_clusters,
+        update=UPDATE,
+        update_many=cluster_service.update_clusters,
+        read=reader(Entity.CLUSTER, clusters.FIELDS),
+        key=by("podid", "clustername"),
+        name="clustername",
+        parent="podid",
     ),
 )

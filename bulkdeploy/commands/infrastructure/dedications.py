@@ -6,6 +6,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import Parameter, string, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
@@ -25,9 +26,8 @@ def list_dedications(place: Entity, call: Call) -> Page:
 def dedicate(place: Entity, call: Call) -> JobTicket:
     """Give a place to one domain or account alone."""
     ref = call.arguments[f"{place.name.lower()}id"]
-    return dedication_service.dedicate(
-        call.connection, call.caller, ref, call.arguments["domainid"], call.text("account")
-    )
+    dedication_service.dedicate(call.connection, call.caller, ref, call.arguments["domainid"], call.text("account"))
+    return dedication_service.done(call.connection, call.caller, ref)
 
 
 def release(place: Entity, call: Call) -> JobTicket:
@@ -101,6 +101,17 @@ def _list(place: Entity, dedicated: Response) -> Command:
     )
 
 
-COMMANDS = tuple(
-    command for place in (Entity.ZONE, Entity.POD, Entity.CLUSTER, Entity.HOST) for command in _commands(place)
+PLACES = {place: _commands(place) for place in (Entity.ZONE, Entity.POD, Entity.CLUSTER, Entity.HOST)}
+COMMANDS = tuple(command for commands in PLACES.values() for command in commands)
+
+NOUNS = tuple(
+    Noun(
+        section=f"dedicated{place.name.lower()}s",
+        create=dedicating,
+        create_many=partial(dedication_service.dedicate_all, place),
+        read=partial(dedications.read_dedications, place),
+        key=by(f"{place.name.lower()}id"),
+        parent=f"{place.name.lower()}id",
+    )
+    for place, (dedicating, _, _) in PLACES.items()
 )

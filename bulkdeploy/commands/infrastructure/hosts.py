@@ -1,6 +1,6 @@
 """listHosts, addHost, updateHost, deleteHost, reconnectHost (reference section 8.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -9,15 +9,18 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS, NO_TAG_RULES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.parameters import ExactlyOne, boolean, string, strings, uuid
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.declare.value_rules import HOST_NAME, TAG, URL
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
 from bulkdeploy.domain.topology import AllocationState, HypervisorType
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.services.infrastructure import hosts as host_service
 from bulkdeploy.services.infrastructure.hosts import ReachedHost
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import find_hosts_for_migration
 from bulkdeploy.store.infrastructure import hosts
 from bulkdeploy.store.listing import Page
@@ -42,19 +45,22 @@ def list_hosts(call: Call) -> Page:
     return hosts.list_hosts(call.connection, call.arguments, paging(call), with_capacity=with_capacity)
 
 
-def reach_new_host(call: Call) -> ReachedHost:
+def reach_new_host(call: Call) -> list[ReachedHost]:
     """Reach the host that is to be added."""
-    return host_service.reach_new_host(call.connection, call.system, call.arguments)
+    return host_service.reach_new_hosts(call.connection, call.system, [call.arguments])
 
 
-def add_host(call: Call, reached: ReachedHost) -> Page:
+def add_host(call: Call, reached: Sequence[ReachedHost]) -> Page:
     """Add a host to a cluster."""
-    return host_service.add_host(call.connection, call.caller, reached)
+    (host,) = host_service.add_hosts(call.connection, call.caller, reached)
+    return _page(call, host)
 
 
 def update_host(call: Call) -> Mapping[str, Any]:
     """Change a host."""
-    return host_service.update_host(call.connection, call.caller, call.arguments["id"], call.arguments)
+    host = call.arguments["id"]
+    host_service.update_hosts(call.connection, call.caller, [(host, call.arguments)])
+    return only_row(_page(call, host))
 
 
 def delete_host(call: Call) -> None:
@@ -72,7 +78,12 @@ def reconnect_host(call: Call, model: HostModel) -> JobTicket:
     return host_service.reconnect_host(call.connection, call.caller, call.arguments["id"], model)
 
 
+def _page(call: Call, host: EntityRef) -> Page:
+    return hosts.list_hosts(call.connection, {"id": host}, ONE, with_capacity=True)
+
+
 ALLOCATION_STATES = tuple(state.value for state in AllocationState)
+SWITCHES = ("Enable", "Disable", *ALLOCATION_STATES)
 INFRASTRUCTURE_ADMINS = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 
 ADD = Command(
@@ -102,10 +113,11 @@ ADD = Command(
             "where its driver reaches it. A simulated host is what its url says: "
             "http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144&local_disk_gib=500",
             required=True,
+            rule=URL,
         ),
         string("username", "whom its driver logs in as"),
         string("password", "that user's password; never kept"),
-        strings("hosttags", "its tags"),
+        strings("hosttags", "its tags", rule=TAG),
         string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
     ),
     rules=(ExactlyOne(("clusterid", "clustername")),),
@@ -122,9 +134,9 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.HOST, "the host", required=True),
-        string("name", "its new name, unique in the zone"),
-        string("allocationstate", "Enable, or Disable: no new VMs", choices=("Enable", "Disable")),
-        strings("hosttags", "its tags, instead of those it has; empty: none"),
+        string("name", "its new name, unique in the zone", rule=HOST_NAME),
+        string("allocationstate", "Enable, or Disable: no new VMs", choices=SWITCHES),
+        strings("hosttags", "its tags, instead of those it has; empty: none", rule=TAG),
         string("annotation", "a remark; empty: none"),
     ),
     unsupported={
@@ -206,5 +218,28 @@ COMMANDS = (
             "storageaccessgroup": NO_ACCESS_GROUPS,
             "version": "hosts have no agent of a version; hypervisorversion is in each row",
         },
+    ),
+)
+
+
+def _key(values: Values) -> Hashable:
+    """A simulated host is what the query of its url says; where it is, is the rest."""
+    return values["zoneid"], (values.get("url") or "").partition("?")[0]
+
+
+NOUNS = (
+    Noun(
+        section="hosts",
+        entity=Entity.HOST,
+        create=ADD,
+        create_many=host_service.add_hosts,
+        prepare=host_service.reach_new_hosts,
+        update=UPDATE,
+        update_many=host_service.update_hosts,
+        read=hosts.read_hosts,
+        key=_key,
+        parent="clusterid",
+        after=("configuration",),  # what a cluster promises, its hosts are told when they are added
+        patterns=True,
     ),
 )

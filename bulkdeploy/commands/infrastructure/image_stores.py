@@ -10,6 +10,7 @@ from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
 from bulkdeploy.declare.response_fields import flag, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, URL
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.topology import IMAGE_PROVIDER
@@ -64,9 +65,11 @@ ADD = Command(
     changes_state=True,
     parameters=(
         string("provider", "what provides it", required=True, choices=(IMAGE_PROVIDER,)),
-        string("url", "the NFS export, such as nfs://10.1.1.9/export/secondary", required=True, length=2048),
+        string(
+            "url", "the NFS export, such as nfs://10.1.1.9/export/secondary", required=True, length=2048, rule=URL
+        ),
         uuid("zoneid", Entity.ZONE, "its zone", required=True),
-        string("name", "its name, unique among image stores; default: its url"),
+        string("name", "its name, unique among image stores; default: its url", rule=NAME),
     ),
     unsupported={"details": "an NFS export needs none"},
 )
@@ -81,7 +84,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.IMAGE_STORE, "the image store", required=True),
-        string("name", "its new name, unique among image stores"),
+        string("name", "its new name, unique among image stores", rule=NAME),
         boolean("readonly", "whether nothing new may be kept in it"),
         long("capacitybytes", "its size, bytes", minimum=0),
     ),

@@ -4,15 +4,18 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import string, strings, uuid
 from bulkdeploy.declare.response_fields import text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, TAG
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import ResourceInUse
 from bulkdeploy.services.infrastructure import physical_networks as network_service
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.listing import Page
+from bulkdeploy.store.live_rows import reader
 
 PHYSICAL_NETWORK = Response(
     "physicalnetwork",
@@ -38,12 +41,15 @@ def list_physical_networks(call: Call) -> Page:
 
 def create_physical_network(call: Call) -> JobTicket:
     """Make a physical network."""
-    return network_service.create_network(call.connection, call.caller, call.arguments)
+    (network,) = network_service.create_networks(call.connection, call.caller, [call.arguments])
+    return network_service.done(call.connection, call.caller, network, created=True)
 
 
 def update_physical_network(call: Call) -> JobTicket:
     """Change a physical network."""
-    return network_service.update_network(call.connection, call.caller, call.arguments["id"], call.arguments)
+    network = call.arguments["id"]
+    network_service.update_networks(call.connection, call.caller, [(network, call.arguments)])
+    return network_service.done(call.connection, call.caller, network, created=False)
 
 
 def delete_physical_network(call: Call) -> JobTicket:
@@ -53,7 +59,44 @@ def delete_physical_network(call: Call) -> JobTicket:
 
 VLANS = string("vlan", "the ranges of VLANs that guest networks may use: 100-199,300-399", length=1024)
 SPEED = string("networkspeed", "its speed, such as 10G")
-TAGS = strings("tags", "its tags")
+TAGS = strings("tags", "its tags", rule=TAG)
+
+CREATE = Command(
+    name="createPhysicalNetwork",
+    description="Makes a physical network in a zone, disabled, with the providers that each starts with",
+    handler=create_physical_network,
+    shape=Shape.JOB,
+    response=PHYSICAL_NETWORK,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone", required=True),
+        string("name", "its name", required=True, rule=NAME),
+        VLANS,
+        strings("isolationmethods", "VLAN, VXLAN, GRE, STT or L3; default VLAN"),
+        string("broadcastdomainrange", "ZONE or POD; default ZONE", choices=("ZONE", "POD")),
+        SPEED,
+        TAGS,
+    ),
+    unsupported={"domainid": "physical networks are not given to domains; dedicateZone gives a whole zone"},
+)
+
+UPDATE = Command(
+    name="updatePhysicalNetwork",
+    description="Changes a physical network",
+    handler=update_physical_network,
+    shape=Shape.JOB,
+    response=PHYSICAL_NETWORK,
+    roles=ROOT_ADMIN_ONLY,
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
+        string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+        VLANS,
+        SPEED,
+        TAGS,
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -70,41 +113,8 @@ COMMANDS = (
             *PAGING,
         ),
     ),
-    Command(
-        name="createPhysicalNetwork",
-        description="Makes a physical network in a zone, disabled, with the providers that each starts with",
-        handler=create_physical_network,
-        shape=Shape.JOB,
-        response=PHYSICAL_NETWORK,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        parameters=(
-            uuid("zoneid", Entity.ZONE, "the zone", required=True),
-            string("name", "its name", required=True),
-            VLANS,
-            strings("isolationmethods", "VLAN, VXLAN, GRE, STT or L3; default VLAN"),
-            string("broadcastdomainrange", "ZONE or POD; default ZONE", choices=("ZONE", "POD")),
-            SPEED,
-            TAGS,
-        ),
-        unsupported={"domainid": "physical networks are not given to domains; dedicateZone gives a whole zone"},
-    ),
-    Command(
-        name="updatePhysicalNetwork",
-        description="Changes a physical network",
-        handler=update_physical_network,
-        shape=Shape.JOB,
-        response=PHYSICAL_NETWORK,
-        roles=ROOT_ADMIN_ONLY,
-        changes_state=True,
-        parameters=(
-            uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
-            string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
-            VLANS,
-            SPEED,
-            TAGS,
-        ),
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="deletePhysicalNetwork",
         description="Deletes a physical network with its traffic types and providers, when no network is on it",
@@ -114,5 +124,19 @@ COMMANDS = (
         changes_state=True,
         errors=(ResourceInUse,),
         parameters=(uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="physicalnetworks",
+        entity=Entity.PHYSICAL_NETWORK,
+        create=CREATE,
+        create_many=network_service.create_networks,
+        update=UPDATE,
+        update_many=network_service.update_networks,
+        read=reader(Entity.PHYSICAL_NETWORK, physical_networks.FIELDS),
+        key=by("zoneid", "name"),
+        parent="zoneid",
     ),
 )

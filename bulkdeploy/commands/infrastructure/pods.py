@@ -9,15 +9,19 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import IP_ADDRESS, NAME, NETMASK
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import AllocationState
 from bulkdeploy.services.infrastructure import pods as pod_service
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import pods
 from bulkdeploy.store.listing import Page
+from bulkdeploy.store.live_rows import reader
 
 POD = Response(
     "pod",
@@ -57,12 +61,15 @@ def list_pods(call: Call) -> Page:
 
 def create_pod(call: Call) -> Mapping[str, Any]:
     """Make a pod."""
-    return pod_service.create_pod(call.connection, call.caller, call.arguments)
+    (pod,) = pod_service.create_pods(call.connection, call.caller, [call.arguments])
+    return _row(call, pod)
 
 
 def update_pod(call: Call) -> Mapping[str, Any]:
     """Change a pod."""
-    return pod_service.update_pod(call.connection, call.caller, call.arguments["id"], call.arguments)
+    pod = call.arguments["id"]
+    pod_service.update_pods(call.connection, call.caller, [(pod, call.arguments)])
+    return _row(call, pod)
 
 
 def delete_pod(call: Call) -> None:
@@ -70,11 +77,15 @@ def delete_pod(call: Call) -> None:
     pod_service.delete_pod(call.connection, call.caller, call.arguments["id"])
 
 
+def _row(call: Call, pod: EntityRef) -> Mapping[str, Any]:
+    return only_row(pods.list_pods(call.connection, {"id": pod}, ONE))
+
+
 NETWORK = (
-    string("gateway", "the gateway of its management network; not another pod's network"),
-    string("netmask", "the netmask of its management network"),
-    string("startip", "the first address for system machines"),
-    string("endip", "the last one; default: the last of the network"),
+    string("gateway", "the gateway of its management network; not another pod's network", rule=IP_ADDRESS),
+    string("netmask", "the netmask of its management network", rule=NETMASK),
+    string("startip", "the first address for system machines", rule=IP_ADDRESS),
+    string("endip", "the last one; default: the last of the network", rule=IP_ADDRESS),
     string(
         "allocationstate",
         "Enabled, or Disabled when it takes no new VMs",
@@ -92,7 +103,7 @@ CREATE = Command(
     changes_state=True,
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
-        string("name", "its name, unique in the zone", required=True),
+        string("name", "its name, unique in the zone", required=True, rule=NAME),
         *NETWORK,
     ),
     unsupported={"storageaccessgroups": NO_ACCESS_GROUPS},
@@ -108,7 +119,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.POD, "the pod", required=True),
-        string("name", "its new name, unique in the zone"),
+        string("name", "its new name, unique in the zone", rule=NAME),
         *NETWORK,
     ),
 )
@@ -147,5 +158,19 @@ COMMANDS = (
             *PAGING,
         ),
         unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="pods",
+        entity=Entity.POD,
+        create=CREATE,
+        create_many=pod_service.create_pods,
+        update=UPDATE,
+        update_many=pod_service.update_pods,
+        read=reader(Entity.POD, pods.FIELDS),
+        key=by("zoneid", "name"),
+        parent="zoneid",
     ),
 )

@@ -1,6 +1,6 @@
 """Primary storage pools: listed, made, changed, deleted, and put into maintenance (reference section 8.17)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -8,14 +8,19 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_QUALITY_OF_SERVICE, NO_TAG_RULES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
 from bulkdeploy.declare.response_fields import large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, URL
+from bulkdeploy.declare.value_rules import TAGS as TAGS_RULE
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import ResourceInUse, ResourceUnavailable
 from bulkdeploy.domain.topology import HypervisorType, PoolScope
 from bulkdeploy.services.infrastructure import storage_pools as pool_service
+from bulkdeploy.services.infrastructure.storage_pools import SeenPool
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import storage_pools
 from bulkdeploy.store.listing import Page
 
@@ -50,19 +55,22 @@ def list_storage_pools(call: Call) -> Page:
     return storage_pools.list_storage_pools(call.connection, call.arguments, paging(call))
 
 
-def look_at_storage_pool(call: Call) -> Mapping[str, Any]:
+def look_at_storage_pool(call: Call) -> list[SeenPool]:
     """Let a driver look at the storage of a pool that is to be made."""
-    return pool_service.look_at_pool(call.connection, call.system, call.arguments)
+    return pool_service.look_at_pools(call.connection, call.system, [call.arguments])
 
 
-def create_storage_pool(call: Call, values: Mapping[str, Any]) -> Mapping[str, Any]:
+def create_storage_pool(call: Call, seen: Sequence[SeenPool]) -> Mapping[str, Any]:
     """Make a pool."""
-    return pool_service.create_pool(call.connection, call.caller, call.arguments, values)
+    (pool,) = pool_service.create_pools(call.connection, call.caller, seen)
+    return _row(call, pool)
 
 
 def update_storage_pool(call: Call) -> Mapping[str, Any]:
     """Change a pool."""
-    return pool_service.update_pool(call.connection, call.caller, call.arguments["id"], call.arguments)
+    pool = call.arguments["id"]
+    pool_service.update_pools(call.connection, call.caller, [(pool, call.arguments)])
+    return _row(call, pool)
 
 
 def delete_storage_pool(call: Call) -> None:
@@ -80,9 +88,15 @@ def cancel_storage_maintenance(call: Call) -> JobTicket:
     return pool_service.cancel_maintenance(call.connection, call.caller, call.arguments["id"])
 
 
+def _row(call: Call, pool: EntityRef) -> Mapping[str, Any]:
+    return only_row(storage_pools.list_storage_pools(call.connection, {"id": pool}, ONE))
+
+
 NO_DETAILS = "pools have no details"
-TAGS = string("tags", "its tags, separated by commas", length=1024)
-SIZE = long("capacitybytes", "its size before over-provisioning, bytes; default: what a driver sees", minimum=1)
+TAGS = string("tags", "its tags, separated by commas", length=1024, rule=TAGS_RULE)
+SIZE = long(
+    "capacitybytes", "its size before over-provisioning, bytes; default: what a driver sees", minimum=1, unit=1
+)
 
 CREATE = Command(
     name="createStoragePool",
@@ -98,8 +112,8 @@ CREATE = Command(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
         uuid("podid", Entity.POD, "the pod, for scope CLUSTER"),
         uuid("clusterid", Entity.CLUSTER, "the cluster, for scope CLUSTER"),
-        string("name", "its name, unique in the zone", required=True),
-        string("url", "where it is, such as nfs://10.1.1.9/export/primary", required=True, length=2048),
+        string("name", "its name, unique in the zone", required=True, rule=NAME),
+        string("url", "where it is, such as nfs://10.1.1.9/export/primary", required=True, length=2048, rule=URL),
         string("scope", "CLUSTER or ZONE; default CLUSTER where a cluster is given", choices=("CLUSTER", "ZONE")),
         string(
             "hypervisor",
@@ -129,7 +143,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
-        string("name", "its new name, unique in the zone"),
+        string("name", "its new name, unique in the zone", rule=NAME),
         TAGS,
         boolean("enabled", "true: Up; false: Disabled, it takes no new volumes"),
         SIZE,
@@ -209,5 +223,21 @@ COMMANDS = (
             "storageaccessgroup": NO_ACCESS_GROUPS,
             "storagecustomstats": "pools tell nothing but their size and what is taken",
         },
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="storagepools",
+        entity=Entity.STORAGE_POOL,
+        create=CREATE,
+        create_many=pool_service.create_pools,
+        prepare=pool_service.look_at_pools,
+        update=UPDATE,
+        update_many=pool_service.update_pools,
+        read=storage_pools.read_storage_pools,
+        key=by("zoneid", "name"),
+        compare={"url": pool_service.storage_of},
+        parent="clusterid",
     ),
 )

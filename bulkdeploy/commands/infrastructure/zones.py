@@ -9,16 +9,20 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_IPV6
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, string, uuid, uuids
 from bulkdeploy.declare.response_fields import TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import CIDR, IP_ADDRESS, NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.infrastructure import zones as zone_service
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import zones
 from bulkdeploy.store.listing import Page
+from bulkdeploy.store.live_rows import reader
 
 ZONE = Response(
     "zone",
@@ -53,17 +57,24 @@ def list_zones(call: Call) -> Page:
 
 def create_zone(call: Call) -> Mapping[str, Any]:
     """Make a zone."""
-    return zone_service.create_zone(call.connection, call.caller, call.arguments)
+    (zone,) = zone_service.create_zones(call.connection, call.caller, [call.arguments])
+    return _row(call, zone)
 
 
 def update_zone(call: Call) -> Mapping[str, Any]:
     """Change a zone."""
-    return zone_service.update_zone(call.connection, call.caller, call.arguments["id"], call.arguments)
+    zone = call.arguments["id"]
+    zone_service.update_zones(call.connection, call.caller, [(zone, call.arguments)])
+    return _row(call, zone)
 
 
 def delete_zone(call: Call) -> None:
     """Delete an empty zone."""
     zone_service.delete_zone(call.connection, call.caller, call.arguments["id"])
+
+
+def _row(call: Call, zone: EntityRef) -> Mapping[str, Any]:
+    return only_row(zones.list_zones(call.connection, call.caller, {"id": zone}, ONE))
 
 
 ALLOCATION_STATES = tuple(state.value for state in AllocationState)
@@ -78,17 +89,17 @@ CREATE = Command(
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
-        string("name", "its name, unique among zones", required=True),
+        string("name", "its name, unique among zones", required=True, rule=NAME),
         string(
             "networktype", "Basic or Advanced", required=True, choices=tuple(kind.value for kind in NetworkType)
         ),
-        string("dns1", "its first DNS server", required=True),
-        string("dns2", "its second DNS server"),
-        string("internaldns1", "its first internal DNS server", required=True),
-        string("internaldns2", "its second internal DNS server"),
-        string("domain", "the network domain of its guests"),
+        string("dns1", "its first DNS server", required=True, rule=IP_ADDRESS),
+        string("dns2", "its second DNS server", rule=IP_ADDRESS, clearable=True),
+        string("internaldns1", "its first internal DNS server", required=True, rule=IP_ADDRESS),
+        string("internaldns2", "its second internal DNS server", rule=IP_ADDRESS, clearable=True),
+        string("domain", "the network domain of its guests", rule=NAME, clearable=True),
         uuid("domainid", Entity.DOMAIN, "the only domain that may use it; default: public"),
-        string("guestcidraddress", "the CIDR of its guests, Advanced only; default 10.1.1.0/24"),
+        string("guestcidraddress", "the CIDR of its guests, Advanced only; default 10.1.1.0/24", rule=CIDR),
         boolean("localstorageenabled", "whether disks of hosts may be used"),
         boolean("securitygroupenabled", "whether its networks have security groups; a Basic zone's always have"),
         string("allocationstate", "Enabled or Disabled; default Disabled", choices=ALLOCATION_STATES),
@@ -111,14 +122,14 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.ZONE, "the zone", required=True),
-        string("name", "its new name, unique among zones"),
+        string("name", "its new name, unique among zones", rule=NAME),
         string("allocationstate", "Enabled, or Disabled: root admins alone can deploy", choices=ALLOCATION_STATES),
-        string("dns1", "its first DNS server"),
-        string("dns2", "its second DNS server; empty: none"),
-        string("internaldns1", "its first internal DNS server"),
-        string("internaldns2", "its second internal DNS server; empty: none"),
-        string("domain", "the network domain of its guests; empty: none"),
-        string("guestcidraddress", "the CIDR of its guests, Advanced only"),
+        string("dns1", "its first DNS server", rule=IP_ADDRESS),
+        string("dns2", "its second DNS server; empty: none", rule=IP_ADDRESS, clearable=True),
+        string("internaldns1", "its first internal DNS server", rule=IP_ADDRESS),
+        string("internaldns2", "its second internal DNS server; empty: none", rule=IP_ADDRESS, clearable=True),
+        string("domain", "the network domain of its guests; empty: none", rule=NAME, clearable=True),
+        string("guestcidraddress", "the CIDR of its guests, Advanced only", rule=CIDR),
         boolean("localstorageenabled", "whether disks of hosts may be used"),
         boolean("ispublic", "true: every domain may use it"),
         integer("sortkey", "its place in lists, smallest first"),
@@ -170,5 +181,18 @@ COMMANDS = (
         ),
         unsupported={"storageaccessgroup": NO_ACCESS_GROUPS},
         rules=(Exclusive(("id", "ids")),),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="zones",
+        entity=Entity.ZONE,
+        create=CREATE,
+        create_many=zone_service.create_zones,
+        update=UPDATE,
+        update_many=zone_service.update_zones,
+        read=reader(Entity.ZONE, zones.FIELDS),
+        key=by("name"),
     ),
 )

@@ -5,11 +5,12 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.networks.responses import NETWORK
-from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_IPV6, NO_ROUTERS, NO_VPCS
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import (
     Parameter,
@@ -23,14 +24,15 @@ from bulkdeploy.declare.parameters import (
     uuid,
 )
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.declare.value_rules import IP_ADDRESS, NETWORK_DOMAIN
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import InsufficientVlans, PermissionDenied, ResourceInUse, ResourceLimitExceeded
-from bulkdeploy.domain.guest_networks import LARGEST_MTU, SMALLEST_MTU, AskedSubnet
+from bulkdeploy.domain.guest_networks import LARGEST_MTU, SMALLEST_MTU
 from bulkdeploy.services.networks import networks as service
-from bulkdeploy.services.networks.network_rules import NetworkAsk
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import networks
+from bulkdeploy.store.networks.network_changes import read_networks
 from bulkdeploy.store.networks.networks import NetworkFilter
 
 
@@ -46,24 +48,8 @@ def list_networks(call: Call) -> Page:
 
 def create_network(call: Call) -> Mapping[str, Any]:
     """Make a network."""
-    arguments = call.arguments
-    ask = NetworkAsk(
-        name=arguments["name"],
-        zone=arguments["zoneid"],
-        offering=arguments["networkofferingid"],
-        named=named_owner(call),
-        subnet=AskedSubnet(call.text("gateway"), call.text("netmask"), call.text("startip"), call.text("endip")),
-        display_text=call.text("displaytext"),
-        acl_type=call.text("acltype"),
-        domain=call.ref("domainid"),
-        subdomain_access=arguments.get("subdomainaccess"),
-        vlan=call.text("vlan"),
-        bypass_vlan_overlap_check=call.flag("bypassvlanoverlapcheck"),
-        physical_network=call.ref("physicalnetworkid"),
-        network_domain=call.text("networkdomain"),
-        settings=_settings(call),
-    )
-    return service.create_network(call.connection, call.caller, ask)
+    (network,) = service.create_networks(call.connection, call.caller, [call.arguments])
+    return service.network_row(call.connection, call.caller, network)
 
 
 NOT_ASSOCIATED = "networks are not associated with one another"
@@ -75,8 +61,13 @@ NOT_OF_NETWORKS = {
 """Parameters that both createNetwork and updateNetwork have in CloudStack, and why they are refused."""
 
 SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
-    string("dns1", "its first DNS server, an IPv4 address, instead of its zone's; its offering has service Dns"),
-    string("dns2", "its second DNS server; with dns1"),
+    string(
+        "dns1",
+        "its first DNS server, an IPv4 address, instead of its zone's; its offering has service Dns",
+        rule=IP_ADDRESS,
+        clearable=True,
+    ),
+    string("dns2", "its second DNS server; with dns1", rule=IP_ADDRESS, clearable=True),
     integer(
         "publicmtu",
         "the largest packets to the outside, bytes; no guest is told",
@@ -92,23 +83,12 @@ SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
 )
 """Parameters that both createNetwork and updateNetwork take."""
 
-SETTINGS = {"dns1": "dns1", "dns2": "dns2", "publicmtu": "public_mtu", "privatemtu": "private_mtu"}
-CHANGEABLE = {"name": "name", "displaytext": "display_text", "networkdomain": "network_domain"}
-"""Parameters of updateNetwork, and the columns that they change; an empty DNS server takes away what there was."""
-
 
 def update_network(call: Call) -> JobTicket:
     """Change a network; the job's result is the network."""
-    changes = {column: call.arguments[name] for name, column in CHANGEABLE.items() if call.arguments.get(name)}
-    changes |= _settings(call)
-    return service.update_network(
-        call.connection, call.caller, call.arguments["id"], changes, call.ref("networkofferingid")
-    )
-
-
-def _settings(call: Call) -> dict[str, Any]:
-    """DNS servers and packet sizes that are given, by column."""
-    return {column: call.arguments[name] or None for name, column in SETTINGS.items() if name in call.arguments}
+    network = call.arguments["id"]
+    service.update_networks(call.connection, call.caller, [(network, call.arguments)])
+    return service.changed_network(call.connection, call.caller, network)
 
 
 def restart_network(call: Call) -> JobTicket:
@@ -120,6 +100,80 @@ def delete_network(call: Call) -> JobTicket:
     """Delete a network."""
     return service.delete_network(call.connection, call.caller, call.arguments["id"])
 
+
+CREATE = Command(
+    name="createNetwork",
+    description="Makes a guest network",
+    handler=create_network,
+    shape=Shape.OBJECT,
+    response=NETWORK,
+    errors=(PermissionDenied, ResourceLimitExceeded, InsufficientVlans),
+    changes_state=True,
+    parameters=(
+        string("name", "its name", required=True),
+        string("displaytext", "its description; its name where not given"),
+        uuid("zoneid", Entity.ZONE, "its zone, an Advanced one", required=True),
+        uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
+        string("acltype", "who has it: Domain for Shared networks only", choices=("Account", "Domain")),
+        boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
+        string("gateway", "its gateway; with netmask"),
+        string("netmask", "its netmask, such as 255.255.255.0"),
+        string("startip", "the first address that VMs get; Shared networks need it"),
+        string("endip", "the last address that VMs get; startip where not given"),
+        string("networkdomain", "its DNS domain", rule=NETWORK_DOMAIN),
+        Parameter("vlan", WireType.STRING, "its VLAN, a number or untagged", roles=ROOT_ADMIN_ONLY),
+        boolean("bypassvlanoverlapcheck", "accept a VLAN that another network has", roles=ROOT_ADMIN_ONLY),
+        uuid(
+            "physicalnetworkid",
+            Entity.PHYSICAL_NETWORK,
+            "its physical network; the first enabled one of the zone where not given",
+            roles=ROOT_ADMIN_ONLY,
+        ),
+        *SERVERS_AND_PACKETS,
+        only_true("displaynetwork", "true, as every network is shown"),
+        *FOR_OWNER,
+    ),
+    unsupported={
+        **NOT_OF_NETWORKS,
+        **dict.fromkeys(("aclid", "vpcid"), NO_VPCS),
+        **dict.fromkeys(("asnumber", "bgppeerids"), "networks are not routed by BGP"),
+        **dict.fromkeys(("endipv6", "startipv6", "ip6cidr", "ip6gateway", "routeripv6"), NO_IPV6),
+        **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "VLANs are not divided into private ones"),
+        "associatednetworkid": NOT_ASSOCIATED,
+        "cidrsize": "gateway and netmask say how large it is",
+        "externalid": "networks are known by the service's own ids",
+        "routerip": NO_ROUTERS,
+        "tungstenvirtualrouteruuid": "there is no Tungsten Fabric",
+    },
+)
+
+UPDATE = Command(
+    name="updateNetwork",
+    description="Changes names, DNS, packet sizes or the offering of a guest network",
+    handler=update_network,
+    shape=Shape.JOB,
+    response=NETWORK,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.NETWORK, "the network", required=True),
+        string("name", "its new name"),
+        string("displaytext", "its new description"),
+        string(
+            "networkdomain", "its new DNS domain, for VMs made from now on", rule=NETWORK_DOMAIN, clearable=True
+        ),
+        *SERVERS_AND_PACKETS,
+        uuid("networkofferingid", Entity.NETWORK_OFFERING, "its new offering, with all services of its present"),
+        only_true("displaynetwork", "true, as every network is shown"),
+        boolean("forced", "change the offering whatever hinders it; there is nothing that could"),
+    ),
+    unsupported={
+        **NOT_OF_NETWORKS,
+        **dict.fromkeys(("changecidr", "guestvmcidr"), "a network keeps its addresses"),
+        "customid": NO_CUSTOM_IDS,
+        "updateinsequence": NO_ROUTERS,
+    },
+)
 
 COMMANDS = (
     Command(
@@ -164,78 +218,8 @@ COMMANDS = (
         ),
         unsupported={"associatednetworkid": NOT_ASSOCIATED, "forvpc": NO_VPCS, "vpcid": NO_VPCS},
     ),
-    Command(
-        name="createNetwork",
-        description="Makes a guest network",
-        handler=create_network,
-        shape=Shape.OBJECT,
-        response=NETWORK,
-        errors=(PermissionDenied, ResourceLimitExceeded, InsufficientVlans),
-        changes_state=True,
-        parameters=(
-            string("name", "its name", required=True),
-            string("displaytext", "its description; its name where not given"),
-            uuid("zoneid", Entity.ZONE, "its zone, an Advanced one", required=True),
-            uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
-            string("acltype", "who has it: Domain for Shared networks only", choices=("Account", "Domain")),
-            boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
-            string("gateway", "its gateway; with netmask"),
-            string("netmask", "its netmask, such as 255.255.255.0"),
-            string("startip", "the first address that VMs get; Shared networks need it"),
-            string("endip", "the last address that VMs get; startip where not given"),
-            string("networkdomain", "its DNS domain"),
-            Parameter("vlan", WireType.STRING, "its VLAN, a number or untagged", roles=ROOT_ADMIN_ONLY),
-            boolean("bypassvlanoverlapcheck", "accept a VLAN that another network has", roles=ROOT_ADMIN_ONLY),
-            uuid(
-                "physicalnetworkid",
-                Entity.PHYSICAL_NETWORK,
-                "its physical network; the first enabled one of the zone where not given",
-                roles=ROOT_ADMIN_ONLY,
-            ),
-            *SERVERS_AND_PACKETS,
-            only_true("displaynetwork", "true, as every network is shown"),
-            *FOR_OWNER,
-        ),
-        unsupported={
-            **NOT_OF_NETWORKS,
-            **dict.fromkeys(("aclid", "vpcid"), NO_VPCS),
-            **dict.fromkeys(("asnumber", "bgppeerids"), "networks are not routed by BGP"),
-            **dict.fromkeys(("endipv6", "startipv6", "ip6cidr", "ip6gateway", "routeripv6"), NO_IPV6),
-            **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "VLANs are not divided into private ones"),
-            "associatednetworkid": NOT_ASSOCIATED,
-            "cidrsize": "gateway and netmask say how large it is",
-            "externalid": "networks are known by the service's own ids",
-            "routerip": NO_ROUTERS,
-            "tungstenvirtualrouteruuid": "there is no Tungsten Fabric",
-        },
-    ),
-    Command(
-        name="updateNetwork",
-        description="Changes names, DNS, packet sizes or the offering of a guest network",
-        handler=update_network,
-        shape=Shape.JOB,
-        response=NETWORK,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            uuid("id", Entity.NETWORK, "the network", required=True),
-            string("name", "its new name"),
-            string("displaytext", "its new description"),
-            string("networkdomain", "its new DNS domain, for VMs made from now on"),
-            *SERVERS_AND_PACKETS,
-            uuid(
-                "networkofferingid", Entity.NETWORK_OFFERING, "its new offering, with all services of its present"
-            ),
-            only_true("displaynetwork", "true, as every network is shown"),
-            boolean("forced", "change the offering whatever hinders it; there is nothing that could"),
-        ),
-        unsupported={
-            **NOT_OF_NETWORKS,
-            **dict.fromkeys(("changecidr", "guestvmcidr"), "a network keeps its addresses"),
-            "customid": NO_CUSTOM_IDS,
-            "updateinsequence": NO_ROUTERS,
-        },
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="restartNetwork",
         description="Restarts what serves a guest network; nothing does here, so nothing happens",
@@ -260,5 +244,20 @@ COMMANDS = (
             uuid("id", Entity.NETWORK, "the network", required=True),
             boolean("forced", "delete it even if taking it down fails; there is nothing that could"),
         ),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="networks",
+        entity=Entity.NETWORK,
+        create=CREATE,
+        create_many=service.create_networks,
+        update=UPDATE,
+        update_many=service.update_networks,
+        read=read_networks,
+        key=by("zoneid", "name", "account"),
+        parent="zoneid",
+        more=(boolean("isdefault", "whether it is the network of deployments that name none"),),
     ),
 )

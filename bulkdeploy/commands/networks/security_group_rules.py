@@ -1,41 +1,63 @@
 """authorizeSecurityGroupIngress, revokeSecurityGroupIngress, and the same for Egress (reference section 8.10)."""
 
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
+
+from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.networks.responses import SECURITY_GROUP
 from bulkdeploy.commands.ownership import named_owner
 from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, Parameter, integer, mapping, string, strings, uuid
 from bulkdeploy.declare.responses import Shape
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Protocol, Traffic
 from bulkdeploy.services.networks import security_group_rules
+from bulkdeploy.services.networks.security_group_rules import AskedRules
+from bulkdeploy.store.networks.security_group_rules import read_rules
 
+TRAFFIC = ("protocol", "startport", "endport", "icmptype", "icmpcode")
 PEER_FIELDS = {"account", "group"}
 
 
 def authorize(direction: Direction, call: Call) -> JobTicket:
     """Add rules; the job's result is the group with them."""
     arguments = call.arguments
-    traffic = Traffic(
-        Protocol(arguments.get("protocol", Protocol.ALL)),
-        arguments.get("startport"),
-        arguments.get("endport"),
-        arguments.get("icmptype"),
-        arguments.get("icmpcode"),
-    )
     return security_group_rules.authorize(
         call.connection,
         call.caller,
         direction,
         named_owner(call),
         call.ref("securitygroupid") or arguments["securitygroupname"],
-        traffic,
+        _traffic(arguments),
         arguments.get("cidrlist", ()),
-        _peers(call),
+        _peers(arguments),
+    )
+
+
+def add_missing(
+    direction: Direction, connection: Connection, caller: Caller, batch: Sequence[Values]
+) -> list[EntityRef]:
+    """Give groups the rules that a file says and that they have not yet."""
+    asked = [
+        AskedRules(given["securitygroupid"], direction, _traffic(given), given.get("cidrlist", ()), _peers(given))
+        for given in batch
+    ]
+    return security_group_rules.add_missing(connection, caller, asked)
+
+
+def _traffic(arguments: Values) -> Traffic:
+    return Traffic(
+        Protocol(arguments.get("protocol", Protocol.ALL)),
+        arguments.get("startport"),
+        arguments.get("endport"),
+        arguments.get("icmptype"),
+        arguments.get("icmpcode"),
     )
 
 
@@ -44,14 +66,14 @@ def revoke(direction: Direction, call: Call) -> JobTicket:
     return security_group_rules.revoke(call.connection, call.caller, direction, call.arguments["id"])
 
 
-def _peers(call: Call) -> list[PeerGroup]:
-    entries = call.arguments.get("usersecuritygrouplist", ())
+def _peers(arguments: Values) -> list[PeerGroup]:
+    entries = arguments.get("usersecuritygrouplist", ())
     for entry in entries:
         if set(entry) != PEER_FIELDS or not all(entry.values()):
             raise InvalidParameter(
                 "usersecuritygrouplist",
                 str(dict(entry)),
-                "each entry should have an account and a group: usersecuritygrouplist[0].account, [0].group",
+                "each entry must have an account and a group: usersecuritygrouplist[0].account, [0].group",
             )
     return [PeerGroup(entry["account"], entry["group"]) for entry in entries]
 
@@ -103,7 +125,31 @@ def _commands(direction: Direction, what: str) -> tuple[Command, Command]:
     )
 
 
-COMMANDS: tuple[Command, ...] = (
-    *_commands(Direction.INGRESS, "come in"),
-    *_commands(Direction.EGRESS, "go out"),
+DIRECTIONS = {
+    Direction.INGRESS: _commands(Direction.INGRESS, "come in"),
+    Direction.EGRESS: _commands(Direction.EGRESS, "go out"),
+}
+COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values() for command in commands)
+
+
+def _key(values: Values) -> Hashable:
+    """Rules of one group that let through the same, whoever is at the other end."""
+    return tuple(values.get(name) for name in ("securitygroupid", *TRAFFIC))
+
+
+def _ends(written: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
+    return sorted((end.get("account", ""), end.get("group", "")) for end in written)
+
+
+NOUNS = tuple(
+    Noun(
+        section=f"{direction}rules",
+        create=authorizing,
+        create_many=partial(add_missing, direction),
+        read=partial(read_rules, direction),
+        key=_key,
+        parent="securitygroupid",
+        compare={"usersecuritygrouplist": _ends},
+    )
+    for direction, (authorizing, _) in DIRECTIONS.items()
 )

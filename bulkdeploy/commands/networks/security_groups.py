@@ -10,6 +10,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
 from bulkdeploy.declare.responses import Shape
@@ -17,6 +18,7 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.networks import security_groups as service
+from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import security_groups
 
@@ -32,20 +34,15 @@ def list_security_groups(call: Call) -> Page:
 
 def create_security_group(call: Call) -> Mapping[str, Any]:
     """Make a security group."""
-    return service.create_security_group(
-        call.connection,
-        call.caller,
-        named_owner(call),
-        call.arguments["name"],
-        call.arguments.get("description", ""),
-    )
+    (group,) = service.create_security_groups(call.connection, call.caller, [call.arguments])
+    return service.security_group_row(call.connection, call.caller, group)
 
 
 def update_security_group(call: Call) -> Mapping[str, Any]:
     """Rename a security group."""
-    return service.update_security_group(
-        call.connection, call.caller, call.arguments["id"], call.text("name") or None
-    )
+    group = call.arguments["id"]
+    service.update_security_group(call.connection, call.caller, group, call.text("name") or None)
+    return service.security_group_row(call.connection, call.caller, group)
 
 
 def delete_security_group(call: Call) -> None:
@@ -54,6 +51,37 @@ def delete_security_group(call: Call) -> None:
         call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
     )
 
+
+CREATE = Command(
+    name="createSecurityGroup",
+    description="Makes a security group without rules",
+    handler=create_security_group,
+    shape=Shape.OBJECT,
+    response=SECURITY_GROUP,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        string("name", "its name; an owner has each name once", required=True),
+        string("description", "its description"),
+        *FOR_OWNER,
+    ),
+)
+
+UPDATE = Command(
+    name="updateSecurityGroup",
+    description="Renames a security group",
+    handler=update_security_group,
+    shape=Shape.OBJECT,
+    response=SECURITY_GROUP,
+    roles=ROOT_ADMIN_ONLY,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
+        string("name", "its new name; absent: nothing changes"),
+    ),
+    unsupported={"customid": NO_CUSTOM_IDS},
+)
 
 COMMANDS = (
     Command(
@@ -73,35 +101,8 @@ COMMANDS = (
             *PAGING,
         ),
     ),
-    Command(
-        name="createSecurityGroup",
-        description="Makes a security group without rules",
-        handler=create_security_group,
-        shape=Shape.OBJECT,
-        response=SECURITY_GROUP,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            string("name", "its name; an owner has each name once", required=True),
-            string("description", "its description"),
-            *FOR_OWNER,
-        ),
-    ),
-    Command(
-        name="updateSecurityGroup",
-        description="Renames a security group",
-        handler=update_security_group,
-        shape=Shape.OBJECT,
-        response=SECURITY_GROUP,
-        roles=ROOT_ADMIN_ONLY,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            uuid("id", Entity.SECURITY_GROUP, "the security group", required=True),
-            string("name", "its new name; absent: nothing changes"),
-        ),
-        unsupported={"customid": NO_CUSTOM_IDS},
-    ),
+    CREATE,
+    UPDATE,
     Command(
         name="deleteSecurityGroup",
         description="Deletes a security group that no VM is in and no other group's rule names",
@@ -115,5 +116,18 @@ COMMANDS = (
             *FOR_OWNER,
         ),
         rules=(ExactlyOne(("id", "name")),),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="securitygroups",
+        entity=Entity.SECURITY_GROUP,
+        create=CREATE,
+        create_many=service.create_security_groups,
+        update=UPDATE,
+        update_many=service.update_security_groups,
+        read=owned_reader(Entity.SECURITY_GROUP, security_groups.FIELDS),
+        key=by("domainid", "account", "name"),
     ),
 )

@@ -8,12 +8,15 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_IPV6, NO_SYSTEM_VMS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import flag, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import IP_ADDRESS, NETMASK
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
+from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.networks import vlan_ip_ranges as range_service
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import vlan_ip_ranges
@@ -43,13 +46,50 @@ def list_ranges(call: Call) -> Page:
 
 def create_range(call: Call) -> Mapping[str, Any]:
     """Add a range."""
-    return range_service.create_range(call.connection, call.caller, call.arguments)
+    (made,) = range_service.create_ranges(call.connection, call.caller, [call.arguments])
+    return only_row(vlan_ip_ranges.list_ranges(call.connection, {"id": made}, ONE))
 
 
 def delete_range(call: Call) -> None:
     """Delete a range."""
     range_service.delete_range(call.connection, call.caller, call.arguments["id"])
 
+
+CREATE = Command(
+    name="createVlanIpRange",
+    description="Adds addresses to a Shared guest network, or public ones to a zone",
+    handler=create_range,
+    shape=Shape.OBJECT,
+    response=Response("vlan", FIELDS),
+    roles=ROOT_ADMIN_ONLY,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        uuid("zoneid", Entity.ZONE, "the zone"),
+        uuid("networkid", Entity.NETWORK, "the guest network; default: the zone's only one"),
+        uuid("podid", Entity.POD, "the only pod whose VMs get them; needed in a Basic zone"),
+        uuid(
+            "physicalnetworkid",
+            Entity.PHYSICAL_NETWORK,
+            "what carries public addresses; default: the only physical network that can",
+        ),
+        boolean("forvirtualnetwork", "true: public addresses; default false: addresses of guests"),
+        string("startip", "the first address", required=True, rule=IP_ADDRESS),
+        string("endip", "the last address; default: the first", rule=IP_ADDRESS),
+        string("gateway", "their gateway; default: the guest network's", rule=IP_ADDRESS, clearable=True),
+        string("netmask", "their netmask; default: the guest network's", rule=NETMASK, clearable=True),
+        string("vlan", "their VLAN, a number or untagged; default: the guest network's"),
+    ),
+    unsupported={
+        **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
+        "forsystemvms": NO_SYSTEM_VMS,
+        "provider": "addresses are of no network provider",
+        "startipv6": NO_IPV6,
+        "endipv6": NO_IPV6,
+        "ip6gateway": NO_IPV6,
+        "ip6cidr": NO_IPV6,
+    },
+)
 
 COMMANDS = (
     Command(
@@ -71,41 +111,7 @@ COMMANDS = (
         ),
         unsupported=dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
     ),
-    Command(
-        name="createVlanIpRange",
-        description="Adds addresses to a Shared guest network, or public ones to a zone",
-        handler=create_range,
-        shape=Shape.OBJECT,
-        response=Response("vlan", FIELDS),
-        roles=ROOT_ADMIN_ONLY,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            uuid("zoneid", Entity.ZONE, "the zone"),
-            uuid("networkid", Entity.NETWORK, "the guest network; default: the zone's only one"),
-            uuid("podid", Entity.POD, "the only pod whose VMs get them; needed in a Basic zone"),
-            uuid(
-                "physicalnetworkid",
-                Entity.PHYSICAL_NETWORK,
-                "what carries public addresses; default: the only physical network that can",
-            ),
-            boolean("forvirtualnetwork", "true: public addresses; default false: addresses of guests"),
-            string("startip", "the first address", required=True),
-            string("endip", "the last address; default: the first"),
-            string("gateway", "their gateway; default: the guest network's"),
-            string("netmask", "their netmask; default: the guest network's"),
-            string("vlan", "their VLAN, a number or untagged; default: the guest network's"),
-        ),
-        unsupported={
-            **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
-            "forsystemvms": NO_SYSTEM_VMS,
-            "provider": "addresses are of no network provider",
-            "startipv6": NO_IPV6,
-            "endipv6": NO_IPV6,
-            "ip6gateway": NO_IPV6,
-            "ip6cidr": NO_IPV6,
-        },
-    ),
+    CREATE,
     Command(
         name="deleteVlanIpRange",
         description="Deletes an address range that nobody has an address of",
@@ -115,5 +121,19 @@ COMMANDS = (
         changes_state=True,
         errors=(ResourceInUse,),
         parameters=(uuid("id", Entity.VLAN_IP_RANGE, "the range", required=True),),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="vlanipranges",
+        entity=Entity.VLAN_IP_RANGE,
+        name="startip",
+        create=CREATE,
+        create_many=range_service.create_ranges,
+        read=vlan_ip_ranges.read_ranges,
+        key=by("zoneid", "networkid", "startip"),
+        parent="networkid",
+        exports=lambda row: not row["_is_of_network"],
     ),
 )

@@ -5,6 +5,7 @@ from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text, texts
@@ -13,6 +14,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.virtual_machines import affinity_groups as service
+from bulkdeploy.store.accounts.owned_entities import owned_reader
 from bulkdeploy.store.listing import Page, cut_page
 from bulkdeploy.store.virtual_machines import affinity_groups
 
@@ -46,15 +48,8 @@ def list_affinity_group_types(call: Call) -> Page:
 
 def create_affinity_group(call: Call) -> JobTicket:
     """Make an affinity group; the job's result is the group."""
-    arguments = call.arguments
-    return service.create_affinity_group(
-        call.connection,
-        call.caller,
-        named_owner(call),
-        arguments["name"],
-        arguments["type"],
-        arguments.get("description", ""),
-    )
+    (group,) = service.create_affinity_groups(call.connection, call.caller, [call.arguments])
+    return service.done(call.connection, call.caller, group)
 
 
 def delete_affinity_group(call: Call) -> JobTicket:
@@ -63,6 +58,22 @@ def delete_affinity_group(call: Call) -> JobTicket:
         call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
     )
 
+
+CREATE = Command(
+    name="createAffinityGroup",
+    description="Makes an affinity group without VMs",
+    handler=create_affinity_group,
+    shape=Shape.JOB,
+    response=AFFINITY_GROUP,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        string("name", "its name; an owner has each name once", required=True),
+        string("type", "its type, one that listAffinityGroupTypes names", required=True),
+        string("description", "its description"),
+        *FOR_OWNER,
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -90,21 +101,7 @@ COMMANDS = (
         response=Response("affinityGroupType", (text("type", "the type"),)),
         parameters=PAGING,
     ),
-    Command(
-        name="createAffinityGroup",
-        description="Makes an affinity group without VMs",
-        handler=create_affinity_group,
-        shape=Shape.JOB,
-        response=AFFINITY_GROUP,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            string("name", "its name; an owner has each name once", required=True),
-            string("type", "its type, one that listAffinityGroupTypes names", required=True),
-            string("description", "its description"),
-            *FOR_OWNER,
-        ),
-    ),
+    CREATE,
     Command(
         name="deleteAffinityGroup",
         description="Deletes an affinity group that no VM is in",
@@ -118,5 +115,17 @@ COMMANDS = (
             *FOR_OWNER,
         ),
         rules=(ExactlyOne(("id", "name")),),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="affinitygroups",
+        entity=Entity.AFFINITY_GROUP,
+        create=CREATE,
+        create_many=service.create_affinity_groups,
+        read=owned_reader(Entity.AFFINITY_GROUP, affinity_groups.FIELDS),
+        exports=lambda row: row["type"] != AffinityType.EXPLICIT_DEDICATION,
+        key=by("domainid", "account", "name"),
     ),
 )

@@ -8,13 +8,20 @@ from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.declare.value_rules import NAME
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.services.live_entities import ONE, only_row
+from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.services.virtual_machines import ssh_key_pairs as service
+from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import ssh_key_pairs
 
@@ -45,22 +52,42 @@ def generate_keys(_: Call) -> service.KeyTexts:
 
 def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]:
     """Make a key pair."""
-    return service.create_ssh_key_pair(
-        call.connection, call.caller, named_owner(call), call.arguments["name"], keys
-    )
+    given = {**call.arguments, "publickey": keys.public}
+    event_type = EventType.SSH_KEY_PAIR_CREATE
+    (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [given], event_type)
+    return {**_row(call, pair), "privatekey": keys.private}
 
 
 def register_ssh_key_pair(call: Call) -> Mapping[str, Any]:
     """Keep a public key."""
-    return service.register_ssh_key_pair(
-        call.connection, call.caller, named_owner(call), call.arguments["name"], call.arguments["publickey"]
-    )
+    (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [call.arguments])
+    return _row(call, pair)
+
+
+def _row(call: Call, pair: EntityRef) -> Mapping[str, Any]:
+    seen = as_found_by_id(call.connection, call.caller)
+    return only_row(ssh_key_pairs.list_ssh_key_pairs(call.connection, seen, {"id": pair}, ONE))
 
 
 def delete_ssh_key_pair(call: Call) -> None:
     """Delete a key pair."""
     service.delete_ssh_key_pair(call.connection, call.caller, named_owner(call), call.arguments["name"])
 
+
+REGISTER = Command(
+    name="registerSSHKeyPair",
+    description="Keeps a public key under a name",
+    handler=register_ssh_key_pair,
+    shape=Shape.OBJECT,
+    response=Response("keypair", SSH_KEY_PAIR.fields),
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        string("name", "its name; an owner has each name once", required=True, rule=NAME),
+        string("publickey", "the public key, in OpenSSH's one-line form", required=True, length=5120),
+        *FOR_OWNER,
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -88,22 +115,9 @@ COMMANDS = (
         response=Response("keypair", (*SSH_KEY_PAIR.fields, text("privatekey", "the private key, PEM"))),
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(string("name", "its name; an owner has each name once", required=True), *FOR_OWNER),
+        parameters=(string("name", "its name; an owner has each name once", required=True, rule=NAME), *FOR_OWNER),
     ),
-    Command(
-        name="registerSSHKeyPair",
-        description="Keeps a public key under a name",
-        handler=register_ssh_key_pair,
-        shape=Shape.OBJECT,
-        response=Response("keypair", SSH_KEY_PAIR.fields),
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            string("name", "its name; an owner has each name once", required=True),
-            string("publickey", "the public key, in OpenSSH's one-line form", required=True, length=5120),
-            *FOR_OWNER,
-        ),
-    ),
+    REGISTER,
     Command(
         name="deleteSSHKeyPair",
         description="Deletes a key pair; VMs made with it keep the public key",
@@ -112,5 +126,19 @@ COMMANDS = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(string("name", "its name among the owner's", required=True), *FOR_OWNER),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="sshkeypairs",
+        entity=Entity.SSH_KEY_PAIR,
+        create=REGISTER,
+        create_many=service.register_ssh_key_pairs,
+        update=REGISTER,
+        update_many=service.replace_public_keys,
+        read=owned_reader(Entity.SSH_KEY_PAIR, ssh_key_pairs.FIELDS),
+        key=lambda values: (owner_key(values), values["name"]),
+        compare={"account": str.lower, "publickey": str.strip},
     ),
 )

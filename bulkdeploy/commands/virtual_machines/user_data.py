@@ -1,5 +1,6 @@
 """listUserData, registerUserData, deleteUserData."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,13 +9,19 @@ from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.value_rules import NAME, ValueRule
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.deployments import registered_user_data
+from bulkdeploy.services.live_entities import ONE, only_row
+from bulkdeploy.services.ownership import as_found_by_id
+from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import user_data
 
@@ -42,21 +49,43 @@ def list_user_data(call: Call) -> Page:
 
 def register_user_data(call: Call) -> Mapping[str, Any]:
     """Keep user data under a name."""
-    return registered_user_data.register_user_data(
-        call.connection,
-        call.caller,
-        named_owner(call),
-        call.arguments["name"],
-        call.arguments["userdata"],
-        call.text("params"),
-        method=call.method,
+    (ref,) = registered_user_data.register_user_data(
+        call.connection, call.caller, [call.arguments], method=call.method
     )
+    seen = as_found_by_id(call.connection, call.caller)
+    return only_row(user_data.list_user_data(call.connection, seen, {"id": ref}, ONE))
 
 
 def delete_user_data(call: Call) -> None:
     """Delete registered user data."""
     registered_user_data.delete_user_data(call.connection, call.caller, named_owner(call), call.arguments["id"])
 
+
+VARIABLES = ValueRule(
+    "must be names separated by commas, without spaces",
+    lambda written: written if re.fullmatch(r"[^,\s]+(,[^,\s]+)*", written) else None,
+)
+
+REGISTER = Command(
+    name="registerUserData",
+    description="Keeps user data under a name",
+    handler=register_user_data,
+    shape=Shape.OBJECT,
+    response=USER_DATA,
+    errors=(PermissionDenied,),
+    changes_state=True,
+    parameters=(
+        string("name", "its name; an owner has each name once", required=True, rule=NAME),
+        string(
+            "userdata",
+            "the data, base64; at most vm.userdata.max.length characters",
+            required=True,
+            length=1048576,
+        ),
+        string("params", "the names of the variables in it, separated by commas", rule=VARIABLES, clearable=True),
+        *FOR_OWNER,
+    ),
+)
 
 COMMANDS = (
     Command(
@@ -74,26 +103,7 @@ COMMANDS = (
             *PAGING,
         ),
     ),
-    Command(
-        name="registerUserData",
-        description="Keeps user data under a name",
-        handler=register_user_data,
-        shape=Shape.OBJECT,
-        response=USER_DATA,
-        errors=(PermissionDenied,),
-        changes_state=True,
-        parameters=(
-            string("name", "its name; an owner has each name once", required=True),
-            string(
-                "userdata",
-                "the data, base64; at most vm.userdata.max.length characters",
-                required=True,
-                length=1048576,
-            ),
-            string("params", "the names of the variables in it, separated by commas"),
-            *FOR_OWNER,
-        ),
-    ),
+    REGISTER,
     Command(
         name="deleteUserData",
         description="Deletes registered user data; VMs made with it keep theirs",
@@ -102,5 +112,19 @@ COMMANDS = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(uuid("id", Entity.USER_DATA, "the user data", required=True), *FOR_OWNER),
+    ),
+)
+
+NOUNS = (
+    Noun(
+        section="userdata",
+        entity=Entity.USER_DATA,
+        create=REGISTER,
+        create_many=registered_user_data.register_user_data,
+        update=REGISTER,
+        update_many=registered_user_data.replace_user_data,
+        read=owned_reader(Entity.USER_DATA, user_data.FIELDS),
+        key=lambda values: (owner_key(values), values["name"]),
+        compare={"account": str.lower, "userdata": lambda text: text.rstrip().rstrip("=")},
     ),
 )

@@ -12,6 +12,7 @@ from bulkdeploy.declare.parameters import (
     Exclusive,
     Parameter,
     boolean,
+    details_of,
     mapping,
     string,
     strings,
@@ -26,7 +27,6 @@ from bulkdeploy.domain.errors import InvalidCombination, PermissionDenied, Resou
 from bulkdeploy.services.ownership import NamedOwner
 from bulkdeploy.services.virtual_machines import virtual_machine_sizes, virtual_machine_updates
 from bulkdeploy.services.virtual_machines.virtual_machine_updates import GivenUserData, VmUpdate
-from bulkdeploy.services.wire_values import details_of
 
 FLAGS = {
     "haenable": "ha_enabled",

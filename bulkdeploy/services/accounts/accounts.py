@@ -3,13 +3,13 @@
 Lock order: the domain's row, the account's, its users', and then as ADR 5 has it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import (
     ACCOUNT_TYPES,
     AccountState,
@@ -18,105 +18,109 @@ from bulkdeploy.domain.accounts import (
     Owner,
     RoleType,
 )
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.accounts.account_removal import RemovalCall, remove, stop_vms
 from bulkdeploy.services.accounts.authority import (
     AccountParameters,
-    check_name,
-    check_network_domain,
-    given_texts,
     lock_administered,
+    lock_all_administered,
     require_rights,
 )
-from bulkdeploy.services.accounts.users import add_user
 from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.accounts import accounts, roles
 from bulkdeploy.store.accounts.account_removal import projects_only_managed_by
-from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS, ROOT_DOMAIN_ID
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_group
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 ROLE_OF_TYPE = {kind.value: role for role, kind in ACCOUNT_TYPES.items()}
+OF_THE_DOMAIN = "another account of the domain"
 COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.account.{}"
 
 
-@dataclass(frozen=True, slots=True)
-class NewAccount:
-    """An account to make, as asked for; ``account_type`` is the wire's number."""
-
-    name: str | None
-    domain: EntityRef | None
-    role: EntityRef | None
-    account_type: int | None
-    network_domain: str | None
-
-
-def create_account(
-    connection: Connection, caller: Caller, apis: Apis, asked: NewAccount, user: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Make an account, its ``default`` security group and its first user, and answer the account.
-
-    Without a name the account is called as its user, who was prepared (``services.accounts.users.prepare_user``).
+def create_accounts(
+    connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]
+) -> list[EntityRef]:
+    """Make accounts, each with its ``default`` security group; users are added to them on their own.
 
     Raises:
         InvalidCombination: neither a role nor an account type.
-        InvalidParameter: no such type or role; a name that is taken or not possible; a deleted domain.
-        PermissionDenied: the domain, or the role's rights, are not the caller's to give.
+        InvalidParameter: no such type or role; a name that is taken; a deleted domain.
+        PermissionDenied: a domain, or the rights of a role, are not the caller's to give.
     """
-    name = asked.name or user["username"]
-    check_name("account", name)
-    check_network_domain(asked.network_domain)
-    domain_id = _lock_domain(connection, caller, asked.domain)
-    role = _role(connection, asked)
-    _check_role(connection, caller, apis, role, domain_id)
-    if accounts.is_account_name_taken(connection, name, domain_id):
-        raise InvalidParameter("account", name, "the domain has an account of this name already")
-    columns = {
-        "name": name,
-        "domain_id": domain_id,
-        "role_id": role.id,
-        "account_type": ACCOUNT_TYPES[RoleType(role.role_type)],
-        "network_domain": asked.network_domain or None,
-    }
-    account_id = accounts.insert_account(connection, columns)
-    add_user(connection, account_id, domain_id, user)
-    owner = owners_by_id(connection, [account_id])[account_id]
-    ensure_default_security_group(connection, owner)
-    record_event(connection, caller, EventType.ACCOUNT_CREATE, f"created account {name}")
-    return accounts.read_account(connection, caller, account_id)
+    for domain in given_refs(batch, "domainid"):
+        require_domain(connection, caller, domain)
+    domain_ids = [given["domainid"].id if "domainid" in given else caller.owner.domain_id for given in batch]
+    live = lock_domains(connection, domain_ids)
+    role_ids = [_role_id(given) for given in batch]
+    locked = roles.lock_roles(connection, role_ids)
+    rows = []
+    for given, domain_id, role_id in zip(batch, domain_ids, role_ids, strict=True):
+        if domain_id not in live:
+            shown = str(given["domainid"].uuid) if "domainid" in given else ""
+            raise InvalidParameter("domainid", shown, "it was deleted")
+        role = _live(locked.get(role_id), given.get("roleid"))
+        columns = {"domain_id": domain_id, **columns_of(accounts.FIELDS, given), **_of_role(role)}
+        if given.get("accounttype", columns["account_type"]) != columns["account_type"]:
+            raise InvalidParameter(
+                "accounttype", given["accounttype"], f"role {role.name} is of type {role.role_type}"
+            )
+        rows.append(columns)
+    for role_id, domain_id in dict.fromkeys(zip(role_ids, domain_ids, strict=True)):
+        _check_role(connection, caller, apis, locked[role_id], domain_id)
+    with unique_name("account", rows[0]["name"], OF_THE_DOMAIN):
+        made = insert_rows(connection, Entity.ACCOUNT, rows)
+    for owner in owners_by_id(connection, [account.id for account in made]).values():
+        ensure_default_security_group(connection, owner)
+    texts = (f"created account {account.name}" for account in made)
+    record_events(connection, caller, (Happened(EventType.ACCOUNT_CREATE, text) for text in texts))
+    return made
 
 
-def update_account(
-    connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters, arguments: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Give an account another name, role or network domain, and answer it.
+def account_of(connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters) -> EntityRef:
+    """The account that a call names by id, or by name and domain; it is locked.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: as for ``create_account``.
+        InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to change.
     """
-    new_name = arguments.get("newname")
-    if new_name is not None:
-        check_name("newname", new_name)
-    check_network_domain(arguments.get("networkdomain"))
-    owner, row = lock_administered(connection, caller, asked, apis)
-    columns = given_texts(arguments, {"networkdomain": "network_domain"})
-    if new_name is not None:
-        is_other = new_name.lower() != row.name.lower()
-        if is_other and accounts.is_account_name_taken(connection, new_name, row.domain_id):
-            raise InvalidParameter("newname", new_name, "the domain has an account of this name already")
-        columns["name"] = new_name
-    if (ref := arguments.get("roleid")) is not None and ref.id != row.role_id:
-        columns |= _new_role(connection, caller, apis, owner, row, ref)
-    accounts.update_account(connection, row.id, columns)
-    record_event(connection, caller, EventType.ACCOUNT_UPDATE, f"updated account {owner.account_name}")
-    return accounts.read_account(connection, caller, row.id)
+    _, row = lock_administered(connection, caller, asked, apis)
+    return EntityRef(Entity.ACCOUNT, row.id, row.uuid, row.name)
+
+
+def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
+    """Give accounts another name, role, network domain or state; no VM is stopped.
+
+    Raises:
+        InvalidParameter: a name that is taken; a deleted role; the role or state of the default admin's account, or
+            of the caller's own.
+        PermissionDenied: an account, or the rights of a role, are not the caller's to give.
+    """
+    asked = [AccountParameters(account) for account, _ in changes]
+    locked = lock_all_administered(connection, caller, asked, apis)
+    written, happened = [], []
+    for (owner, row), (account, given) in zip(locked, changes, strict=True):
+        columns = columns_of(accounts.CHANGES, given)
+        if (role := given.get("roleid")) is not None and role.id != row.role_id:
+            columns |= _new_role(connection, caller, apis, owner, row, role)
+        state = AccountState(columns.get("state", row.state))
+        if state != row.state:
+            _require_changeable(caller, row, state)
+            happened.append(_of_state(owner, state))
+        written.append((account, columns))
+        happened.append(Happened(EventType.ACCOUNT_UPDATE, f"updated account {owner.account_name}"))
+    with unique_name("newname", changes[0][1].get("newname"), OF_THE_DOMAIN):
+        change_rows(connection, written)
+    record_events(connection, caller, happened)
 
 
 def enable_account(
@@ -182,40 +186,28 @@ def delete_account(
     return remove(connection, job_queue, caller, call, [row.id])
 
 
-def _lock_domain(connection: Connection, caller: Caller, domain: EntityRef | None) -> int:
-    domain_id = caller.owner.domain_id
-    if domain is not None:
-        require_domain(connection, caller, domain)
-        domain_id = domain.id
-    if lock_domain(connection, domain_id) is None:
-        raise InvalidParameter("domainid", domain_id if domain is None else str(domain.uuid), "it was deleted")
-    return domain_id
+def _role_id(given: Arguments) -> int:
+    """The role that an account is to have: the one given, or that of its type."""
+    if "roleid" in given:
+        return int(given["roleid"].id)
+    if "accounttype" not in given:
+        raise InvalidCombination(("roleid", "accounttype"), "One of roleid and accounttype must be given")
+    kind = ROLE_OF_TYPE.get(given["accounttype"])
+    if kind is None:
+        raise InvalidParameter(
+            "accounttype", given["accounttype"], "must be 0 user, 1 root admin, 2 domain admin or 3 resource admin"
+        )
+    return DEFAULT_ROLE_IDS[kind]
 
 
-def _role(connection: Connection, asked: NewAccount) -> Row[Any]:
-    """The role that is asked for, locked: it is not deleted before an account has it."""
-    if asked.role is None and asked.account_type is None:
-        raise InvalidCombination(("roleid", "accounttype"), "Give roleid or accounttype: what may the account do?")
-    if asked.role is None:
-        kind = ROLE_OF_TYPE.get(asked.account_type or 0)
-        if kind is None:
-            raise InvalidParameter(
-                "accounttype",
-                asked.account_type,
-                "it should be 0 user, 1 root admin, 2 domain admin or 3 resource admin",
-            )
-        return _locked_role(connection, DEFAULT_ROLE_IDS[kind], "accounttype", asked.account_type)
-    role = _locked_role(connection, asked.role.id, "roleid", str(asked.role.uuid))
-    if asked.account_type is not None and ACCOUNT_TYPES[RoleType(role.role_type)] != asked.account_type:
-        raise InvalidParameter("accounttype", asked.account_type, f"role {role.name} is of type {role.role_type}")
-    return role
-
-
-def _locked_role(connection: Connection, role_id: int, parameter: str, value: object) -> Row[Any]:
-    role = roles.lock_role(connection, role_id)
+def _live(role: Row[Any] | None, given: EntityRef | None) -> Row[Any]:
     if role is None:
-        raise InvalidParameter(parameter, value, "the role was deleted")
+        raise InvalidParameter("roleid", None if given is None else str(given.uuid), "the role was deleted")
     return role
+
+
+def _of_role(role: Row[Any]) -> dict[str, Any]:
+    return {"role_id": role.id, "account_type": ACCOUNT_TYPES[RoleType(role.role_type)]}
 
 
 def _check_role(connection: Connection, caller: Caller, apis: Apis, role: Row[Any], domain_id: int) -> None:
@@ -228,13 +220,13 @@ def _check_role(connection: Connection, caller: Caller, apis: Apis, role: Row[An
 def _new_role(
     connection: Connection, caller: Caller, apis: Apis, owner: Owner, row: Row[Any], ref: EntityRef
 ) -> dict[str, Any]:
-    role = _locked_role(connection, ref.id, "roleid", str(ref.uuid))
+    role = _live(roles.lock_role(connection, ref.id), ref)
     if row.id in (caller.owner.account_id, *accounts.DEFAULT_ACCOUNT_IDS):
         raise InvalidParameter(
             "roleid", str(ref.uuid), "nobody changes its own role, nor that of the default admin"
         )
     _check_role(connection, caller, apis, role, owner.domain_id)
-    return {"role_id": role.id, "account_type": ACCOUNT_TYPES[RoleType(role.role_type)]}
+    return _of_role(role)
 
 
 def _set_state(
@@ -253,10 +245,18 @@ STATE_EVENTS = {
 
 
 def _write_state(connection: Connection, caller: Caller, owner: Owner, row: Row[Any], state: AccountState) -> None:
+    _require_changeable(caller, row, state)
+    accounts.update_account(connection, row.id, {"state": state.value})
+    record_events(connection, caller, [_of_state(owner, state)])
+
+
+def _of_state(owner: Owner, state: AccountState) -> Happened:
+    return Happened(STATE_EVENTS[state], f"account {owner.account_name} is now {state.value}")
+
+
+def _require_changeable(caller: Caller, row: Row[Any], state: AccountState) -> None:
     if state is not AccountState.ENABLED:
         _require_other(caller, row, "disable or lock")
-    accounts.update_account(connection, row.id, {"state": state.value})
-    record_event(connection, caller, STATE_EVENTS[state], f"account {owner.account_name} is now {state.value}")
 
 
 def _require_other(caller: Caller, row: Row[Any], action: str) -> None:

@@ -4,18 +4,18 @@ Whoever can set a user's password or keys, or choose an account's role, could ac
 such calls ask here. Source: CloudStack's checks against role escalation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import NETWORK_DOMAIN, AccountType, Apis, Caller, Owner, Rights, RoleType
+from bulkdeploy.domain.accounts import AccountType, Apis, Caller, Owner, Rights, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.services.ownership import named_account, require_access, require_domain
-from bulkdeploy.store.accounts.accounts import SYSTEM_ACCOUNT_ID, lock_account
-from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.accounts import SYSTEM_ACCOUNT_ID, lock_accounts
+from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.accounts.roles import rights_of
 
 
@@ -51,16 +51,26 @@ def lock_administered(
         InvalidParameter: there is none, or it was deleted, or stands behind a project.
         PermissionDenied: it is outside the caller's domains, or has rights that the caller has not.
     """
-    owner = _named(connection, caller, asked)
-    lock_domain(connection, owner.domain_id)
-    row = lock_account(connection, owner.account_id)
-    name, value = ("account", asked.name) if asked.account is None else ("id", str(asked.account.uuid))
-    if row is None:
-        raise InvalidParameter(name, value, "the account was deleted")
-    if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
-        raise InvalidParameter(name, value, "it is an account that the service itself keeps")
-    require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
+    ((owner, row),) = lock_all_administered(connection, caller, [asked], apis)
     return owner, row
+
+
+def lock_all_administered(
+    connection: Connection, caller: Caller, asked: Sequence[AccountParameters], apis: Apis
+) -> list[tuple[Owner, Row[Any]]]:
+    """``lock_administered`` for many, in their order: all domains are locked, and then all accounts."""
+    owners = {one: _named(connection, caller, one) for one in dict.fromkeys(asked)}
+    lock_domains(connection, {owner.domain_id for owner in owners.values()})
+    rows = lock_accounts(connection, {owner.account_id for owner in owners.values()})
+    for one, owner in owners.items():
+        row = rows.get(owner.account_id)
+        name, value = ("account", one.name) if one.account is None else ("id", str(one.account.uuid))
+        if row is None:
+            raise InvalidParameter(name, value, "the account was deleted")
+        if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
+            raise InvalidParameter(name, value, "it is an account that the service itself keeps")
+        require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
+    return [(owners[one], rows[owners[one].account_id]) for one in asked]
 
 
 def require_administered(
@@ -79,16 +89,6 @@ def require_administered(
     require_rights(caller, rights_of(connection, role_id), apis, f"account {owner.account_name}")
 
 
-def check_network_domain(value: str | None) -> None:
-    """Raises InvalidParameter where ``networkdomain`` is no DNS domain; blank takes it away."""
-    if value and NETWORK_DOMAIN.fullmatch(value) is None:
-        raise InvalidParameter(
-            "networkdomain",
-            value,
-            "it should be labels of letters, digits and hyphens with dots between, at most 190 characters",
-        )
-
-
 def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
     """Raises InvalidParameter where a new name is empty, has blanks at its ends, or a forbidden character."""
     if not value or value != value.strip():
@@ -96,11 +96,6 @@ def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
     wrong = sorted(set(forbidden) & set(value))
     if wrong:
         raise InvalidParameter(parameter, value, f"it must not contain {' '.join(wrong)}")
-
-
-def given_texts(arguments: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """Columns by name for those text parameters that a call gave; an empty text is NULL."""
-    return {column: arguments[name] or None for name, column in columns.items() if name in arguments}
 
 
 def _named(connection: Connection, caller: Caller, asked: AccountParameters) -> Owner:

@@ -1,74 +1,75 @@
 """Domains: made, renamed and deleted with all that is in them (reference section 8.14)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.accounts.account_removal import RemovalCall, remove
-from bulkdeploy.services.accounts.authority import check_name, check_network_domain
+from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.accounts import domains
 from bulkdeploy.store.accounts.account_removal import lock_accounts_of_domains
 from bulkdeploy.store.database.default_rows import ROOT_DOMAIN_ID
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import columns_of
 
 DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
-NOT_IN_NAMES = "/"
-"""It separates the names in a path."""
 
 
-def create_domain(
-    connection: Connection, caller: Caller, name: str, parent: EntityRef | None, network_domain: str | None
-) -> Mapping[str, Any]:
-    """Make a domain below another, without one below the caller's own, and answer it.
+def create_domains(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make domains below others, without one below the caller's own.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, or a parent that was deleted.
-        PermissionDenied: the parent is outside the caller's reach.
+        InvalidParameter: a name that is taken, or a parent that was deleted.
+        PermissionDenied: a parent is outside the caller's reach.
     """
-    check_name("name", name, forbidden=NOT_IN_NAMES)
-    check_network_domain(network_domain)
-    if parent is not None:
+    for parent in given_refs(batch, "parentdomainid"):
         require_domain(connection, caller, parent)
-    above = domains.lock_domain(connection, caller.owner.domain_id if parent is None else parent.id)
-    if above is None:
-        raise InvalidParameter("parentdomainid", "" if parent is None else str(parent.uuid), "it was deleted")
-    if domains.has_child_named(connection, above.id, name):
-        raise InvalidParameter("name", name, f"{above.path} has a domain of this name already")
-    domain_id = domains.insert_domain(connection, above, name, network_domain or None)
-    record_event(connection, caller, EventType.DOMAIN_CREATE, f"created domain {above.path}/{name}")
-    return domains.read_domain(connection, domain_id)
+    wanted = [
+        given["parentdomainid"].id if "parentdomainid" in given else caller.owner.domain_id for given in batch
+    ]
+    above = domains.lock_domains(connection, wanted)
+    for given, parent_id in zip(batch, wanted, strict=True):
+        if parent_id not in above:
+            shown = str(given["parentdomainid"].uuid) if "parentdomainid" in given else ""
+            raise InvalidParameter("parentdomainid", shown, "it was deleted")
+    new = [
+        (above[parent_id], columns_of(domains.FIELDS, given))
+        for given, parent_id in zip(batch, wanted, strict=True)
+    ]
+    with unique_name("name", batch[0]["name"], f"another domain of {new[0][0].path}"):
+        made = domains.insert_domains(connection, new)
+    texts = (f"created domain {parent.path}/{columns['name']}" for parent, columns in new)
+    record_events(connection, caller, (Happened(EventType.DOMAIN_CREATE, text) for text in texts))
+    return made
 
 
-def update_domain(
-    connection: Connection, caller: Caller, ref: EntityRef, name: str | None, network_domain: str | None
-) -> Mapping[str, Any]:
-    """Give a domain another name or network domain, and answer it; an empty network domain is none.
+def update_domains(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Give domains another name or network domain; an empty network domain is none.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, ROOT's name, or a domain that was deleted.
-        PermissionDenied: the domain is outside the caller's reach.
+        InvalidParameter: a name that is taken, ROOT's name, or a domain that was deleted.
+        PermissionDenied: a domain is outside the caller's reach.
     """
-    if name is not None:
-        check_name("name", name, forbidden=NOT_IN_NAMES)
-    check_network_domain(network_domain)
-    if name is not None:
-        domains.lock_parent(connection, ref.id)
-    domain = _lock(connection, caller, ref)
-    if name is not None and name != domain.name:
-        _rename(connection, domain, name)
-    if network_domain is not None:
-        domains.set_network_domain(connection, domain.id, network_domain or None)
-    record_event(connection, caller, EventType.DOMAIN_UPDATE, f"updated domain {domain.path}")
-    return domains.read_domain(connection, domain.id)
+    for ref, given in changes:
+        if "name" in given:
+            domains.lock_parent(connection, ref.id)
+        domain = _lock(connection, caller, ref)
+        if given.get("name", domain.name) != domain.name:
+            _rename(connection, domain, given["name"])
+        if "networkdomain" in given:
+            domains.set_network_domain(connection, domain.id, given["networkdomain"] or None)
+        record_event(connection, caller, EventType.DOMAIN_UPDATE, f"updated domain {domain.path}")
 
 
 def delete_domain(

@@ -1,13 +1,15 @@
 """Limits of accounts, projects and domains: shown and set (reference section 7.5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.value_rules import UNLIMITED as NO_LIMIT
+from bulkdeploy.declare.value_rules import size_in, size_text
 from bulkdeploy.domain.accounts import Caller, Owner, RoleType
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
@@ -16,10 +18,19 @@ from bulkdeploy.services.ownership import named_account, project_owner, require_
 from bulkdeploy.store.accounts.limit_holders import LimitHolder, account_holder, domain_holder, limits_of
 from bulkdeploy.store.accounts.owners import domain_place
 from bulkdeploy.store.accounts.projects import count_projects
-from bulkdeploy.store.accounts.resource_limits import domain_ids, effective_limit_rows, read_limits, write_limit
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.accounts.resource_limits import (
+    LimitBook,
+    domain_ids,
+    effective_limit_rows,
+    read_limits,
+    read_set_limits,
+    write_limits,
+)
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.events import Happened, record_events
 
-MOST_GIB = (2**63 - 1) // gib_to_bytes(1)
+MOST = 2**63 - 1
+MOST_GIB = MOST // gib_to_bytes(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +66,43 @@ def list_resource_limits(connection: Connection, caller: Caller, asked: HolderPa
     return [_row(holder, kind, most) for kind, most in limits.items()]
 
 
-def update_resource_limit(
-    connection: Connection, caller: Caller, asked: HolderParameters, resource_type: int, most: int
-) -> Mapping[str, Any]:
-    """Set one limit and answer it. ``most`` is in the wire's unit: GiB for storage, MiB for memory, -1: none.
+@dataclass(frozen=True, slots=True)
+class NewLimit:
+    """A limit to set, in the unit that counts are kept in; -1: none."""
+
+    kind: ResourceType
+    amount: int
+    asked: HolderParameters
+
+
+def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]) -> list[dict[str, Any]]:
+    """Set limits, and answer them. A domain's must fit that of the one above as it is when all are set.
 
     Raises:
         InvalidCombination: whose limit it is, is not said or said twice.
-        InvalidParameter: no such resource type, account or project; an amount below -1, above what the
-            parent domain has, or any limit for a root admin account or the ROOT domain.
+        InvalidParameter: no such account or project; an amount above what the parent domain has, or any limit for
+            a root admin account or the ROOT domain.
         PermissionDenied: not the caller's to set: admins below root set limits only below themselves.
     """
-    kind = _resource_type(resource_type)
-    amount = _amount(kind, most)
-    holder = _holder(connection, caller, asked)
-    _require_above(caller, holder)
-    _check_holder(connection, holder, kind, most, amount)
-    write_limit(connection, holder.kind, holder.id, kind, amount)
-    name = holder.names.get("account") or holder.names.get("project") or holder.names["domainpath"]
-    record_event(
-        connection,
-        caller,
-        EventType.RESOURCE_LIMIT_UPDATE,
-        f"set the {kind.wire_name} limit of {holder.kind} {name} to {most}",
+    holders = {asked: _holder(connection, caller, asked) for asked in dict.fromkeys(one.asked for one in batch)}
+    for holder in holders.values():
+        _require_above(caller, holder)
+    for one in batch:
+        _require_limitable(holders[one.asked], one)
+    write_limits(
+        connection, {(holders[one.asked].kind, holders[one.asked].id, one.kind): one.amount for one in batch}
     )
-    return _row(holder, kind, amount)
+    book = read_limits(connection, [], [_parent(holder) for holder in holders.values() if holder.owner is None])
+    for one in batch:
+        _check_ceiling(holders[one.asked], one, book)
+    record_events(connection, caller, (_event(holders[one.asked], one) for one in batch))
+    return [_row(holders[one.asked], one.kind, one.amount) for one in batch]
+
+
+def _event(holder: LimitHolder, limit: NewLimit) -> Happened:
+    name = holder.names.get("account") or holder.names.get("project") or holder.names["domainpath"]
+    text = f"set the {limit.kind.wire_name} limit of {holder.kind} {name} to {_shown(limit.kind, limit.amount)}"
+    return Happened(EventType.RESOURCE_LIMIT_UPDATE, text)
 
 
 def check_project_limits(connection: Connection, owner: Owner) -> None:
@@ -102,27 +125,70 @@ def check_project_limits(connection: Connection, owner: Owner) -> None:
             )
 
 
-def _resource_type(number: int) -> ResourceType:
+def limit_of_call(arguments: Arguments) -> NewLimit:
+    """What updateResourceLimit asks for: storage in GiB, memory in MiB, else pieces; without ``max`` no limit.
+
+    Raises:
+        InvalidParameter: no such resource type, an amount below -1.
+    """
+    number, most = arguments["resourcetype"], arguments.get("max", UNLIMITED)
     try:
-        return ResourceType(number)
+        kind = ResourceType(number)
     except ValueError:
         known = ", ".join(f"{kind.value} {kind.wire_name}" for kind in ResourceType)
         raise InvalidParameter("resourcetype", number, f"it should be one of: {known}") from None
-
-
-def _amount(kind: ResourceType, most: int) -> int:
-    """``most`` in the unit that counts are kept in."""
     if most < UNLIMITED:
         raise InvalidParameter(
             "max",
             most,
             "Please specify either '-1' for an infinite limit, or a limit that is at least '0'.",
         )
-    if not kind.counted_in_bytes or most == UNLIMITED:
-        return most
-    if most > MOST_GIB:
-        raise InvalidParameter("max", most, f"it should be at most {MOST_GIB} GiB")
-    return gib_to_bytes(most)
+    if kind.counted_in_bytes and most != UNLIMITED:
+        if most > MOST_GIB:
+            raise InvalidParameter("max", most, f"it should be at most {MOST_GIB} GiB")
+        most = gib_to_bytes(most)
+    return NewLimit(kind, most, holder_parameters(arguments))
+
+
+def limit_of_entry(values: Arguments) -> NewLimit:
+    """What a zone file says: ``unlimited``, sizes of memory and storage, else pieces. A project is its own holder.
+
+    Raises:
+        InvalidParameter: a size of what has none, or the other way round.
+    """
+    kind, written = ResourceType[values["resourcetype"].upper()], values["max"]
+    asked = HolderParameters(project=values["projectid"]) if "projectid" in values else holder_parameters(values)
+    if written == NO_LIMIT:
+        return NewLimit(kind, UNLIMITED, asked)
+    if kind.unit is None:
+        amount = int(written) if written.isdecimal() else None
+        rule = "a whole number"
+    else:
+        amount, rule = size_in(written, kind.unit), "a size such as 20 TiB"
+    if amount is None or amount > MOST:
+        raise InvalidParameter("max", written, f"must be {rule}, or {NO_LIMIT}")
+    return NewLimit(kind, amount, asked)
+
+
+def read_resource_limits(connection: Connection) -> list[dict[str, Any]]:
+    """The limits that are set, as zone files say it."""
+    return [_entry(row) for row in read_set_limits(connection)]
+
+
+def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
+    kind, most = ResourceType(row["resource_type"]), row["max"]
+    amount = str(most) if kind.unit is None else size_text(most * kind.unit)
+    limit = {"resourcetype": kind.wire_name, "max": NO_LIMIT if most == UNLIMITED else amount}
+    if row["project_id"] is not None:
+        return {**limit, "projectid": row["project_id"], "_within": (Entity.PROJECT, row["project_id"])}
+    within = Entity.ACCOUNT if row["owner_kind"] == "account" else Entity.DOMAIN
+    holder = {"account": row["account"], "domainid": row["domain_id"]}
+    return {**limit, **holder, "_within": (within, row["owner_id"])}
+
+
+def holder_parameters(arguments: Arguments) -> HolderParameters:
+    """Whose limits a call is about."""
+    return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 
 def _holder(connection: Connection, caller: Caller, asked: HolderParameters) -> LimitHolder:
@@ -154,24 +220,33 @@ def _require_above(caller: Caller, holder: LimitHolder) -> None:
         )
 
 
-def _check_holder(connection: Connection, holder: LimitHolder, kind: ResourceType, most: int, amount: int) -> None:
+def _require_limitable(holder: LimitHolder, limit: NewLimit) -> None:
+    if limit.amount == UNLIMITED:
+        return
+    shown = _shown(limit.kind, limit.amount)
+    if holder.owner is not None and holder.owner.is_root_admin:
+        raise InvalidParameter("max", shown, "Only -1 limit is supported for Root Admin accounts")
+    if holder.owner is None and len(domain_ids(holder.lineage)) == 1:
+        raise InvalidParameter("max", shown, "Only -1 limit is supported for the ROOT domain")
+
+
+def _check_ceiling(holder: LimitHolder, limit: NewLimit, book: LimitBook) -> None:
     if holder.owner is not None:
-        if holder.owner.is_root_admin and amount != UNLIMITED:
-            raise InvalidParameter("max", most, "Only -1 limit is supported for Root Admin accounts")
         return
-    above = domain_ids(holder.lineage)[:-1]
-    if not above and amount != UNLIMITED:
-        raise InvalidParameter("max", most, "Only -1 limit is supported for the ROOT domain")
-    if not above:
-        return
-    parent = "/" + "".join(f"{domain_id}/" for domain_id in above)
-    ceiling = read_limits(connection, [], [parent]).of_domain(parent)[kind]
-    if UNLIMITED < ceiling < amount:
+    ceiling = book.of_domain(_parent(holder))[limit.kind]
+    if UNLIMITED < ceiling < limit.amount:
         raise InvalidParameter(
             "max",
-            most,
-            f"the parent domain's {kind.wire_name} limit is {_shown(kind, ceiling)}; it should be at most that",
+            _shown(limit.kind, limit.amount),
+            f"the parent domain's {limit.kind.wire_name} limit is {_shown(limit.kind, ceiling)}; "
+            "it should be at most that",
         )
+
+
+def _parent(holder: LimitHolder) -> str:
+    """The lineage of the domain above; ROOT's is its own."""
+    above = domain_ids(holder.lineage)[:-1] or domain_ids(holder.lineage)
+    return "/" + "".join(f"{domain_id}/" for domain_id in above)
 
 
 def _row(holder: LimitHolder, kind: ResourceType, amount: int) -> dict[str, Any]:

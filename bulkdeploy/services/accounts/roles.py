@@ -4,7 +4,6 @@ Roles that came with the installation stay as they are, Root Admin above all. No
 than its own does. A change holds from the next call on: rules are read with every call.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,26 +11,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Apis, Caller
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.accounts.authority import check_name, require_rights
+from bulkdeploy.services.accounts.authority import require_rights
+from bulkdeploy.services.live_entities import given_refs, hold_all
 from bulkdeploy.store.accounts import roles
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-
-PATTERN = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class NewRole:
-    """A role to make: of a type, or with type and rules of another; one of the two."""
-
-    name: str
-    role_type: str | None
-    cloned: EntityRef | None
-    description: str | None
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,58 +34,60 @@ class NewRule:
     description: str | None
 
 
-def create_role(connection: Connection, caller: Caller, apis: Apis, asked: NewRole) -> Mapping[str, Any]:
-    """Make a role and answer it.
+def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make roles: of a type, or with type and rules of another; ``rules`` are theirs in place of that one's.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, a deleted role.
-        PermissionDenied: it could do more than the caller.
+        InvalidParameter: a name that is taken, a deleted role.
+        PermissionDenied: one could do more than the caller.
     """
-    check_name("name", asked.name)
-    if roles.is_role_name_taken(connection, asked.name):
-        raise InvalidParameter("name", asked.name, "there is a role of this name already")
-    cloned = asked.cloned
-    source = None if cloned is None else _lock(connection, cloned.id, "roleid", str(cloned.uuid))
-    columns = {
-        "name": asked.name,
-        "role_type": asked.role_type if source is None else source.role_type,
-        "description": asked.description,
-    }
-    role_id = roles.insert_role(connection, columns, None if source is None else source.id)
-    require_rights(caller, roles.rights_of(connection, role_id), apis, f"role {asked.name}")
-    record_event(connection, caller, EventType.ROLE_CREATE, f"created role {asked.name}")
-    return roles.read_role(connection, role_id)
+    sources = hold_all(connection, given_refs(batch, "roleid"), "roleid")
+    cloned = roles.rules_of(connection, sources)
+    taken = roles.lock_role_names(connection)
+    for given in batch:
+        _take(taken, given["name"])
+    rows = [columns_of(roles.FIELDS, given) for given in batch]
+    rules: list[Sequence[roles.Rule]] = []
+    for row, given in zip(rows, batch, strict=True):
+        source = given.get("roleid")
+        if source is not None:
+            row["role_type"] = sources[source.id]["role_type"]
+        rules.append(given.get("rules", () if source is None else cloned[source.id]))
+    made = insert_rows(connection, Entity.ROLE, rows)
+    roles.set_rules(connection, {role.id: own for role, own in zip(made, rules, strict=True)})
+    for role in made:
+        require_rights(caller, roles.rights_of(connection, role.id), apis, f"role {role.name}")
+    record_events(
+        connection, caller, (Happened(EventType.ROLE_CREATE, f"created role {role.name}") for role in made)
+    )
+    return made
 
 
-def update_role(
-    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, arguments: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Give a role another name, description or, while no account has it, type; and answer it.
+def update_roles(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
+    """Give roles another name, description, other ``rules`` or, while no account has them, another type.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, a deleted role.
-        PermissionDenied: it came with the installation, or may more than the caller.
+        InvalidParameter: a name that is taken, a deleted role.
+        PermissionDenied: one came with the installation, or may more than the caller.
         ResourceInUse: accounts have it, so that its type cannot change.
     """
-    name, role_type = arguments.get("name"), arguments.get("type")
-    if name is not None:
-        check_name("name", name)
-    with _changing(connection, caller, apis, ref, "id") as role:
-        if name is not None and name.lower() != role.name.lower() and roles.is_role_name_taken(connection, name):
-            raise InvalidParameter("name", name, "there is a role of this name already")
-        if role_type not in (None, role.role_type):
-            _require_unused(connection, role)
-        given = {"name": name, "role_type": role_type, "description": arguments.get("description")}
-        roles.update_role(connection, role.id, {key: value for key, value in given.items() if value is not None})
-        record_event(connection, caller, EventType.ROLE_UPDATE, f"updated role {role.name}")
-        return roles.read_role(connection, role.id)
+    for ref, given in changes:
+        with _changing(connection, caller, apis, ref, "id") as role:
+            if given.get("name", role.name).lower() != role.name.lower():
+                _take(roles.lock_role_names(connection), given["name"])
+            if given.get("type", role.role_type) != role.role_type:
+                _require_unused(connection, role)
+            change_rows(connection, [(ref, columns_of(roles.FIELDS, given))])
+            if "rules" in given:
+                roles.set_rules(connection, {role.id: given["rules"]})
+            record_event(connection, caller, EventType.ROLE_UPDATE, f"updated role {role.name}")
 
 
 def delete_role(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
     """Delete a role that no account has.
 
     Raises:
-        InvalidParameter, PermissionDenied: as for ``update_role``.
+        InvalidParameter, PermissionDenied: as for ``update_roles``.
         ResourceInUse: accounts have it.
     """
     with _changing(connection, caller, apis, ref, "id") as role:
@@ -109,11 +102,9 @@ def create_rule(
     """Put a rule behind all others of a role, and answer it.
 
     Raises:
-        InvalidParameter: a pattern that no API's name could match, a deleted role.
+        InvalidParameter: a deleted role.
         PermissionDenied: the role came with the installation, or could do more than the caller.
     """
-    if PATTERN.fullmatch(asked.pattern) is None:
-        raise InvalidParameter("rule", asked.pattern, "it should be an API's name, * standing for any letters")
     with _changing(connection, caller, apis, ref, "roleid") as role:
         columns = {"rule": asked.pattern, "permission": asked.permission, "description": asked.description}
         rule_id = roles.insert_rule(connection, role.id, columns)
@@ -200,6 +191,17 @@ def _lock(connection: Connection, role_id: int, parameter: str, value: str) -> R
     if role is None:
         raise InvalidParameter(parameter, value, "the role was deleted")
     return role
+
+
+def _take(taken: set[str], name: str) -> None:
+    """Keep a name for a role.
+
+    Raises:
+        InvalidParameter: another one has it, in any case.
+    """
+    if name.lower() in taken:
+        raise InvalidParameter("name", name, "another role has this name already")
+    taken.add(name.lower())
 
 
 def _require_unused(connection: Connection, role: Row[Any]) -> None:

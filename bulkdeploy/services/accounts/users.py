@@ -1,128 +1,142 @@
 """Users: made, changed, deleted, and given keys (reference section 8.15)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.domain.accounts import Apis, Caller, Owner, RoleType
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.declare.noun import Change
+from bulkdeploy.domain.accounts import AccountState, Apis, Caller, Owner, RoleType
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.accounts.authority import (
     AccountParameters,
-    check_name,
-    lock_administered,
+    lock_all_administered,
     require_administered,
 )
 from bulkdeploy.services.accounts.login_attempts import Attempt, admit, count_wrong_password, forget
-from bulkdeploy.services.passwords import hash_password, password_matches
+from bulkdeploy.services.passwords import KeptPassword, hash_password, password_matches
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.store.accounts import users
 from bulkdeploy.store.accounts.accounts import lock_account
 from bulkdeploy.store.accounts.domains import lock_domain
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.password_locks import password_hash_of
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
+NAME_TAKEN = "the domain has a user of this name already"
 KEY_BYTES = 64
 """Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewUser:
-    """A user to make, as asked for."""
-
-    username: str
-    password: str
-    firstname: str
-    lastname: str
-    email: str
-    timezone: str | None
+def prepare_users(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[Arguments]:
+    """What is kept of users as they are given: the hash of a password takes its time, a secret key is encrypted."""
+    del connection
+    return [_kept(system.cipher, given) for given in batch]
 
 
-def prepare_user(asked: NewUser) -> dict[str, Any]:
-    """The columns of a new user; hashing the password takes its time, so it is done before the transaction.
+def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Add prepared users to accounts.
 
     Raises:
-        InvalidParameter: a name that is not possible, a blank password, an unknown time zone.
+        InvalidParameter: no such account, a name that is taken, an API key of somebody else.
+        PermissionDenied: an account is not the caller's to administer.
     """
-    check_name("username", asked.username)
-    return {
-        "username": asked.username,
-        "password_hash": _hashed(asked.password),
-        "firstname": asked.firstname,
-        "lastname": asked.lastname,
-        "email": asked.email,
-        "timezone": _time_zone(asked.timezone),
-    }
+    asked = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
+    locked = lock_all_administered(connection, caller, asked, apis)
+    made = add_users(connection, [(row.id, owner.domain_id) for owner, row in locked], batch)
+    pairs = zip(made, locked, strict=True)
+    texts = (f"created user {user.name} of account {owner.account_name}" for user, (owner, _) in pairs)
+    record_events(connection, caller, (Happened(EventType.USER_CREATE, text) for text in texts))
+    return made
 
 
-def add_user(connection: Connection, account_id: int, domain_id: int, columns: Mapping[str, Any]) -> int:
-    """Add a prepared user to an account whose domain is locked; its id.
+def add_users(
+    connection: Connection, places: Sequence[tuple[int, int]], batch: Sequence[Arguments]
+) -> list[EntityRef]:
+    """Add prepared users to accounts that are locked with their domains: the ids of both, for each user.
 
     Raises:
-        InvalidParameter: the domain has a user of this name: people log in by name and domain.
+        InvalidParameter: the domain has a user of the name, as people log in by name and domain; an API key of
+            somebody else.
     """
-    _require_free(connection, columns["username"], domain_id)
-    return users.insert_user(connection, account_id, columns)
+    wanted = [(domain_id, given["username"].lower()) for (_, domain_id), given in zip(places, batch, strict=True)]
+    taken = set(users.holders_of_names(connection, wanted))
+    for name, given in zip(wanted, batch, strict=True):
+        if name in taken:
+            raise InvalidParameter("username", given["username"], NAME_TAKEN)
+        taken.add(name)
+    rows = [
+        {"account_id": account_id, **columns_of(users.FIELDS, given)}
+        for (account_id, _), given in zip(places, batch, strict=True)
+    ]
+    made = insert_rows(connection, Entity.USER, rows)
+    _set_keys(connection, zip(made, batch, strict=True))
+    return made
 
 
-def create_user(
-    connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters, user: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Add a prepared user to an account, and answer the user.
+def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Add prepared users to accounts, or change those that are there.
 
     Raises:
-        InvalidParameter: no such account, a name that is taken.
-        PermissionDenied: the account is not the caller's to administer.
+        InvalidParameter, PermissionDenied: as ``create_users`` and ``update_users``.
     """
-    owner, row = lock_administered(connection, caller, asked, apis)
-    user_id = add_user(connection, row.id, owner.domain_id, user)
-    text = f"created user {user['username']} of account {owner.account_name}"
-    record_event(connection, caller, EventType.USER_CREATE, text)
-    return users.read_user(connection, caller, user_id)
+    asked = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
+    locked = lock_all_administered(connection, caller, asked, apis)
+    names = [(owner.domain_id, given["username"].lower()) for (owner, _), given in zip(locked, batch, strict=True)]
+    holders = users.holders_of_names(connection, names)
+    found: list[EntityRef | None] = []
+    for name, (_, row) in zip(names, locked, strict=True):
+        account_id, user = holders.get(name, (None, None))
+        found.append(user if account_id == row.id else None)
+    changes = [(ref, given) for ref, given in zip(found, batch, strict=True) if ref is not None]
+    if changes:
+        update_users(connection, caller, apis, changes)
+    new = [given for ref, given in zip(found, batch, strict=True) if ref is None]
+    made = iter(create_users(connection, caller, apis, new) if new else ())
+    return [next(made) if ref is None else ref for ref in found]
+
+
+def read_users(connection: Connection) -> list[dict[str, Any]]:
+    """All users, as zone files say it: with what a password is to be compared with."""
+    return [{**row, "password": KeptPassword(row["passwordhash"])} for row in users.read_users(connection)]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedUpdate:
-    """What hashing tells about a change of a user, before its transaction.
+    """A change of a user as it is known before its transaction.
 
     Attributes:
-        password_hash: of the new password; None: it stays.
+        given: what is to be kept, as by ``prepare_users``.
         needs_current: whether the new password needs the current one.
         proven_hash: the stored hash that the current password given belongs to; None: to none.
     """
 
-    password_hash: str | None = None
+    given: Arguments
     needs_current: bool = False
     proven_hash: str | None = None
 
 
 def prepare_update(
-    system: System,
-    connection: Connection,
-    caller: Caller,
-    apis: Apis,
-    ref: EntityRef,
-    arguments: Mapping[str, Any],
+    system: System, connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, arguments: Arguments
 ) -> PreparedUpdate:
     """Hash the new password, and see whether the current one is right where it is needed.
 
     Nobody changes the own password without the current one, and who is no admin nobody's of the account.
 
     Raises:
-        InvalidParameter: a blank password, or the current one is needed and not given.
+        InvalidParameter: the current password is needed and not given.
         PermissionDenied: the user is not the caller's to change.
         LoginDelayed: too many wrong passwords were given before.
     """
-    if "password" not in arguments:
-        return PreparedUpdate()
-    if ref.id != caller.user_id and caller.role_type is not RoleType.USER:
-        return PreparedUpdate(_hashed(arguments["password"]))
+    is_free = ref.id != caller.user_id and caller.role_type is not RoleType.USER
+    if "password" not in arguments or is_free:
+        return PreparedUpdate(_kept(system.cipher, arguments))
     owner = _require_administered_user(connection, caller, apis, ref)
     current = arguments.get("currentpassword")
     if current is None:
@@ -130,50 +144,56 @@ def prepare_update(
     admit(system, Attempt(owner.domain_id, ref.name))
     stored = password_hash_of(connection, ref.id)
     proven = stored if password_matches(current, stored) else None
-    return PreparedUpdate(_hashed(arguments["password"]), needs_current=True, proven_hash=proven)
+    return PreparedUpdate(_kept(system.cipher, arguments), needs_current=True, proven_hash=proven)
 
 
-def update_user(
-    connection: Connection,
-    cipher: Cipher,
-    caller: Caller,
-    apis: Apis,
-    ref: EntityRef,
-    arguments: Mapping[str, Any],
-    prepared: PreparedUpdate,
-) -> Mapping[str, Any] | InvalidParameter:
-    """Change a user's name, names, address, time zone, password or keys, and answer the user.
+def wrong_password(
+    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, prepared: PreparedUpdate
+) -> InvalidParameter | None:
+    """Why a password is not changed: the current one was given wrong, which is counted like a failed login.
 
-    A wrong current password is counted like a failed login, and so answered as an error that undoes nothing. A
-    changed password ends the user's sessions.
+    To be answered as an error that undoes nothing.
 
     Raises:
-        InvalidParameter: a name that is taken, an API key of somebody else.
-        PermissionDenied: the user is not the caller's to change.
+        InvalidParameter, PermissionDenied: the user is not the caller's to change.
     """
-    columns = {
-        name: arguments[name] for name in ("firstname", "lastname", "email", "username") if name in arguments
-    }
-    if "timezone" in arguments:
-        columns["timezone"] = _time_zone(arguments["timezone"])
-    if "username" in columns:
-        check_name("username", columns["username"])
-    owner, user = lock_administered_user(connection, caller, apis, ref)
-    if prepared.needs_current and (prepared.proven_hash is None or prepared.proven_hash != user.password_hash):
-        count_wrong_password(connection, caller, user.id, user.username)
-        return InvalidParameter("currentpassword", "(not shown)", "it is not the current password")
-    name = columns.get("username", user.username)
-    if name.lower() != user.username.lower():
-        _require_free(connection, name, owner.domain_id)
-    if prepared.password_hash is not None:
-        columns |= {"password_hash": prepared.password_hash, "failed_logins": 0}
-        forget(connection, owner.domain_id, user.username)
-        users.end_sessions(connection, user.id)
-    users.update_user(connection, user.id, columns)
-    if "userapikey" in arguments:
-        _set_keys(connection, cipher, user.id, arguments["userapikey"], arguments["usersecretkey"])
-    record_event(connection, caller, EventType.USER_UPDATE, f"updated user {user.username}")
-    return users.read_user(connection, caller, user.id)
+    if not prepared.needs_current:
+        return None
+    _, user = lock_administered_user(connection, caller, apis, ref)
+    if prepared.proven_hash is not None and prepared.proven_hash == user.password_hash:
+        return None
+    count_wrong_password(connection, caller, user.id, user.username)
+    return InvalidParameter("currentpassword", "(not shown)", "it is not the current password")
+
+
+def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Sequence[Change]) -> None:
+    """Change the name, names, address, time zone, password, keys or state of users, as prepared.
+
+    A changed password, or a state that keeps them out, ends their sessions.
+
+    Raises:
+        InvalidParameter: a name that is taken, an API key of somebody else, the state of the caller.
+        PermissionDenied: a user is not the caller's to change.
+    """
+    written = []
+    for ref, given in changes:
+        owner, user = lock_administered_user(connection, caller, apis, ref)
+        columns = columns_of(users.FIELDS, given)
+        name = (owner.domain_id, columns.get("username", user.username).lower())
+        if name[1] != user.username.lower() and name in users.holders_of_names(connection, [name]):
+            raise InvalidParameter("username", columns["username"], NAME_TAKEN)
+        if columns.get("password_hash", user.password_hash) != user.password_hash:
+            columns["failed_logins"] = 0
+            forget(connection, owner.domain_id, user.username)
+            users.end_sessions(connection, user.id)
+        if columns.get("state", user.state) != user.state and columns["state"] != AccountState.ENABLED:
+            require_other(caller, user, "disable or lock")
+            users.end_sessions(connection, user.id)
+        written.append((ref, columns))
+    change_rows(connection, written)
+    _set_keys(connection, changes)
+    texts = (f"updated user {ref.name}" for ref, _ in changes)
+    record_events(connection, caller, (Happened(EventType.USER_UPDATE, text) for text in texts))
 
 
 def delete_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
@@ -199,7 +219,7 @@ def register_user_keys(
     """
     api_key, secret_key = random_text(KEY_BYTES), random_text(KEY_BYTES)
     _, user = lock_administered_user(connection, caller, apis, ref)
-    _set_keys(connection, cipher, user.id, api_key, secret_key)
+    _set_keys(connection, [(ref, {"userapikey": api_key, "usersecretkey": cipher.encrypt(secret_key)})])
     record_event(connection, caller, EventType.USER_KEYS, f"gave new keys to user {user.username}")
     return {"apikey": api_key, "secretkey": secret_key}
 
@@ -259,26 +279,20 @@ def require_other(caller: Caller, user: Row[Any], action: str) -> None:
         raise InvalidParameter("id", str(user.uuid), f"nobody can {action} itself")
 
 
-def _require_free(connection: Connection, username: str, domain_id: int) -> None:
-    if users.is_name_taken(connection, username, domain_id):
-        raise InvalidParameter("username", username, "the domain has a user of this name already")
+def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments]]) -> None:
+    keys = {ref: (one["userapikey"], one["usersecretkey"]) for ref, one in given if "userapikey" in one}
+    holders = users.holders_of_keys(connection, [key for key, _ in keys.values()]) if keys else {}
+    for ref, (key, _) in keys.items():
+        if holders.setdefault(key, ref.id) != ref.id:
+            raise InvalidParameter("userapikey", "(not shown)", "it is taken; let registerUserKeys choose one")
+    if keys:
+        users.replace_keys(connection, {ref.id: pair for ref, pair in keys.items()})
 
 
-def _set_keys(connection: Connection, cipher: Cipher, user_id: int, api_key: str, secret_key: str) -> None:
-    holder = users.holder_of_key(connection, api_key)
-    if holder not in (None, user_id):
-        raise InvalidParameter("userapikey", "(not shown)", "it is taken; let registerUserKeys choose one")
-    users.replace_keys(connection, user_id, api_key, cipher.encrypt(secret_key))
-
-
-def _hashed(password: str) -> str:
-    if not password.strip():
-        raise InvalidParameter("password", "", "it must not be blank")
-    return hash_password(password)
-
-
-def _time_zone(name: str | None) -> str | None:
-    try:
-        return None if not name else str(ZoneInfo(name))
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidParameter("timezone", name, "it should be a time zone such as Europe/Berlin or UTC") from None
+def _kept(cipher: Cipher, given: Arguments) -> Arguments:
+    kept = {name: value for name, value in given.items() if name not in ("password", "usersecretkey")}
+    if "password" in given:
+        kept["passwordhash"] = hash_password(given["password"])
+    if "usersecretkey" in given:
+        kept["usersecretkey"] = cipher.encrypt(given["usersecretkey"])
+    return kept

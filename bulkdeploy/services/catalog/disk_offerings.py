@@ -1,53 +1,57 @@
 """Disk offerings: their columns, and what makes one (reference section 8.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
+from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog import offerings
-from bulkdeploy.services.catalog.offerings import OfferingKind
-from bulkdeploy.services.inventory.inventory_values import name
-from bulkdeploy.services.wire_values import checked, checked_tags, details_of
-from bulkdeploy.store.catalog import disk_offerings
+from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
+from bulkdeploy.store.catalog.disk_offerings import FIELDS
 from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.live_rows import columns_of
 
-PLAIN = {
-    "displaytext": "display_text",
-    "customized": "customized",
-    "storagetype": "storage_type",
-    "provisioningtype": "provisioning_type",
-    "displayoffering": "display_offering",
-    "sortkey": "sort_key",
-    "state": "state",
-}
+TAGS = {"tags": "storage_tags"}
 
 
-def create_offering(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Make a disk offering.
+def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make disk offerings.
 
     Raises:
-        InvalidParameter, InvalidCombination: a size neither fixed nor chosen, or a value that breaks its rule.
-        PermissionDenied: as ``offering_places.places``.
+        InvalidCombination: a size neither fixed nor chosen.
+        InvalidParameter, PermissionDenied: as ``create_offerings``.
     """
-    if bool(given.get("customized")) is ("disksize" in given):
-        raise InvalidCombination(
-            ("disksize", "customized"), "either disksize gives the size, or customized is true and the caller does"
-        )
-    values = {"disk_gib": given.get("disksize", 0), "details": details_of(given.get("details", ()))}
-    return offerings.create_offering(connection, caller, DISK_OFFERING, given, values)
+    for given in batch:
+        if bool(given.get("customized")) is ("disksize" in given):
+            raise InvalidCombination(
+                ("disksize", "customized"),
+                "either disksize gives the size, or customized is true and the caller does",
+            )
+    sized = [{"disksize": 0, **given} for given in batch]
+    return offerings.create_offerings(connection, caller, DISK_OFFERING, sized)
+
+
+def update_disk_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change disk offerings; volumes that have them stay as they are.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as ``update_offerings``.
+    """
+    offerings.update_offerings(connection, caller, DISK_OFFERING, changes)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:
-    values = {column: given[parameter] for parameter, column in PLAIN.items() if parameter in given}
-    if "name" in given:
-        values["name"] = checked("name", given["name"], name())
-    if "tags" in given:
-        values["storage_tags"] = checked_tags("tags", given["tags"].split(","))
+    values = {**columns_of(FIELDS, given), **tags_of(given, TAGS)}
+    if "disksize" in given:
+        values["disk_gib"] = given["disksize"]
+    if "details" in given:
+        values["details"] = details_of(given["details"])
     return values
 
 
@@ -58,5 +62,4 @@ DISK_OFFERING = OfferingKind(
     EventType.DISK_OFFERING_EDIT,
     EventType.DISK_OFFERING_DELETE,
     _columns,
-    disk_offerings.list_disk_offerings,
 )

@@ -1,84 +1,67 @@
 """Making, changing and deleting network offerings (reference section 8.9)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import SERVICES
-from bulkdeploy.services.inventory.inventory_values import name
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
-from bulkdeploy.services.wire_values import checked
+from bulkdeploy.services.live_entities import (
+    changed_events,
+    given_refs,
+    hold,
+    hold_all,
+    subject,
+    unique_name,
+)
 from bulkdeploy.store.catalog import network_offerings
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, has_live, insert_row, remove_row
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_rows, remove_row
 
 KIND = "NetworkOffering"
 ANOTHER = "another network offering"
 SHARED = "Shared"
-PLAIN = {
-    "displaytext": "display_text",
-    "availability": "availability",
-    "specifyvlan": "specify_vlan",
-    "specifyipranges": "specify_ip_ranges",
-    "ispersistent": "is_persistent",
-    "conservemode": "conserve_mode",
-    "egressdefaultpolicy": "egress_default_policy",
-    "networkrate": "network_rate",
-    "sortkey": "sort_key",
-    "state": "state",
-}
 
 
-def create_offering(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Make a network offering.
+def create_network_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make network offerings.
 
     Raises:
-        InvalidParameter, InvalidCombination: services or providers that do not belong together, a value that breaks
-            its rule, or a name that is taken.
+        InvalidParameter, InvalidCombination: services or providers that do not belong together, a service offering
+            that was deleted, or a name that is taken.
     """
-    values = {
-        "display_text": given["name"],
-        "guest_type": given["guestiptype"],
-        "traffic_type": given["traffictype"],
-        "state": "Enabled" if given.get("enable") else "Disabled",
-        **_columns(given),
-        **_services(given),
-    }
-    if given["guestiptype"] == SHARED:
-        if given.get("specifyipranges") is False:
-            raise InvalidCombination(
-                ("specifyipranges", "guestiptype"), "Shared networks are given their addresses"
-            )
-        values["specify_ip_ranges"] = True
-    of_routers: EntityRef | None = given.get("serviceofferingid")
-    if of_routers is not None:
-        values["service_offering_id"] = hold(connection, of_routers, "serviceofferingid", shared=True)["id"]
-    with unique_name("name", values["name"], ANOTHER):
-        offering = insert_row(connection, Entity.NETWORK_OFFERING, values)
-    text = f"created network offering {offering.name}"
-    return _told(connection, caller, EventType.NETWORK_OFFERING_CREATE, offering, text)
+    rows = [_row(given) for given in batch]
+    hold_all(connection, given_refs(batch, "serviceofferingid"), "serviceofferingid", shared=True)
+    with unique_name("name", rows[0]["name"], ANOTHER):
+        made = insert_rows(connection, Entity.NETWORK_OFFERING, rows)
+    record_events(
+        connection,
+        caller,
+        (
+            Happened(EventType.NETWORK_OFFERING_CREATE, f"created network offering {one.name}", subject(KIND, one))
+            for one in made
+        ),
+    )
+    return made
 
 
-def update_offering(
-    connection: Connection, caller: Caller, offering: EntityRef, given: Arguments
-) -> Mapping[str, Any]:
-    """Change a network offering; networks that have it stay as they are.
+def update_network_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change network offerings; networks that have them stay as they are.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, or a name that is taken.
+        InvalidParameter: one was deleted, or a name is taken.
     """
-    values = _columns(given)
-    hold(connection, offering)
-    with unique_name("name", values.get("name"), ANOTHER):
-        change_row(connection, offering, values)
-    text = f"changed network offering {offering.name}{changed(values)}"
-    return _told(connection, caller, EventType.NETWORK_OFFERING_EDIT, offering, text)
+    hold_all(connection, [offering for offering, _ in changes])
+    written = [(offering, columns_of(network_offerings.FIELDS, given)) for offering, given in changes]
+    with unique_name("name", changes[0][1].get("name"), ANOTHER):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.NETWORK_OFFERING_EDIT, KIND, written))
 
 
 def delete_offering(connection: Connection, caller: Caller, offering: EntityRef) -> None:
@@ -98,11 +81,20 @@ def delete_offering(connection: Connection, caller: Caller, offering: EntityRef)
     record_event(connection, caller, EventType.NETWORK_OFFERING_DELETE, text, subject(KIND, offering))
 
 
-def _columns(given: Arguments) -> dict[str, Any]:
-    values = {column: given[parameter] for parameter, column in PLAIN.items() if parameter in given}
-    if "name" in given:
-        values["name"] = checked("name", given["name"], name())
-    return values
+def _row(given: Arguments) -> dict[str, Any]:
+    row = {
+        "display_text": given["name"],
+        "state": "Enabled" if given.get("enable") else "Disabled",
+        **columns_of(network_offerings.FIELDS, given),
+        **_services(given),
+    }
+    if given["guestiptype"] == SHARED:
+        if given.get("specifyipranges") is False:
+            raise InvalidCombination(
+                ("specifyipranges", "guestiptype"), "Shared networks are given their addresses"
+            )
+        row["specify_ip_ranges"] = True
+    return row
 
 
 def _services(given: Arguments) -> dict[str, Any]:
@@ -145,10 +137,3 @@ def _listed(parameter: str, entry: Mapping[str, str], services: list[str]) -> st
     if service not in services:
         raise InvalidCombination((parameter, "supportedservices"), f"{service} is not among supportedservices")
     return service
-
-
-def _told(
-    connection: Connection, caller: Caller, event: EventType, offering: EntityRef, text: str
-) -> Mapping[str, Any]:
-    record_event(connection, caller, event, text, subject(KIND, offering))
-    return only_row(network_offerings.list_network_offerings(connection, {"id": offering}, ONE))

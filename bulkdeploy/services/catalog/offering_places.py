@@ -1,6 +1,6 @@
 """Where an offering is offered, and who may say so: root admins anywhere, domain admins in their domains."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -9,7 +9,7 @@ from bulkdeploy.declare.fields import UUID_SHAPE
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.services.live_entities import hold
+from bulkdeploy.services.live_entities import hold_all
 from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.catalog.offering_places import lineages
 from bulkdeploy.store.entities import resolve
@@ -18,34 +18,38 @@ from bulkdeploy.store.filters import Arguments
 PUBLIC, EVERY_ZONE = "public", "all"
 
 
-def places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, list[int]]:
-    """The places of a new offering, as columns.
+def require_places(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> None:
+    """Hold the domains and zones that offerings are to be for, which the caller may say.
+
+    ``domainid`` and ``zoneid``: what they name; nothing: everybody, everywhere.
 
     Raises:
         InvalidParameter: a domain or zone that was deleted.
         PermissionDenied: a domain outside the caller's reach; or none, by another than a root admin.
     """
-    return {
-        "domain_ids": _domains(connection, caller, given.get("domainid", ())),
-        "zone_ids": _zones(connection, given.get("zoneid", ())),
-    }
+    domains = _each_once(batch, "domainid")
+    for domain in domains:
+        require_domain(connection, caller, domain)
+    hold_all(connection, domains, "domainid", shared=True)
+    if not caller.is_root_admin and any(given.get("domainid") == () for given in batch):
+        raise PermissionDenied("Only root admins make offerings for everybody; name domains of yours by domainid")
+    hold_all(connection, _each_once(batch, "zoneid"), "zoneid", shared=True)
 
 
-def changed_places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, list[int]]:
-    """The places that an update names, as columns: ids joined by commas, or ``public`` and ``all``.
+def named_places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, tuple[EntityRef, ...]]:
+    """What an update names by ``domainid`` and ``zoneid``: ids joined by commas, or ``public`` and ``all``.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``places``; or an id of nothing.
+        InvalidParameter: an id of nothing.
     """
-    columns: dict[str, list[int]] = {}
-    if "domainid" in given:
-        refs = _named(connection, caller, given["domainid"], Entity.DOMAIN, "domainid", PUBLIC)
-        columns["domain_ids"] = _domains(connection, caller, refs)
-    if "zoneid" in given:
-        columns["zone_ids"] = _zones(
-            connection, _named(connection, caller, given["zoneid"], Entity.ZONE, "zoneid", EVERY_ZONE)
+    return {
+        parameter: _named(connection, caller, given[parameter], entity, parameter, everywhere)
+        for parameter, entity, everywhere in (
+            ("domainid", Entity.DOMAIN, PUBLIC),
+            ("zoneid", Entity.ZONE, EVERY_ZONE),
         )
-    return columns
+        if parameter in given
+    }
 
 
 def require_own(connection: Connection, caller: Caller, offering: EntityRef, row: Mapping[str, Any]) -> None:
@@ -63,18 +67,8 @@ def require_own(connection: Connection, caller: Caller, offering: EntityRef, row
         )
 
 
-def _domains(connection: Connection, caller: Caller, refs: Iterable[EntityRef]) -> list[int]:
-    ids = []
-    for ref in refs:
-        require_domain(connection, caller, ref)
-        ids.append(hold(connection, ref, "domainid", shared=True)["id"])
-    if not ids and not caller.is_root_admin:
-        raise PermissionDenied("Only root admins make offerings for everybody; name domains of yours by domainid")
-    return ids
-
-
-def _zones(connection: Connection, refs: Iterable[EntityRef]) -> list[int]:
-    return [hold(connection, ref, "zoneid", shared=True)["id"] for ref in refs]
+def _each_once(batch: Iterable[Arguments], parameter: str) -> list[EntityRef]:
+    return list(dict.fromkeys(ref for given in batch for ref in given.get(parameter, ())))
 
 
 def _named(

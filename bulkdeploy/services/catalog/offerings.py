@@ -1,21 +1,22 @@
 """Making, changing and deleting offerings, of service and of disk alike: what differs is an ``OfferingKind``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.catalog.offering_places import changed_places, places, require_own
-from bulkdeploy.services.live_entities import ONE, changed, hold, noun, only_row, subject
-from bulkdeploy.store.catalog.offering_places import Wanted
+from bulkdeploy.services.catalog.offering_places import require_own, require_places
+from bulkdeploy.services.live_entities import changed_events, hold, hold_all, noun, subject
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_rows, insert_rows, remove_row
+
+EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,7 @@ class OfferingKind:
     Attributes:
         subject: how events call it.
         created, edited, deleted: its events.
-        columns: what a call sets, checked; raises InvalidParameter.
-        find: its list query, which answers the offering as clients see it.
+        columns: what is set by what is given.
     """
 
     entity: Entity
@@ -35,36 +35,41 @@ class OfferingKind:
     edited: EventType
     deleted: EventType
     columns: Callable[[Arguments], dict[str, Any]]
-    find: Callable[[Connection, Caller, Arguments, Wanted, Paging], Page]
 
 
-def create_offering(
-    connection: Connection, caller: Caller, kind: OfferingKind, given: Arguments, values: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Make an offering; ``values``: columns beside those that ``kind.columns`` finds.
-
-    Raises:
-        InvalidParameter: a value that breaks its rule.
-        PermissionDenied: as ``offering_places.places``.
-    """
-    columns = {**values, **kind.columns(given)}
-    offering = insert_row(connection, kind.entity, {**columns, **places(connection, caller, given)})
-    return _told(connection, caller, kind, kind.created, offering, f"created {_named(offering)}")
-
-
-def update_offering(
-    connection: Connection, caller: Caller, kind: OfferingKind, offering: EntityRef, given: Arguments
-) -> Mapping[str, Any]:
-    """Change an offering; what was made from it stays as it is.
+def create_offerings(
+    connection: Connection, caller: Caller, kind: OfferingKind, batch: Sequence[Arguments]
+) -> list[EntityRef]:
+    """Make offerings, for everybody and everywhere where they name no domains and zones.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``create_offering``.
+        InvalidParameter, PermissionDenied: as ``require_places``.
     """
-    columns = kind.columns(given)
-    require_own(connection, caller, offering, hold(connection, offering))
-    row = {**columns, **changed_places(connection, caller, given)}
-    change_row(connection, offering, row)
-    return _told(connection, caller, kind, kind.edited, offering, f"changed {_named(offering)}{changed(row)}")
+    batch = [{**EVERYWHERE, **given} for given in batch]
+    require_places(connection, caller, batch)
+    made = insert_rows(connection, kind.entity, [kind.columns(given) for given in batch])
+    record_events(
+        connection,
+        caller,
+        (Happened(kind.created, f"created {_named(one)}", subject(kind.subject, one)) for one in made),
+    )
+    return made
+
+
+def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind, changes: Sequence[Change]) -> None:
+    """Change offerings; what was made from them stays as it is.
+
+    Raises:
+        InvalidParameter: one was deleted; or as ``create_offerings``.
+        PermissionDenied: one is not the caller's to change; or as ``create_offerings``.
+    """
+    rows = hold_all(connection, [offering for offering, _ in changes])
+    for offering, _ in changes:
+        require_own(connection, caller, offering, rows[offering.id])
+    require_places(connection, caller, [given for _, given in changes])
+    written = [(offering, kind.columns(given)) for offering, given in changes]
+    change_rows(connection, written)
+    record_events(connection, caller, changed_events(kind.edited, kind.subject, written))
 
 
 def delete_offering(connection: Connection, caller: Caller, kind: OfferingKind, offering: EntityRef) -> None:
@@ -80,13 +85,14 @@ def delete_offering(connection: Connection, caller: Caller, kind: OfferingKind, 
     record_event(connection, caller, kind.deleted, text, subject(kind.subject, offering))
 
 
+def tags_of(given: Arguments, columns: Mapping[str, str]) -> dict[str, list[str]]:
+    """The columns that given texts of tags set."""
+    return {
+        column: [tag for tag in given[parameter].split(",") if tag]
+        for parameter, column in columns.items()
+        if parameter in given
+    }
+
+
 def _named(offering: EntityRef) -> str:
     return f"{noun(offering.entity)} {offering.name}"
-
-
-def _told(
-    connection: Connection, caller: Caller, kind: OfferingKind, event: EventType, offering: EntityRef, text: str
-) -> Mapping[str, Any]:
-    record_event(connection, caller, event, text, subject(kind.subject, offering))
-    wanted = {"id": offering, "state": hold(connection, offering)["state"]}
-    return only_row(kind.find(connection, caller, wanted, Wanted(), ONE))

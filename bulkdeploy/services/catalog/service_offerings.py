@@ -1,67 +1,48 @@
 """Service offerings: their columns, and what makes one (reference section 8.5)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
+from bulkdeploy.declare.parameters import details_of
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.scheduling.catalog import planners
 from bulkdeploy.services.catalog import offerings
-from bulkdeploy.services.catalog.offerings import OfferingKind
-from bulkdeploy.services.inventory.inventory_values import name
-from bulkdeploy.services.wire_values import checked, checked_tags, details_of
-from bulkdeploy.store.catalog import service_offerings
+from bulkdeploy.services.catalog.offerings import OfferingKind, tags_of
+from bulkdeploy.store.catalog.service_offerings import FIELDS, TAGS
 from bulkdeploy.store.filters import Arguments
-
-FIXED = {"cpunumber": "cpu_number", "cpuspeed": "cpu_mhz", "memory": "memory_mib"}
-BOUNDS = {
-    "mincpunumber": "min_cpu_number",
-    "maxcpunumber": "max_cpu_number",
-    "minmemory": "min_memory_mib",
-    "maxmemory": "max_memory_mib",
-}
-PLAIN = {
-    "displaytext": "display_text",
-    "rootdisksize": "root_disk_gib",
-    "storagetype": "storage_type",
-    "deploymentplanner": "deployment_planner",
-    "offerha": "offer_ha",
-    "limitcpuuse": "limit_cpu_use",
-    "dynamicscalingenabled": "dynamic_scaling",
-    "networkrate": "network_rate",
-    "sortkey": "sort_key",
-    "state": "state",
-}
-TAGS = {"tags": "storage_tags", "storagetags": "storage_tags", "hosttags": "host_tags"}
+from bulkdeploy.store.live_rows import columns_of
 
 
-def create_offering(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Make a service offering.
+def create_service_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make service offerings.
 
     Raises:
-        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen, or a value that breaks its rule.
-        PermissionDenied: as ``offering_places.places``.
+        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen; or as ``create_offerings``.
+        PermissionDenied: as ``create_offerings``.
     """
-    _check_sizes(given)
-    values = {column: given.get(parameter) for parameter, column in (FIXED | BOUNDS).items()}
-    values["details"] = details_of(given.get("serviceofferingdetails", ()))
-    return offerings.create_offering(connection, caller, SERVICE_OFFERING, given, values)
+    for given in batch:
+        _check_sizes(given)
+    return offerings.create_offerings(connection, caller, SERVICE_OFFERING, batch)
+
+
+def update_service_offerings(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change service offerings; VMs that have them stay as they are.
+
+    Raises:
+        InvalidParameter, PermissionDenied: as ``update_offerings``.
+    """
+    offerings.update_offerings(connection, caller, SERVICE_OFFERING, changes)
 
 
 def _columns(given: Arguments) -> dict[str, Any]:
-    values = {column: given[parameter] for parameter, column in PLAIN.items() if parameter in given}
-    if "name" in given:
-        values["name"] = checked("name", given["name"], name())
-    for parameter, column in TAGS.items():
-        if parameter in given:
-            values[column] = checked_tags(parameter, given[parameter].split(","))
-    planner = given.get("deploymentplanner")
-    if planner is not None and planner not in planners():
-        raise InvalidParameter("deploymentplanner", planner, f"it must be one of: {', '.join(planners())}")
+    values = {**columns_of(FIELDS, given), **tags_of(given, TAGS)}
+    if "serviceofferingdetails" in given:
+        values["details"] = details_of(given["serviceofferingdetails"])
     return values
 
 
@@ -75,7 +56,9 @@ def _check_sizes(given: Arguments) -> None:
             "cpunumber and memory are given both, for a fixed size, or not at all, for one that is chosen",
         )
     if not is_custom and (missing or "cpuspeed" not in given):
-        raise InvalidCombination(tuple(FIXED), "a fixed size needs cpunumber, cpuspeed and memory")
+        raise InvalidCombination(
+            ("cpunumber", "cpuspeed", "memory"), "a fixed size needs cpunumber, cpuspeed and memory"
+        )
     for low, high in (("mincpunumber", "maxcpunumber"), ("minmemory", "maxmemory")):
         if not is_custom and (low in given or high in given):
             raise InvalidCombination((low, high), f"{low} and {high} are for sizes that are chosen")
@@ -92,5 +75,4 @@ SERVICE_OFFERING = OfferingKind(
     EventType.SERVICE_OFFERING_EDIT,
     EventType.SERVICE_OFFERING_DELETE,
     _columns,
-    service_offerings.list_service_offerings,
 )

@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, RoleType
-from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.declare.noun import Change
+from bulkdeploy.declare.parameters import details_of
+from bulkdeploy.domain.accounts import Caller, Owner, RoleType
+from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceType
@@ -23,23 +25,26 @@ from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.jobs.done_jobs import done_with_success
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.services.ownership import (
-    NamedOwner,
     as_found_by_id,
     lock_owner,
+    named_owner_of,
     project_owner,
     require_open_zones,
 )
 from bulkdeploy.store.accounts.live_limits import require_room
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed
+from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.zones import zones_closed_to
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Page, Paging
+from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows
 
 NOMINAL_BYTES = 2 * GIB
 DEFAULT_TYPE = "USER"
+ISO_FORMAT = "ISO"
 SCHEMES = ("http", "https", "ftp")
 
 
@@ -91,15 +96,10 @@ class Sharing:
     projects: Sequence[EntityRef] = ()
 
 
-def register(
-    connection: Connection,
-    caller: Caller,
-    kind: Kind,
-    named: NamedOwner,
-    columns: Mapping[str, Any],
-    zones: Sequence[EntityRef] | None,
-) -> Page:
-    """Register a template or ISO in these zones, or in all that are open to its owner; one row per zone.
+def register_templates(
+    connection: Connection, caller: Caller, batch: Sequence[Arguments], *, kind: Kind
+) -> list[EntityRef]:
+    """Register templates or ISOs, each in the zones that it names, or in all that are open to its owner.
 
     Raises:
         InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
@@ -107,11 +107,35 @@ def register(
             or type is for root admins to say; or as ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
-    _check_url(columns["url"])
+    return [_register(connection, caller, kind, given) for given in batch]
+
+
+def _register(connection: Connection, caller: Caller, kind: Kind, given: Arguments) -> EntityRef:
+    columns = {"is_public": False, **_columns(given)}
+    columns.setdefault("display_text", columns["name"])
+    columns.setdefault("size_bytes", NOMINAL_BYTES)
+    columns.setdefault("physical_size_bytes", columns["size_bytes"])
+    if kind is ISO:
+        columns["format"] = ISO_FORMAT
+    if "url" in columns:
+        _check_url(columns["url"])
     _check_for_root(caller, columns)
     _check_featured(caller, featured=bool(columns.get("is_featured")))
-    owner = lock_owner(connection, caller, named)
+    owner = lock_owner(connection, caller, named_owner_of(given))
     check_publicity(connection, caller, owner, is_public=bool(columns.get("is_public")))
+    zone_ids = _zones(connection, owner, given)
+    require_room(connection, owner, ResourceType.TEMPLATE)
+    row = {**columns, "kind": kind.kind.value, "account_id": owner.account_id}
+    (ref,) = insert_rows(connection, kind.entity, [row])
+    store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for zone_id in zone_ids])
+    text = f"registered {kind.noun} {ref.name} in {len(zone_ids)} zone(s)"
+    record_event(connection, caller, kind.created, text, _about(kind, ref), owner)
+    return ref
+
+
+def _zones(connection: Connection, owner: Owner, given: Arguments) -> list[int]:
+    named = given.get("zoneids", ()) if given.get("zoneid") is None else (given["zoneid"],)
+    zones = None if not named or any(zone.id == EVERY_ID for zone in named) else named
     wanted = None if zones is None else [zone.id for zone in zones]
     zone_ids = store.live_zones(connection, wanted)
     if not zone_ids or (wanted is not None and set(zone_ids) != set(wanted)):
@@ -120,43 +144,38 @@ def register(
         closed = zones_closed_to(connection, zone_ids, owner.lineage)
         zone_ids = [zone_id for zone_id in zone_ids if zone_id not in closed]
     require_open_zones(connection, owner, {zone.id: str(zone.uuid) for zone in zones or ()})
-    require_room(connection, owner, ResourceType.TEMPLATE)
-    ref = insert_entity(
-        connection,
-        kind.entity,
-        kind=kind.kind.value,
-        account_id=owner.account_id,
-        size_bytes=NOMINAL_BYTES,
-        physical_size_bytes=NOMINAL_BYTES,
-        **columns,
-    )
-    if ref is None:
-        raise InvalidParameter("name", columns["name"], f"there is such a {kind.noun} already")
-    store.put_in_zones(connection, ref.id, zone_ids)
-    text = f"registered {kind.noun} {ref.name} in {len(zone_ids)} zone(s)"
-    record_event(connection, caller, kind.created, text, _about(kind, ref), owner)
-    return _rows(connection, caller, kind, ref)
+    return zone_ids
 
 
-def update(
-    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, columns: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Change columns of a template or ISO, and answer it.
+def update_templates(connection: Connection, caller: Caller, changes: Sequence[Change], *, kind: Kind) -> None:
+    """Change what is said of templates or ISOs.
 
     Raises:
-        InvalidParameter: it was deleted, or all its zones were.
-        PermissionDenied: it is not the caller's to touch, or its tag or type is for root admins to say.
+        InvalidParameter: one was deleted.
+        PermissionDenied: one is not the caller's to touch, or its tag or type is for root admins to say.
     """
-    _check_for_root(caller, columns)
-    row, owner = lock_own(connection, caller, ref, kind.noun)
-    if columns:
-        store.update_template(connection, ref.id, columns)
-        text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
-        record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
-    rows = _rows(connection, caller, kind, ref).rows
-    if not rows:
-        raise InvalidParameter("id", str(ref.uuid), f"no zone has the {kind.noun} any more; it can be deleted")
-    return rows[0]
+    written = [(ref, _columns(given)) for ref, given in changes]
+    happened = []
+    for ref, columns in written:
+        _check_for_root(caller, columns)
+        row, owner = lock_own(connection, caller, ref, kind.noun)
+        if columns:
+            text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
+            happened.append(Happened(kind.updated, text, _about(kind, ref), owner))
+    change_rows(connection, written)
+    record_events(connection, caller, happened)
+
+
+def _columns(given: Arguments) -> dict[str, Any]:
+    """The columns that given values set; an empty text counts as not given."""
+    columns = columns_of(store.FIELDS, {name: value for name, value in given.items() if value != ""})
+    if columns.get("hypervisor") == store.NO_HYPERVISOR:
+        columns["hypervisor"] = None
+    if "details" in given:
+        columns["details"] = details_of(given["details"])
+    elif given.get("cleanupdetails"):
+        columns["details"] = {}
+    return columns
 
 
 def delete(
@@ -191,7 +210,7 @@ def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int
     Raises:
         PermissionDenied: the template is not the caller's to use.
     """
-    page = _rows(connection, caller, TEMPLATE, ref)
+    page = list_by_id(connection, caller, TEMPLATE, ref)
     if not page.rows:
         raise PermissionDenied(f"{caller.username} does not have permission to use template {ref.uuid}")
     return int(page.rows[0]["size"])
@@ -215,7 +234,7 @@ def update_permissions(connection: Connection, caller: Caller, kind: Kind, ref: 
     }
     changed = {name: value for name, value in flags.items() if value is not None}
     if changed:
-        store.update_template(connection, ref.id, changed)
+        change_row(connection, ref, changed)
     found = store.accounts_named(connection, owner, asked.accounts) if asked.accounts else {}
     for name in asked.accounts:
         if name not in found:
@@ -228,7 +247,7 @@ def update_permissions(connection: Connection, caller: Caller, kind: Kind, ref: 
             store.unshare(connection, ref, [*found.values(), *of_projects])
         case "reset":
             store.unshare(connection, ref, None)
-            store.update_template(connection, ref.id, {"is_public": False, "is_featured": False})
+            change_row(connection, ref, {"is_public": False, "is_featured": False})
     text = f"changed who may use {kind.noun} {row.name}"
     record_event(connection, caller, kind.updated, text, _about(kind, ref), owner)
 
@@ -237,7 +256,8 @@ def _about(kind: Kind, ref: EntityRef) -> Instance:
     return Instance(kind.instance, ref.id, ref.uuid)
 
 
-def _rows(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
+def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> Page:
+    """A template or ISO as lists show it: one row for each zone that has it."""
     seen = as_found_by_id(connection, caller)
     return list_templates(
         connection, caller, seen, {"id": ref}, Paging(None), kind=kind.kind, shown=TemplateFilter.ALL

@@ -17,12 +17,13 @@ from bulkdeploy.services.infrastructure.overcommit import tell_hosts
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import (
     GLOBAL_ID,
+    OVERCOMMIT,
     Configuration,
     read_configuration,
     reset_value,
     write_value,
 )
-from bulkdeploy.store.infrastructure.clusters import OVERCOMMIT, read_overcommit, write_overcommit
+from bulkdeploy.store.infrastructure.clusters import read_overcommit, write_overcommit
 from bulkdeploy.store.jobs.events import record_event
 
 SCOPE_PARAMETERS: Mapping[str, Scope] = {

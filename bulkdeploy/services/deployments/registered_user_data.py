@@ -1,67 +1,87 @@
 """User data that accounts register under a name, and delete (reference section 8.12)."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_access, require_same_owner
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed
+from bulkdeploy.services.ownership import NamedOwner, lock_owners, require_access, require_same_owner
+from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows
 from bulkdeploy.store.virtual_machines import user_data
 
 NOUN = "user data"
-VARIABLES = re.compile(r"[^,\s]+(,[^,\s]+)*")
 
 
 def register_user_data(
-    connection: Connection,
-    caller: Caller,
-    named: NamedOwner,
-    name: str,
-    given: str,
-    params: str | None,
-    *,
-    method: str,
-) -> Mapping[str, Any]:
-    """Keep user data under a name, and answer it. ``params``: names of variables in it, separated by commas.
+    connection: Connection, caller: Caller, batch: Sequence[Arguments], *, method: str = "POST"
+) -> list[EntityRef]:
+    """Keep user data under names. ``params``: names of variables in it, separated by commas.
 
     Raises:
-        InvalidParameter: the data breaks a rule of user data, ``params`` is no list of names, the owner has
-            user data of this name, or there is no such owner.
+        InvalidParameter: some data breaks a rule of user data, an owner has user data of a name, or there is no
+            such owner.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    if params and not VARIABLES.fullmatch(params):
-        raise InvalidParameter("params", params, "it should be names separated by commas, without spaces")
-    most = read_configuration(connection).number("vm.userdata.max.length")
-    content = check_user_data(given, method=method, most=most)
-    owner = lock_owner(connection, caller, named)
-    ref = insert_entity(
+    contents = [_columns(connection, given, method) for given in batch]
+    owners = lock_owners(connection, caller, batch)
+    rows = [
+        {"name": given["name"], "account_id": owner.account_id, "params": None, **columns}
+        for given, owner, columns in zip(batch, owners, contents, strict=True)
+    ]
+    try:
+        made = insert_rows(connection, Entity.USER_DATA, rows)
+    except NameTaken as taken:
+        name, owner = batch[0]["name"], owners[0]
+        rule = f"user data with name {name} already exists for account {owner.account_name}"
+        raise InvalidParameter("name", name, rule) from taken
+    record_events(
         connection,
-        Entity.USER_DATA,
-        name=name,
-        account_id=owner.account_id,
-        content=content,
-        params=params or None,
+        caller,
+        (
+            Happened(EventType.USER_DATA_REGISTER, f"registered user data {ref.name}", _about(ref), owner)
+            for ref, owner in zip(made, owners, strict=True)
+        ),
     )
-    if ref is None:
-        raise InvalidParameter(
-            "name", name, f"user data with name {name} already exists for account {owner.account_name}"
+    return made
+
+
+def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Keep other data under the same names; VMs that were made with it keep what they have.
+
+    Raises:
+        InvalidParameter: some data breaks a rule of user data, or was deleted.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    happened = []
+    for ref, _ in changes:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        happened.append(
+            Happened(EventType.USER_DATA_REGISTER, f"replaced user data {row.name}", _about(ref), owner)
         )
-    text = f"registered user data {name}"
-    record_event(connection, caller, EventType.USER_DATA_REGISTER, text, _about(ref), owner)
-    seen = as_found_by_id(connection, caller)
-    return user_data.list_user_data(connection, seen, {"id": ref}, Paging(1)).rows[0]
+    change_rows(connection, [(ref, _columns(connection, given, "POST")) for ref, given in changes])
+    record_events(connection, caller, happened)
+
+
+def _columns(connection: Connection, given: Arguments, method: str) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    if "params" in given:
+        columns["params"] = given["params"] or None
+    if "userdata" in given:
+        most = read_configuration(connection).number("vm.userdata.max.length")
+        columns["content"] = check_user_data(given["userdata"], method=method, most=most)
+    return columns
 
 
 def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | None) -> None:

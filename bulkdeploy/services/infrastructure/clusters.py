@@ -1,83 +1,79 @@
 """Making, changing and deleting clusters (reference section 8.3)."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_place
-from bulkdeploy.services.inventory.inventory_values import name
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
-from bulkdeploy.services.wire_values import checked
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
+from bulkdeploy.store.configuration.configuration import CPU_FACTOR, MEMORY_FACTOR, read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters
-from bulkdeploy.store.infrastructure.dedications import zone_of
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.infrastructure.dedications import zones_of
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import change_row, has_live, insert_row
+from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_rows
 
 KIND = "Cluster"
 OF_THE_POD = "another cluster of the pod"
-COLUMNS = {
-    "clustertype": "cluster_type",
-    "allocationstate": "allocation_state",
-    "managedstate": "managed_state",
-    "hypervisor": "hypervisor",
-}
-STATES = {"allocation_state", "managed_state"}
+STATES = {"allocationstate", "managedstate"}
 
 
-def add_cluster(connection: Connection, caller: Caller, given: Arguments) -> Page:
-    """Make a cluster, with the over-commit that the settings say for clusters that are added.
+def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make clusters, with the over-commit that the settings say for clusters that are added.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, a pod of another zone, or a name that is taken.
+        InvalidParameter: a pod of another zone, or a name that is taken.
     """
-    zone, pod = given["zoneid"], given["podid"]
-    if hold(connection, pod, "podid", shared=True)["zone_id"] != zone.id:
-        raise InvalidParameter("podid", str(pod.uuid), f"pod {pod.name} is not in zone {zone.name}")
+    pods = hold_all(connection, given_refs(batch, "podid"), "podid", shared=True)
+    for given in batch:
+        zone, pod = given["zoneid"], given["podid"]
+        if pods[pod.id]["zone_id"] != zone.id:
+            raise InvalidParameter("podid", str(pod.uuid), f"pod {pod.name} is not in zone {zone.name}")
     configuration = read_configuration(connection)
-    values = {
-        "zone_id": zone.id,
-        "pod_id": pod.id,
-        "cpu_overcommit": configuration.decimal(clusters.CPU_FACTOR),
-        "memory_overcommit": configuration.decimal(clusters.MEMORY_FACTOR),
-        **_columns(given),
+    overcommit = {
+        "cpu_overcommit": configuration.decimal(CPU_FACTOR),
+        "memory_overcommit": configuration.decimal(MEMORY_FACTOR),
     }
-    with unique_name("clustername", values["name"], OF_THE_POD):
-        cluster = insert_row(connection, Entity.CLUSTER, values)
-    text = f"added cluster {cluster.name} to pod {pod.name} of zone {zone.name}"
-    return _told(connection, caller, EventType.CLUSTER_CREATE, cluster, text)
+    rows = [{**overcommit, **columns_of(clusters.FIELDS, given)} for given in batch]
+    with unique_name("clustername", rows[0]["name"], OF_THE_POD):
+        made = insert_rows(connection, Entity.CLUSTER, rows)
+    record_events(connection, caller, map(_added, made, batch))
+    return made
 
 
-def update_cluster(
-    connection: Connection, caller: Caller, cluster: EntityRef, given: Arguments
-) -> Mapping[str, Any]:
-    """Change a cluster; the next plan sees whether it is enabled and managed.
+def _added(cluster: EntityRef, given: Arguments) -> Happened:
+    text = f"added cluster {cluster.name} to pod {given['podid'].name} of zone {given['zoneid'].name}"
+    return Happened(EventType.CLUSTER_CREATE, text, subject(KIND, cluster))
+
+
+def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change clusters; the next plan sees whether they are enabled and managed.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, a name that is taken, or another hypervisor while
-            there are hosts.
+        InvalidParameter: a name that is taken, or another hypervisor while there are hosts.
     """
-    values = _columns(given)
-    if values.keys() & STATES:
-        change_zone_rules(connection, zone_of(connection, cluster).id)
-    row = hold(connection, cluster)
-    other = values.get("hypervisor", row["hypervisor"]) != row["hypervisor"]
-    if other and has_live(connection, clusters.HOSTS, cluster.id):
-        raise InvalidParameter(
-            "hypervisor", values["hypervisor"], f"cluster {cluster.name} has hosts of {row['hypervisor']}"
-        )
-    with unique_name("clustername", values.get("name"), OF_THE_POD):
-        change_row(connection, cluster, values)
-    text = f"changed cluster {cluster.name}{changed(values)}"
-    return only_row(_told(connection, caller, EventType.CLUSTER_EDIT, cluster, text))
+    switched = [cluster for cluster, given in changes if given.keys() & STATES]
+    if switched:
+        for zone_id in sorted({zone.id for zone in zones_of(connection, switched).values()}):
+            change_zone_rules(connection, zone_id)
+    rows = hold_all(connection, [cluster for cluster, _ in changes])
+    for cluster, given in changes:
+        row = rows[cluster.id]
+        other = given.get("hypervisor", row["hypervisor"]) != row["hypervisor"]
+        if other and has_live(connection, clusters.HOSTS, cluster.id):
+            raise InvalidParameter(
+                "hypervisor", given["hypervisor"], f"cluster {cluster.name} has hosts of {row['hypervisor']}"
+            )
+    written = [(cluster, columns_of(clusters.FIELDS, given)) for cluster, given in changes]
+    with unique_name("clustername", changes[0][1].get("clustername"), OF_THE_POD):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.CLUSTER_EDIT, KIND, written))
 
 
 def delete_cluster(connection: Connection, caller: Caller, cluster: EntityRef) -> None:
@@ -87,15 +83,3 @@ def delete_cluster(connection: Connection, caller: Caller, cluster: EntityRef) -
         InvalidParameter: hosts or pools are still in it.
     """
     delete_place(connection, caller, cluster, clusters.CONTENTS, EventType.CLUSTER_DELETE, KIND)
-
-
-def _columns(given: Arguments) -> dict[str, Any]:
-    values = {column: given[parameter] for parameter, column in COLUMNS.items() if parameter in given}
-    if "clustername" in given:
-        values["name"] = checked("clustername", given["clustername"], name())
-    return values
-
-
-def _told(connection: Connection, caller: Caller, event: EventType, cluster: EntityRef, text: str) -> Page:
-    record_event(connection, caller, event, text, subject(KIND, cluster))
-    return clusters.list_clusters(connection, {"id": cluster}, ONE)

@@ -1,5 +1,7 @@
 """Giving zones, pods, clusters and hosts to one domain or account alone, and taking them back."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
@@ -11,6 +13,7 @@ from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import ONE, hold, noun, only_row, subject, unique_name
 from bulkdeploy.services.ownership import named_account, require_domain
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import dedications
 from bulkdeploy.store.infrastructure.dedications import Dedicated
 from bulkdeploy.store.jobs.events import record_event
@@ -20,9 +23,19 @@ from bulkdeploy.store.live_rows import insert_row
 CLASSES = "org.apache.cloudstack.api.commands."
 
 
+def dedicate_all(
+    kind: Entity, connection: Connection, caller: Caller, batch: Sequence[Arguments]
+) -> list[EntityRef]:
+    """Give places of one kind to domains or accounts; see ``dedicate``."""
+    for given in batch:
+        place = given[f"{kind.name.lower()}id"]
+        dedicate(connection, caller, place, given["domainid"], given.get("account"))
+    return []
+
+
 def dedicate(
     connection: Connection, caller: Caller, place: EntityRef, domain: EntityRef, account: str | None
-) -> JobTicket:
+) -> None:
     """Give a place to a domain, or to one account of it; the next plan honours it.
 
     Raises:
@@ -47,7 +60,7 @@ def dedicate(
     group = _group(connection, domain, holder)
     dedications.write_dedication(connection, place, domain.id, account_id, group.id)
     text = f"dedicated {_shown(place)} to {domain.name if holder is None else holder.account_name}"
-    return _done(connection, caller, place, text)
+    record_event(connection, caller, EventType.DEDICATE_RESOURCE, text, subject(_kind(place), place))
 
 
 def release(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
@@ -96,13 +109,12 @@ def _group(connection: Connection, domain: EntityRef, holder: Owner | None) -> E
         return insert_row(connection, Entity.AFFINITY_GROUP, values)
 
 
-def _done(connection: Connection, caller: Caller, place: EntityRef, text: str) -> JobTicket:
-    about = subject(_kind(place), place)
-    record_event(connection, caller, EventType.DEDICATE_RESOURCE, text, about)
+def done(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
+    """The job that dedicated a place; its result is the dedication."""
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"
-    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, about)
+    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, subject(_kind(place), place))
 
 
 def _kind(place: EntityRef) -> str:

@@ -1,20 +1,18 @@
 """Which cluster a host is added to, and what the machine says it has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
-from bulkdeploy.domain.inventory import OTHER_VMS_LIMIT, VMS_LIMIT
-from bulkdeploy.domain.topology import HypervisorType, PoolScope
+from bulkdeploy.domain.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
-from bulkdeploy.drivers.hosts import HostAccess, HostModel, HostPromise, NewHost
+from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.services.abilities import require_driver
-from bulkdeploy.services.inventory.inventory_hosts import LOCAL_POOL_TYPES
+from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters
@@ -22,40 +20,30 @@ from bulkdeploy.store.infrastructure import clusters
 LOCAL = "local"
 
 
-def checked_url(written: str, parameter: str = "url") -> str:
-    """A url with a scheme, and with a host or a path.
-
-    Raises:
-        InvalidParameter: it is none.
-    """
-    rule = "it should be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary"
-    try:
-        parts = urlsplit(written)
-        names_something = bool(parts.hostname or parts.path.strip("/"))
-        is_written_well = "://" in written and written == "".join(written.split()) and parts.port != 0
-    except ValueError as error:
-        raise InvalidParameter(parameter, written, rule) from error
-    if not (parts.scheme and names_something and is_written_well):
-        raise InvalidParameter(parameter, written, rule)
-    if parts.password is not None:
-        raise InvalidParameter(parameter, f"{parts.scheme}://...", "a password should be in a parameter of its own")
-    return written
-
-
-def find_cluster(connection: Connection, given: Arguments) -> Mapping[str, Any]:
-    """The cluster that a host is to join (``store.infrastructure.clusters.facts``).
+def find_clusters(connection: Connection, batch: Sequence[Arguments]) -> list[Mapping[str, Any]]:
+    """The clusters that hosts are to join (``store.infrastructure.clusters.facts``).
 
     Raises:
         InvalidParameter: there is no such cluster, or zone, pod, cluster and hypervisor do not belong together.
     """
+    by_id = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
+    pods = {given["podid"].id for given in batch if "clusterid" not in given}
+    by_name = clusters.facts_of_pods(connection, pods) if pods else {}
+    return [_cluster(given, by_id, by_name) for given in batch]
+
+
+def _cluster(
+    given: Arguments,
+    by_id: Mapping[int, Mapping[str, Any]],
+    by_name: Mapping[tuple[int, str], Mapping[str, Any]],
+) -> Mapping[str, Any]:
     zone: EntityRef = given["zoneid"]
     pod: EntityRef = given["podid"]
     if (ref := given.get("clusterid")) is not None:
-        parameter, shown = "clusterid", str(ref.uuid)
-        row = clusters.facts(connection, cluster_id=ref.id)
+        parameter, shown, row = "clusterid", str(ref.uuid), by_id.get(ref.id)
     else:
         parameter, shown = "clustername", given["clustername"]
-        row = clusters.facts(connection, pod_id=pod.id, name=shown)
+        row = by_name.get((pod.id, shown))
     if row is None:
         raise InvalidParameter(
             parameter, shown, f"there is no such cluster in pod {pod.name}; addCluster makes one"
@@ -81,18 +69,22 @@ def driver_of(system: System, hypervisor: str) -> HypervisorDriver:
     return system.drivers.driver_for(hypervisor)
 
 
-def reach(system: System, uuid: UUID, hypervisor: str, access: HostAccess, promise: HostPromise) -> HostModel:
-    """Let a machine know that it is a host, and learn what it has.
+def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
+    """Let machines know that they are hosts, and learn what they have.
 
     Raises:
-        InvalidParameter: there is no driver for it, or the url names nothing that could be one.
-        ResourceUnavailable: it does not answer.
+        InvalidParameter: there is no driver for one, or its url names nothing that could be one.
+        ResourceUnavailable: one does not answer.
     """
-    driver = driver_of(system, hypervisor)
-    try:
-        return driver.admit_host(NewHost(uuid, hypervisor, access, promise), timeout_s=system.driver_timeout_s)
-    except DriverError as error:
-        raise refused_by_driver(error, access.url) from error
+    models: dict[UUID, HostModel] = {}
+    for hypervisor in dict.fromkeys(host.hypervisor for host in hosts):
+        alike = [host for host in hosts if host.hypervisor == hypervisor]
+        answers = driver_of(system, hypervisor).admit_hosts(alike, timeout_s=system.driver_timeout_s)
+        for host, answer in zip(alike, answers, strict=True):
+            if isinstance(answer, DriverError):
+                raise refused_by_driver(answer, host.access.url) from answer
+            models[host.uuid] = answer
+    return [models[host.uuid] for host in hosts]
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
@@ -104,8 +96,7 @@ def refused_by_driver(error: DriverError, url: str) -> Exception:
 
 def vms_limit(hypervisor: str) -> int:
     """How many VMs a host of this hypervisor holds at most."""
-    kind = HypervisorType.parse(hypervisor)
-    return OTHER_VMS_LIMIT if kind is None else VMS_LIMIT.get(kind, OTHER_VMS_LIMIT)
+    return VMS_LIMIT.get(hypervisor, OTHER_VMS_LIMIT)
 
 
 def hardware(model: HostModel) -> dict[str, Any]:
@@ -121,13 +112,12 @@ def hardware(model: HostModel) -> dict[str, Any]:
 
 
 def local_pool(host: EntityRef, values: Mapping[str, Any], model: HostModel) -> dict[str, Any]:
-    """The pool of a host's own disks, named as inventories name it."""
-    kind = HypervisorType.parse(values["hypervisor"])
+    """The pool of a host's own disks, called ``<host>-local``."""
     return {
         **{column: values[column] for column in ("zone_id", "pod_id", "cluster_id", "ip_address")},
         "host_id": host.id,
         "name": f"{host.name}-{LOCAL}",
         "scope": PoolScope.HOST.value,
-        "pool_type": "Filesystem" if kind is None else LOCAL_POOL_TYPES.get(kind, "Filesystem"),
+        "pool_type": LOCAL_POOL_TYPES.get(values["hypervisor"], "Filesystem"),
         "capacity_bytes": model.local_disk_bytes,
     }

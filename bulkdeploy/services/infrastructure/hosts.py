@@ -4,7 +4,7 @@ What a host has is learnt from its driver, which reaches it before a row is writ
 in between leaves a machine that knows a uuid nobody will ever use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,37 +13,37 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import HostResourceState, HostState
-from bulkdeploy.drivers.hosts import HostAccess, HostModel, HostPromise
+from bulkdeploy.drivers.hosts import HostAccess, HostModel, HostPromise, NewHost
 from bulkdeploy.services.infrastructure.host_admission import (
-    checked_url,
-    find_cluster,
+    find_clusters,
     hardware,
     local_pool,
     reach,
     vms_limit,
 )
-from bulkdeploy.services.inventory.inventory_values import host_name
 from bulkdeploy.services.jobs.done_jobs import done_with_object
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import ONE, changed_events, hold, hold_all, only_row, subject, unique_name
 from bulkdeploy.services.system import System
-from bulkdeploy.services.wire_values import checked, checked_tags
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import host_rows, hosts
 from bulkdeploy.store.infrastructure.dedications import release_place
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.listing import Page
-from bulkdeploy.store.live_rows import change_row, insert_row
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows
 
 KIND = "Host"
 OF_THE_ZONE = "another host of the zone"
 RECONNECT = "org.apache.cloudstack.api.command.admin.host.ReconnectHostCmd"
-SWITCHED = {"Enable": HostResourceState.ENABLED, "Disable": HostResourceState.DISABLED}
+SWITCHED = {
+    **dict.fromkeys(("Enable", "Enabled"), HostResourceState.ENABLED.value),
+    **dict.fromkeys(("Disable", "Disabled"), HostResourceState.DISABLED.value),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,92 +52,108 @@ class ReachedHost:
 
     Attributes:
         values: its columns.
+        vms_limit: VMs that it holds at most.
         has_pool: whether its own disks become a storage pool.
     """
 
     cluster: EntityRef
     values: Mapping[str, Any]
-    promise: HostPromise
+    vms_limit: int
     model: HostModel
     has_pool: bool
 
 
-def reach_new_host(connection: Connection, system: System, given: Arguments) -> ReachedHost:
-    """Reach a machine that is to be added to a cluster, and learn what it has; before the transaction.
+def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[ReachedHost]:
+    """Reach machines that are to be added to clusters, and learn what they have; before rows are written.
 
-    Where the zone allows local storage, the host's own disks become a pool.
+    Where the zone allows local storage, a host's own disks become a pool.
 
     Raises:
         InvalidParameter: places that do not belong together, a hypervisor that is not the cluster's or has no
             driver, or a url that nobody can make a host of.
-        ResourceUnavailable: the host does not answer.
+        ResourceUnavailable: a host does not answer.
     """
-    tags = checked_tags("hosttags", given.get("hosttags", ()))
-    access = HostAccess(checked_url(given["url"]), given.get("username"), given.get("password"))
-    state = given.get("allocationstate", HostResourceState.ENABLED.value)
-    row = find_cluster(connection, given)
-    uuid, hypervisor = uuid4(), row["hypervisor"]
-    promise = HostPromise(row["cpu_overcommit"], row["memory_overcommit"], vms_limit(hypervisor))
-    model = reach(system, uuid, hypervisor, access, promise)
+    rows = find_clusters(connection, batch)
+    asked = [
+        NewHost(
+            uuid4(),
+            row["hypervisor"],
+            HostAccess(given["url"], given.get("username"), given.get("password")),
+            HostPromise(row["cpu_overcommit"], row["memory_overcommit"], vms_limit(row["hypervisor"])),
+        )
+        for given, row in zip(batch, rows, strict=True)
+    ]
+    models = reach(system, asked)
+    return [_reached(*facts) for facts in zip(batch, rows, asked, models, strict=True)]
+
+
+def _reached(given: Arguments, row: Mapping[str, Any], asked: NewHost, model: HostModel) -> ReachedHost:
     values = {
-        "uuid": uuid,
+        "uuid": asked.uuid,
         "zone_id": row["zone_id"],
         "pod_id": row["pod_id"],
         "cluster_id": row["id"],
         "name": model.name,
-        "hypervisor": hypervisor,
-        "resource_state": state,
-        "tags": tags,
-        "url": access.url,
+        "hypervisor": asked.hypervisor,
+        "resource_state": given.get("allocationstate", HostResourceState.ENABLED.value),
+        "tags": list(given.get("hosttags", ())),
+        "url": given["url"],
         **hardware(model),
     }
     cluster = EntityRef(Entity.CLUSTER, row["id"], row["uuid"], row["name"])
-    return ReachedHost(cluster, values, promise, model, row["local_storage_enabled"] and model.local_disk_bytes > 0)
+    has_pool = row["local_storage_enabled"] and model.local_disk_bytes > 0
+    return ReachedHost(cluster, values, asked.promise.guests_limit, model, has_pool)
 
 
-def add_host(connection: Connection, caller: Caller, reached: ReachedHost) -> Page:
-    """Add a machine that was reached to its cluster.
-
-    Raises:
-        InvalidParameter: its name is taken, or the cluster was deleted.
-    """
-    cluster, url, model = reached.cluster, reached.values["url"], reached.model
-    hold(connection, cluster, "clusterid", shared=True)
-    with unique_name("url", url, f"{OF_THE_ZONE} ({model.name})"):
-        host = insert_row(connection, Entity.HOST, reached.values)
-    host_rows.insert_capacity(connection, host.id, reached.promise.guests_limit)
-    if reached.has_pool:
-        with unique_name("url", url, f"the pool of another host ({model.name}-local)"):
-            insert_row(connection, Entity.STORAGE_POOL, local_pool(host, reached.values, model))
-    text = f"added host {host.name} to cluster {cluster.name}"
-    return _told(connection, caller, EventType.HOST_CREATE, host, text)
-
-
-def update_host(connection: Connection, caller: Caller, host: EntityRef, given: Arguments) -> Mapping[str, Any]:
-    """Change a host; the next plan sees whether it is enabled.
+def add_hosts(connection: Connection, caller: Caller, batch: Sequence[ReachedHost]) -> list[EntityRef]:
+    """Add machines that were reached to their clusters.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, a name that is taken, or a host in maintenance, which is
-            neither enabled nor disabled.
+        InvalidParameter: a name is taken, or a cluster was deleted.
     """
-    values: dict[str, Any] = {}
-    if "name" in given:
-        values["name"] = checked("name", given["name"], host_name())
-    if "hosttags" in given:
-        values["tags"] = checked_tags("hosttags", given["hosttags"])
+    first = batch[0]
+    url, name = first.values["url"], first.model.name
+    hold_all(connection, list(dict.fromkeys(host.cluster for host in batch)), "clusterid", shared=True)
+    with unique_name("url", url, f"{OF_THE_ZONE} ({name})"):
+        made = insert_rows(connection, Entity.HOST, [host.values for host in batch])
+    host_rows.insert_capacity(connection, {ref.id: host.vms_limit for ref, host in zip(made, batch, strict=True)})
+    with unique_name("url", url, f"the pool of another host ({name}-local)"):
+        pools = [
+            local_pool(ref, host.values, host.model) for ref, host in zip(made, batch, strict=True) if host.has_pool
+        ]
+        insert_rows(connection, Entity.STORAGE_POOL, pools)
+    record_events(connection, caller, map(_added, made, batch))
+    return made
+
+
+def _added(ref: EntityRef, host: ReachedHost) -> Happened:
+    text = f"added host {ref.name} to cluster {host.cluster.name}"
+    return Happened(EventType.HOST_CREATE, text, subject(KIND, ref))
+
+
+def update_hosts(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change hosts; the next plan sees whether they are enabled.
+
+    Raises:
+        InvalidParameter: a name that is taken, or a host in maintenance, which is neither enabled nor disabled.
+    """
+    rows = hold_all(connection, [host for host, _ in changes])
+    written = [(host, _changed_columns(host, rows[host.id], given)) for host, given in changes]
+    with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.HOST_EDIT, KIND, written))
+
+
+def _changed_columns(host: EntityRef, row: Mapping[str, Any], given: Arguments) -> dict[str, Any]:
+    values = columns_of(hosts.FIELDS, given)
     if "annotation" in given:
-        values["annotation"] = given["annotation"] or None
         values["annotated"] = datetime.now(UTC)
-    row = hold(connection, host)
     if (word := given.get("allocationstate")) is not None:
-        if row["resource_state"] not in SWITCHED.values():
+        if row["resource_state"] not in hosts.SWITCHABLE:
             rule = f"host {host.name} is in state {row['resource_state']}; only Enabled and Disabled change"
             raise InvalidParameter("allocationstate", word, rule)
         values["resource_state"] = SWITCHED[word]
-    with unique_name("name", values.get("name"), OF_THE_ZONE):
-        change_row(connection, host, values)
-    text = f"changed host {host.name}{changed(values)}"
-    return only_row(_told(connection, caller, EventType.HOST_EDIT, host, text))
+    return values
 
 
 def delete_host(connection: Connection, caller: Caller, host: EntityRef, *, forced: bool) -> None:
@@ -163,19 +179,16 @@ def reach_again(connection: Connection, system: System, host: EntityRef) -> Host
     """Reach a host again and learn what it has now; before the transaction.
 
     Raises:
-        InvalidParameter: it was deleted, or an inventory brought it: there is no url to reach it by.
+        InvalidParameter: it was deleted, or there is no url to reach it by.
         ResourceUnavailable: it does not answer.
     """
     facts = host_rows.reaching_facts(connection, host.id)
     if facts is None or facts["url"] is None:
-        why = (
-            "the host was deleted"
-            if facts is None
-            else "an inventory brought the host: it has no url to reach it by"
-        )
+        why = "the host was deleted" if facts is None else "the host has no url to reach it by"
         raise InvalidParameter("id", str(host.uuid), why)
     promise = HostPromise(facts["cpu_overcommit"], facts["memory_overcommit"], facts["vms_limit"])
-    return reach(system, host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise)
+    (model,) = reach(system, [NewHost(host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise)])
+    return model
 
 
 def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, model: HostModel) -> JobTicket:
@@ -187,10 +200,6 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, mode
     hold(connection, host)
     change_row(connection, host, {"state": HostState.UP, **hardware(model)})
     host_rows.refresh_limits(connection, host.id)
-    row = only_row(_told(connection, caller, EventType.HOST_RECONNECT, host, f"reconnected host {host.name}"))
+    record_event(connection, caller, EventType.HOST_RECONNECT, f"reconnected host {host.name}", subject(KIND, host))
+    row = only_row(hosts.list_hosts(connection, {"id": host}, ONE, with_capacity=True))
     return done_with_object(connection, caller, RECONNECT, "host", row, Instance(KIND, host.id, host.uuid))
-
-
-def _told(connection: Connection, caller: Caller, event: EventType, host: EntityRef, text: str) -> Page:
-    record_event(connection, caller, event, text, subject(KIND, host))
-    return hosts.list_hosts(connection, {"id": host}, ONE, with_capacity=True)

@@ -10,10 +10,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.infrastructure.host_admission import checked_url
-from bulkdeploy.services.inventory.inventory_values import name
 from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
-from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import image_stores
 from bulkdeploy.store.jobs.events import record_event
@@ -31,13 +28,13 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
     Raises:
         InvalidParameter: a url that is not of an NFS export, or a name that is taken.
     """
-    url = checked_url(given["url"])
+    url = given["url"]
     parts = urlsplit(url)
     if parts.scheme.lower() != NFS or not parts.hostname or not parts.path.strip("/"):
         raise InvalidParameter("url", url, "it should be an NFS export such as nfs://10.1.1.9/export/secondary")
     zone = hold(connection, given["zoneid"], "zoneid", shared=True)
     values = {
-        "name": checked("name", given.get("name") or url, name()),
+        "name": given.get("name", url),
         "zone_id": zone["id"],
         "provider": given["provider"],
         "protocol": NFS,
@@ -57,7 +54,7 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
     """
     values = {column: given[parameter] for parameter, column in CHANGEABLE.items() if parameter in given}
     if "name" in given:
-        values["name"] = checked("name", given["name"], name())
+        values["name"] = given["name"]
     hold(connection, store)
     with unique_name("name", values.get("name"), ANOTHER):
         change_row(connection, store, values)

@@ -7,8 +7,9 @@ from bulkdeploy.domain.errors import ResourceUnavailable
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.registry import NoDriverFor
 from bulkdeploy.services.system import System
+from bulkdeploy.store.configuration.configuration import CPU_FACTOR, MEMORY_FACTOR
 from bulkdeploy.store.database.engine import after_commit
-from bulkdeploy.store.infrastructure.clusters import CPU_FACTOR, MEMORY_FACTOR, hosts_of, overcommit_of
+from bulkdeploy.store.infrastructure.clusters import hosts_of, overcommit_of
 
 
 def tell_hosts(connection: Connection, system: System, cluster: EntityRef) -> None:

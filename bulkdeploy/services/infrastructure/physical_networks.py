@@ -1,24 +1,24 @@
 """Physical networks: made, changed and deleted. CloudStack does so by jobs; here they are done at once."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
-from bulkdeploy.services.inventory.inventory_values import name
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject
-from bulkdeploy.services.wire_values import checked, checked_tags
+from bulkdeploy.services.live_entities import ONE, changed_events, given_refs, hold, hold_all, only_row, subject
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, has_live, insert_row, remove_row, what_hangs_on
+from bulkdeploy.store.jobs.events import record_event, record_events
+from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_row, remove_row, what_hangs_on
 
 KIND = "PhysicalNetwork"
 COMMANDS = "org.apache.cloudstack.api.command.admin.network."
@@ -28,23 +28,25 @@ LARGEST_ID = {"VLAN": 4095}
 LARGEST_VNI = 2**24 - 1
 
 
-def create_network(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
-    """Make a physical network, disabled, with the providers that each starts with.
+def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make physical networks, disabled, with the providers that each starts with.
 
     Raises:
         InvalidParameter: a value that breaks its rule, or a second one for a Basic zone.
     """
+    zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")  # alone: a Basic zone has one
+    return [_create(connection, caller, given, zones[given["zoneid"].id]) for given in batch]
+
+
+def _create(connection: Connection, caller: Caller, given: Arguments, row: Mapping[str, Any]) -> EntityRef:
     zone: EntityRef = given["zoneid"]
     methods = _isolation_methods(given)
     values = {
-        "zone_id": zone.id,
+        "broadcast_domain_range": "ZONE",
+        **_columns(given, methods[0]),
         "state": "Disabled",
         "isolation_methods": ",".join(methods),
-        "name": checked("name", given["name"], name()),
-        "broadcast_domain_range": given.get("broadcastdomainrange", "ZONE"),
-        **_columns(given, methods[0]),
     }
-    row = hold(connection, zone, "zoneid")  # alone: a Basic zone has one
     is_basic = row["network_type"] == NetworkType.BASIC
     if is_basic and has_live(connection, physical_networks.PHYSICAL_NETWORKS_OF_A_ZONE, zone.id):
         raise InvalidParameter("zoneid", str(zone.uuid), f"Basic zone {zone.name} has its one physical network")
@@ -54,20 +56,31 @@ def create_network(connection: Connection, caller: Caller, given: Arguments) -> 
     with_groups = is_basic or row["security_groups_enabled"]
     physical_networks.add_default_providers(connection, network, with_security_groups=with_groups)
     text = f"created physical network {network.name} in zone {zone.name}"
-    return _done(connection, caller, EventType.PHYSICAL_NETWORK_CREATE, network, text)
+    record_event(connection, caller, EventType.PHYSICAL_NETWORK_CREATE, text, subject(KIND, network))
+    return network
 
 
-def update_network(connection: Connection, caller: Caller, network: EntityRef, given: Arguments) -> JobTicket:
-    """Change a physical network.
+def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change physical networks.
 
     Raises:
         InvalidParameter: a value that breaks its rule.
     """
-    row = hold(connection, network)
-    values = _columns(given, row["isolation_methods"].partition(",")[0])
-    change_row(connection, network, values)
-    text = f"changed physical network {network.name}{changed(values)}"
-    return _done(connection, caller, EventType.PHYSICAL_NETWORK_UPDATE, network, text)
+    rows = hold_all(connection, [network for network, _ in changes])
+    written = [
+        (network, _columns(given, rows[network.id]["isolation_methods"].partition(",")[0]))
+        for network, given in changes
+    ]
+    change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.PHYSICAL_NETWORK_UPDATE, KIND, written))
+
+
+def done(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:
+    """The job that made or changed a physical network; its result is the network."""
+    row = only_row(physical_networks.list_physical_networks(connection, {"id": network}, ONE))
+    cmd = f"{COMMANDS}{'Create' if created else 'Update'}PhysicalNetworkCmd"
+    about = subject(KIND, network)
+    return done_with_object(connection, caller, cmd, "physicalnetwork", row, about, created=created)
 
 
 def delete_network(connection: Connection, caller: Caller, network: EntityRef) -> JobTicket:
@@ -92,20 +105,12 @@ def _isolation_methods(given: Arguments) -> tuple[str, ...]:
     methods = tuple(method.upper() for method in given.get("isolationmethods") or ("VLAN",))
     for method in methods:
         if method not in ISOLATION_METHODS:
-            raise InvalidParameter(
-                "isolationmethods", method, f"it should be one of {', '.join(ISOLATION_METHODS)}"
-            )
+            raise InvalidParameter("isolationmethods", method, f"it must be one of {', '.join(ISOLATION_METHODS)}")
     return methods
 
 
 def _columns(given: Arguments, method: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if "state" in given:
-        values["state"] = given["state"]
-    if "networkspeed" in given:
-        values["network_speed"] = given["networkspeed"] or None
-    if "tags" in given:
-        values["tags"] = checked_tags("tags", given["tags"])
+    values = columns_of(physical_networks.FIELDS, given)
     if "vlan" in given:
         values["vlan_range"] = _vlan_ranges(given["vlan"], LARGEST_ID.get(method, LARGEST_VNI))
     return values
@@ -117,16 +122,5 @@ def _vlan_ranges(written: str, largest: int) -> str | None:
     for part in parts:
         low, _, high = part.partition("-")
         if not VLAN_RANGE.fullmatch(part) or not int(low) <= int(high or low) <= largest:
-            raise InvalidParameter(
-                "vlan", written, f"it should be ranges such as 100-199 of ids from 0 to {largest}"
-            )
+            raise InvalidParameter("vlan", written, f"it must be ranges such as 100-199 of ids from 0 to {largest}")
     return ",".join(parts) or None
-
-
-def _done(connection: Connection, caller: Caller, event: EventType, network: EntityRef, text: str) -> JobTicket:
-    about = subject(KIND, network)
-    record_event(connection, caller, event, text, about)
-    row = only_row(physical_networks.list_physical_networks(connection, {"id": network}, ONE))
-    made = event is EventType.PHYSICAL_NETWORK_CREATE
-    cmd = f"{COMMANDS}{'Create' if made else 'Update'}PhysicalNetworkCmd"
-    return done_with_object(connection, caller, cmd, "physicalnetwork", row, about, created=made)

@@ -1,65 +1,85 @@
 """Making, changing and deleting pods (reference section 8.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_place
-from bulkdeploy.services.inventory.inventory_values import ip_address, name, netmask
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
-from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
+from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import pods
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.infrastructure.dedications import zones_of
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.live_rows import change_row, insert_row
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 KIND = "Pod"
 OF_THE_ZONE = "another pod of the zone"
-COLUMNS = {"gateway": "gateway", "netmask": "netmask", "startip": "start_ip", "endip": "end_ip"}
+NETWORK = ("gateway", "netmask", "start_ip", "end_ip")
 
 
-def create_pod(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Make a pod in a zone.
+def create_pods(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make pods in zones.
 
     Raises:
-        InvalidParameter, InvalidCombination: a value that breaks its rule, a name that is taken, or a
+        InvalidParameter, InvalidCombination: a name that is taken, a range outside of its network, or a
             management network that overlaps another pod's.
     """
-    zone: EntityRef = given["zoneid"]
-    row = {"zone_id": zone.id, **_columns(given)}
-    hold(connection, zone, "zoneid")  # alone: two pods at once would not see each other's network
-    _check_network(connection, zone.id, row)
-    with unique_name("name", row["name"], OF_THE_ZONE):
-        pod = insert_row(connection, Entity.POD, row)
-    return _told(connection, caller, EventType.POD_CREATE, pod, f"created pod {pod.name} in zone {zone.name}")
+    zones = given_refs(batch, "zoneid")
+    hold_all(connection, zones, "zoneid")  # alone: two pods at once would not see each other's network
+    rows = [columns_of(pods.FIELDS, given) for given in batch]
+    others = pods.management_networks(connection, [zone.id for zone in zones])
+    for row in rows:
+        _check_network(row, others)
+        others.append(row)
+    with unique_name("name", rows[0]["name"], OF_THE_ZONE):
+        made = insert_rows(connection, Entity.POD, rows)
+    record_events(
+        connection,
+        caller,
+        (
+            Happened(
+                EventType.POD_CREATE, f"created pod {pod.name} in zone {given['zoneid'].name}", subject(KIND, pod)
+            )
+            for pod, given in zip(made, batch, strict=True)
+        ),
+    )
+    return made
 
 
-def update_pod(connection: Connection, caller: Caller, pod: EntityRef, given: Arguments) -> Mapping[str, Any]:
-    """Change a pod; the next plan sees whether it is enabled.
+def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change pods; the next plan sees whether they are enabled.
 
     Raises:
-        InvalidParameter, InvalidCombination: as ``create_pod``.
+        InvalidParameter, InvalidCombination: as ``create_pods``.
     """
-    values = _columns(given)
-    zone = pods.zone_of(connection, pod.id)
-    if "allocation_state" in values:
-        change_zone_rules(connection, zone.id)
-    hold(connection, zone, "id")
-    row = dict(hold(connection, pod))
-    if values.keys() & set(COLUMNS.values()):
-        row.update(values)
-        _check_network(connection, zone.id, row, pod.id)
-        values.update({column: row[column] for column in COLUMNS.values()})
-    with unique_name("name", values.get("name"), OF_THE_ZONE):
-        change_row(connection, pod, values)
-    return _told(connection, caller, EventType.POD_EDIT, pod, f"changed pod {pod.name}{changed(values)}")
+    zones = zones_of(connection, [pod for pod, _ in changes])
+    for zone_id in sorted({zones[pod.id].id for pod, given in changes if "allocationstate" in given}):
+        change_zone_rules(connection, zone_id)
+    hold_all(connection, list(zones.values()))
+    rows = hold_all(connection, [pod for pod, _ in changes])
+    others = pods.management_networks(connection, {zone.id for zone in zones.values()})
+    written = []
+    for pod, given in changes:
+        values = columns_of(pods.FIELDS, given)
+        if values.keys() & set(NETWORK):
+            row = {**rows[pod.id], **values}
+            others = [other for other in others if other.get("id") != pod.id]
+            _check_network(row, others)
+            others.append(row)
+            values |= {column: row[column] for column in NETWORK}
+        written.append((pod, values))
+    with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.POD_EDIT, KIND, written))
 
 
 def delete_pod(connection: Connection, caller: Caller, pod: EntityRef) -> None:
@@ -71,20 +91,7 @@ def delete_pod(connection: Connection, caller: Caller, pod: EntityRef) -> None:
     delete_place(connection, caller, pod, pods.CONTENTS, EventType.POD_DELETE, KIND)
 
 
-def _columns(given: Arguments) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if "allocationstate" in given:
-        values["allocation_state"] = given["allocationstate"]
-    if "name" in given:
-        values["name"] = checked("name", given["name"], name())
-    for parameter, column in COLUMNS.items():
-        if parameter in given:
-            rule = netmask() if parameter == "netmask" else ip_address()
-            values[column] = checked(parameter, given[parameter], rule)
-    return values
-
-
-def _check_network(connection: Connection, zone_id: int, row: dict[str, Any], pod_id: int | None = None) -> None:
+def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> None:
     """Gateway and netmask come together, the range is of their network, and no other pod has any of it."""
     gateway, mask = row.get("gateway"), row.get("netmask")
     if (gateway is None) is not (mask is None):
@@ -96,9 +103,11 @@ def _check_network(connection: Connection, zone_id: int, row: dict[str, Any], po
     subnet = subnet_of(gateway, mask)
     check_in_subnet("gateway", gateway, subnet)
     _check_range(row, subnet)
-    for other, network in pods.management_networks(connection, zone_id, but=pod_id).items():
-        if subnet_of(*network).overlaps(subnet):
-            raise InvalidParameter("gateway", gateway, f"network {subnet} overlaps that of pod {other}")
+    for other in others:
+        if other["zone_id"] != row["zone_id"] or other.get("gateway") is None:
+            continue
+        if subnet_of(other["gateway"], other["netmask"]).overlaps(subnet):
+            raise InvalidParameter("gateway", gateway, f"network {subnet} overlaps that of pod {other['name']}")
 
 
 def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
@@ -111,8 +120,3 @@ def _check_range(row: dict[str, Any], subnet: IPv4Network) -> None:
     check_in_subnet("startip", row["start_ip"], subnet)
     check_in_subnet("endip", row["end_ip"], subnet)
     check_order(row["start_ip"], row["end_ip"])
-
-
-def _told(connection: Connection, caller: Caller, event: EventType, pod: EntityRef, text: str) -> Mapping[str, Any]:
-    record_event(connection, caller, event, text, subject(KIND, pod))
-    return only_row(pods.list_pods(connection, {"id": pod}, ONE))

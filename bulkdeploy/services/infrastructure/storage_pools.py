@@ -1,12 +1,14 @@
 """Making, changing and deleting primary storage pools (reference section 8.17)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -14,92 +16,112 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Resou
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.services.infrastructure.host_admission import checked_url, driver_of, refused_by_driver
-from bulkdeploy.services.inventory.inventory_values import name
+from bulkdeploy.services.infrastructure.host_admission import driver_of, refused_by_driver
 from bulkdeploy.services.jobs.done_jobs import done_with_object
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import (
+    ONE,
+    changed_events,
+    given_refs,
+    hold,
+    hold_all,
+    only_row,
+    subject,
+    unique_name,
+)
 from bulkdeploy.services.system import System
-from bulkdeploy.services.wire_values import checked, checked_tags
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters, storage_pools
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import change_row, change_rows, insert_rows, remove_row
 
 KIND = "StoragePool"
 OF_THE_ZONE = "another pool of the zone"
-UP, DISABLED, MAINTENANCE = "Up", "Disabled", "Maintenance"
+UP, DISABLED, MAINTENANCE = storage_pools.UP, storage_pools.DISABLED, "Maintenance"
 COMMANDS = "org.apache.cloudstack.api.command.admin.storage."
-TYPES = {
-    "nfs": "NetworkFilesystem",
-    "sharedmountpoint": "SharedMountPoint",
-    "rbd": "RBD",
-    "clvm": "CLVM",
-    "presetup": "PreSetup",
-    "vmfs": "VMFS",
-    "datastorecluster": "DatastoreCluster",
-    "fiberchannel": "FiberChannel",
-    "powerflex": "PowerFlex",
-}
-"""Pool types by the scheme of the url, as CloudStack has them."""
 
 
-def look_at_pool(connection: Connection, system: System, given: Arguments) -> Mapping[str, Any]:
-    """The columns of a pool to make; its size, where the call gives none, as a driver sees it.
+@dataclass(frozen=True, slots=True)
+class SeenPool:
+    """Storage that a driver saw, or whose size was given; its row is not written yet."""
 
-    For before the transaction.
+    zone: EntityRef
+    cluster: EntityRef | None
+    url: str
+    values: Mapping[str, Any]
+
+
+def look_at_pools(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[SeenPool]:
+    """The pools to make; the size of each, where the call gives none, as a driver sees it; before rows are written.
 
     Raises:
-        InvalidParameter, InvalidCombination: a value that breaks its rule, or places that do not belong together.
+        InvalidParameter, InvalidCombination: a url that is no storage, or places that do not belong together.
         ResourceUnavailable: the driver does not see it.
     """
-    zone: EntityRef = given["zoneid"]
+    found = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
+    return [_seen(system, given, found) for given in batch]
+
+
+def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> SeenPool:
+    place, hypervisor = _place(given, found)
     values = {
-        "zone_id": zone.id,
-        "name": checked("name", given["name"], name()),
-        "tags": checked_tags("tags", given.get("tags", "").split(",")),
-        **_storage(given["url"]),
+        "zone_id": given["zoneid"].id,
+        "name": given["name"],
+        "tags": _tags(given),
+        **storage_of(given["url"]),
+        **place,
+        "capacity_bytes": given.get("capacitybytes") or _seen_size(system, hypervisor, given["url"]),
     }
-    place, hypervisor = _place(connection, given)
-    size = given.get("capacitybytes") or _seen_size(system, hypervisor, given["url"])
-    return {**values, **place, "capacity_bytes": size}
+    return SeenPool(given["zoneid"], given.get("clusterid"), given["url"], values)
 
 
-def create_pool(
-    connection: Connection, caller: Caller, given: Arguments, values: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Make a pool of a cluster or of the whole zone from the columns that ``look_at_pool`` found.
+def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPool]) -> list[EntityRef]:
+    """Make pools of clusters or of whole zones, of storage that was looked at.
 
     Raises:
         InvalidParameter: a name that is taken, or storage that another pool of the zone is.
     """
-    zone: EntityRef = given["zoneid"]
-    hold(connection, zone, "zoneid")  # alone: of two pools at once on one storage, one must see the other
-    if (cluster := given.get("clusterid")) is not None:
-        hold(connection, cluster, "clusterid", shared=True)
-    twin = storage_pools.pool_on(connection, zone.id, values["ip_address"], values["path"])
-    if twin is not None:
-        raise InvalidParameter("url", given["url"], f"it is the storage of pool {twin}")
-    with unique_name("name", values["name"], OF_THE_ZONE):
-        pool = insert_row(connection, Entity.STORAGE_POOL, values)
-    text = f"created storage pool {pool.name} in zone {zone.name}"
-    return _told(connection, caller, EventType.STORAGE_POOL_CREATE, pool, text)
+    zones = list(dict.fromkeys(pool.zone for pool in batch))
+    hold_all(connection, zones, "zoneid")  # alone: of two pools at once on one storage, one must see the other
+    in_clusters = list(dict.fromkeys(pool.cluster for pool in batch if pool.cluster is not None))
+    hold_all(connection, in_clusters, "clusterid", shared=True)
+    in_use = storage_pools.storage_in_use(connection, [zone.id for zone in zones])
+    for pool in batch:
+        storage = (pool.zone.id, pool.values["ip_address"], pool.values["path"])
+        if (twin := in_use.setdefault(storage, pool.values["name"])) != pool.values["name"]:
+            raise InvalidParameter("url", pool.url, f"it is the storage of pool {twin}")
+    with unique_name("name", batch[0].values["name"], OF_THE_ZONE):
+        made = insert_rows(connection, Entity.STORAGE_POOL, [pool.values for pool in batch])
+    record_events(connection, caller, map(_made, made, batch))
+    return made
 
 
-def update_pool(connection: Connection, caller: Caller, pool: EntityRef, given: Arguments) -> Mapping[str, Any]:
-    """Change a pool; the next plan sees whether it is enabled.
+def _made(ref: EntityRef, pool: SeenPool) -> Happened:
+    text = f"created storage pool {ref.name} in zone {pool.zone.name}"
+    return Happened(EventType.STORAGE_POOL_CREATE, text, subject(KIND, ref))
+
+
+def update_pools(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change pools; the next plan sees whether they are enabled.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, a name that is taken, a state that is neither Up nor
-            Disabled, or a size below what volumes were promised.
+        InvalidParameter: a name that is taken, a state that is neither Up nor Disabled, or a size below what
+            volumes were promised.
     """
-    values: dict[str, Any] = {}
-    if "name" in given:
-        values["name"] = checked("name", given["name"], name())
+    rows = hold_all(connection, [pool for pool, _ in changes])
+    written = [(pool, _changed_columns(connection, pool, rows[pool.id], given)) for pool, given in changes]
+    with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
+        change_rows(connection, written)
+    record_events(connection, caller, changed_events(EventType.STORAGE_POOL_EDIT, KIND, written))
+
+
+def _changed_columns(
+    connection: Connection, pool: EntityRef, row: Mapping[str, Any], given: Arguments
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"name": given["name"]} if "name" in given else {}
     if "tags" in given:
-        values["tags"] = checked_tags("tags", given["tags"].split(","))
-    row = hold(connection, pool)
+        values["tags"] = _tags(given)
     if (wanted := given.get("enabled")) is not None:
         if row["state"] not in (UP, DISABLED):
             rule = f"pool {pool.name} is in state {row['state']}; only Up and Disabled change"
@@ -108,10 +130,11 @@ def update_pool(connection: Connection, caller: Caller, pool: EntityRef, given: 
     if (size := given.get("capacitybytes")) is not None:
         _check_size(connection, pool, row, size)
         values["capacity_bytes"] = size
-    with unique_name("name", values.get("name"), OF_THE_ZONE):
-        change_row(connection, pool, values)
-    text = f"changed storage pool {pool.name}{changed(values)}"
-    return _told(connection, caller, EventType.STORAGE_POOL_EDIT, pool, text)
+    return values
+
+
+def _tags(given: Arguments) -> list[str]:
+    return [tag for tag in given.get("tags", "").split(",") if tag]
 
 
 def delete_pool(connection: Connection, caller: Caller, pool: EntityRef, *, forced: bool) -> None:
@@ -167,26 +190,31 @@ def _switched(connection: Connection, caller: Caller, pool: EntityRef, state: st
         EventType.MAINTENANCE_PREPARE_PRIMARY_STORAGE if begins else EventType.MAINTENANCE_CANCEL_PRIMARY_STORAGE
     )
     text = f"{'began' if begins else 'ended'} maintenance of storage pool {pool.name}"
-    row = _told(connection, caller, event, pool, text)
+    record_event(connection, caller, event, text, subject(KIND, pool))
+    row = only_row(storage_pools.list_storage_pools(connection, {"id": pool}, ONE))
     cmd = (
         f"{COMMANDS}{'PreparePrimaryStorageForMaintenanceCmd' if begins else 'CancelPrimaryStorageMaintenanceCmd'}"
     )
     return done_with_object(connection, caller, cmd, "storagepool", row, Instance(KIND, pool.id, pool.uuid))
 
 
-def _storage(url: str) -> dict[str, Any]:
-    """Type, server and path of the storage behind a url."""
-    parts = urlsplit(checked_url(url))
-    if parts.scheme.lower() not in TYPES:
-        raise InvalidParameter("url", url, f"its scheme should be one of {', '.join(TYPES)}")
+def storage_of(url: str) -> dict[str, Any]:
+    """Type, server and path of the storage behind a url.
+
+    Raises:
+        InvalidParameter: nobody can make a pool of it.
+    """
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in storage_pools.TYPES:
+        raise InvalidParameter("url", url, f"its scheme must be one of {', '.join(storage_pools.TYPES)}")
     return {
-        "pool_type": TYPES[parts.scheme.lower()],
+        "pool_type": storage_pools.TYPES[parts.scheme.lower()],
         "ip_address": parts.hostname or "localhost",
         "path": unquote(parts.path) or "/",
     }
 
 
-def _place(connection: Connection, given: Arguments) -> tuple[dict[str, Any], str]:
+def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, Any], str]:
     """Where a pool stands, as columns, and the hypervisor that reaches it."""
     zone, pod, cluster = given["zoneid"], given.get("podid"), given.get("clusterid")
     scope = given.get("scope", PoolScope.ZONE.value if cluster is None else PoolScope.CLUSTER.value)
@@ -198,7 +226,7 @@ def _place(connection: Connection, given: Arguments) -> tuple[dict[str, Any], st
         return {"scope": scope, "hypervisor": given["hypervisor"]}, given["hypervisor"]
     if pod is None or cluster is None:
         raise InvalidCombination(("scope", "clusterid"), "a pool of scope CLUSTER needs podid and clusterid")
-    facts = clusters.facts(connection, cluster_id=cluster.id)
+    facts = found.get(cluster.id)
     if facts is None or (facts["zone_id"], facts["pod_id"]) != (zone.id, pod.id):
         raise InvalidParameter("clusterid", str(cluster.uuid), "it is no cluster of this zone and pod")
     if given.get("hypervisor", facts["hypervisor"]) != facts["hypervisor"]:
@@ -220,10 +248,3 @@ def _check_size(connection: Connection, pool: EntityRef, row: Mapping[str, Any],
     if size * factor < row["allocated_bytes"]:
         promised = f"{row['allocated_bytes']} bytes are promised, {factor:g} times its size at most"
         raise InvalidParameter("capacitybytes", size, promised)
-
-
-def _told(
-    connection: Connection, caller: Caller, event: EventType, pool: EntityRef, text: str
-) -> Mapping[str, Any]:
-    record_event(connection, caller, event, text, subject(KIND, pool))
-    return only_row(storage_pools.list_storage_pools(connection, {"id": pool}, ONE))

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InsufficientVlans, InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.guest_networks import UNTAGGED, AskedSubnet, GuestType, free_vlan, vlan_of
 from bulkdeploy.domain.topology import AllocationState, NetworkType
-from bulkdeploy.services.inventory.inventory_values import ip_address
 from bulkdeploy.services.ownership import NamedOwner, lock_owner, require_domain
-from bulkdeploy.services.wire_values import checked
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 
@@ -37,9 +35,8 @@ class NetworkAsk:
     vlan: str | None = None
     bypass_vlan_overlap_check: bool = False
     physical_network: EntityRef | None = None
-    network_domain: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """DNS servers and packet sizes by column."""
+    """DNS, packet sizes and what else may be changed, by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +49,37 @@ class Reach:
     subdomain_access: bool
 
 
-def check_zone(connection: Connection, caller: Caller, zone: EntityRef) -> str | None:
-    """The CIDR that the zone's Isolated networks get, if it says one; the zone stays until the transaction ends.
+def check_zone(connection: Connection, caller: Caller, zone: EntityRef) -> Row[Any]:
+    """The zone's row; it stays until the transaction ends.
 
     Raises:
-        InvalidParameter: it was deleted, or is a Basic one, which has its one network from the start.
+        InvalidParameter: it was deleted, or is a Basic one that has its one guest network.
         PermissionDenied: it is disabled, and the caller no root admin.
     """
     row = store.keep_zone(connection, zone.id)
     if row is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
-    if row.network_type == NetworkType.BASIC:
+    if row.network_type == NetworkType.BASIC and store.has_network(connection, zone.id):
         raise InvalidParameter("zoneid", str(zone.uuid), "a Basic zone has one guest network and gets no others")
     if row.allocation_state != AllocationState.ENABLED and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
-    guest_cidr: str | None = row.guest_cidr
-    return guest_cidr
+    return row
+
+
+def check_basic(ask: NetworkAsk, offering: OfferingFacts) -> None:
+    """The network of a Basic zone is a Shared one, whose addresses are given pod by pod (createVlanIpRange).
+
+    Raises:
+        InvalidParameter, InvalidCombination: it is another one, or is given addresses or a VLAN.
+    """
+    if offering.guest_type != GuestType.SHARED:
+        raise InvalidParameter(
+            "networkofferingid", str(ask.offering.uuid), "the network of a Basic zone must be a Shared one"
+        )
+    given = [*ask.subnet.given(), *(("vlan",) if ask.vlan is not None else ())]
+    if given:
+        rule = f"{given[0]} can not be given in a Basic zone: its pods have ranges of addresses"
+        raise InvalidCombination((given[0], "zoneid"), rule)
 
 
 def check_offering(connection: Connection, caller: Caller, offering: EntityRef) -> OfferingFacts:
@@ -183,7 +195,6 @@ def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:
     """
     given = {name: servers[name] for name in sorted(DNS_SERVERS) if servers.get(name) is not None}
     for name, server in given.items():
-        checked(name, server, ip_address())
         if "Dns" not in offering.services:
             raise InvalidParameter(name, server, f"network offering {offering.name} has no service Dns")
     if list(given) == ["dns2"]:

@@ -4,22 +4,26 @@ A network is rows: VLAN and addresses, which VMs are given. There is no applianc
 built, and restarting one finds nothing to restart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, Subnet, check_network_domain, subnet_of
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, AskedSubnet, GuestType, Subnet, subnet_of
 from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.live_entities import unique_name
 from bulkdeploy.services.networks.network_rules import (
     DNS_SERVERS,
     NetworkAsk,
+    check_basic,
     check_dns,
     check_new_offering,
     check_offering,
@@ -28,96 +32,133 @@ from bulkdeploy.services.networks.network_rules import (
     reach_of,
 )
 from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import as_found_by_id, require_access, require_open_zones
+from bulkdeploy.services.ownership import as_found_by_id, named_owner_of, require_access, require_open_zones
 from bulkdeploy.store.accounts.live_limits import require_room
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed
+from bulkdeploy.store.accounts.owned_entities import mark_removed
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_rows import columns_of, insert_row
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
 
 NOUN = "network"
+NEVER_EMPTY = ("name", "displaytext", "networkdomain")
 COMMANDS = "org.apache.cloudstack.api.command.user.network"
 
 
-def create_network(connection: Connection, caller: Caller, ask: NetworkAsk) -> Mapping[str, Any]:
-    """Make a network and answer it.
+def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make networks.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
-        ResourceLimitExceeded: the account, or a domain above it, has all the networks that it may.
-        InsufficientVlans: the physical network has no VLAN left.
+        ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
+        InsufficientVlans: a physical network has no VLAN left.
     """
-    if ask.network_domain is not None:
-        check_network_domain(ask.network_domain)
-    guest_cidr = check_zone(connection, caller, ask.zone)
+    return [_create(connection, caller, _asked(given)) for given in batch]
+
+
+def _asked(given: Arguments) -> NetworkAsk:
+    return NetworkAsk(
+        name=given["name"],
+        zone=given["zoneid"],
+        offering=given["networkofferingid"],
+        named=named_owner_of(given),
+        subnet=AskedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip"))),
+        display_text=given.get("displaytext"),
+        acl_type=given.get("acltype"),
+        domain=given.get("domainid"),
+        subdomain_access=given.get("subdomainaccess"),
+        vlan=given.get("vlan"),
+        bypass_vlan_overlap_check=bool(given.get("bypassvlanoverlapcheck")),
+        physical_network=given.get("physicalnetworkid"),
+        settings={
+            name: value
+            for name, value in columns_of(store.CHANGEABLE, given).items()
+            if name not in ("name", "display_text")
+        },
+    )
+
+
+def _create(connection: Connection, caller: Caller, ask: NetworkAsk) -> EntityRef:
+    zone = check_zone(connection, caller, ask.zone)
     offering = check_offering(connection, caller, ask.offering)
     check_dns(ask.settings, offering)
-    subnet = subnet_of(GuestType(offering.guest_type), ask.subnet, guest_cidr or DEFAULT_GUEST_CIDR)
+    is_basic = zone.network_type == NetworkType.BASIC
+    subnet = None
+    if is_basic:
+        check_basic(ask, offering)
+    else:
+        subnet = subnet_of(GuestType(offering.guest_type), ask.subnet, zone.guest_cidr or DEFAULT_GUEST_CIDR)
     reach = reach_of(connection, caller, ask, offering.guest_type)
     require_open_zones(connection, reach.owner, {ask.zone.id: str(ask.zone.uuid)})
     require_room(connection, reach.owner, ResourceType.NETWORK)
-    vlan, physical_id = choose_vlan(connection, ask, offering)
-    ref = insert_entity(
-        connection,
-        Entity.NETWORK,
-        name=ask.name,
-        display_text=ask.display_text or ask.name,
-        zone_id=ask.zone.id,
-        network_offering_id=ask.offering.id,
-        physical_network_id=physical_id,
-        guest_type=offering.guest_type,
-        acl_type=reach.acl_type,
-        account_id=reach.owner.account_id,
-        domain_id=reach.domain_id,
-        subdomain_access=reach.subdomain_access,
+    vlan, physical_id = (None, None) if is_basic else choose_vlan(connection, ask, offering)
+    columns = {
+        "name": ask.name,
+        "display_text": ask.display_text or ask.name,
+        "zone_id": ask.zone.id,
+        "network_offering_id": ask.offering.id,
+        "physical_network_id": physical_id,
+        "guest_type": offering.guest_type,
+        "acl_type": reach.acl_type,
+        "account_id": reach.owner.account_id,
+        "domain_id": reach.domain_id,
+        "subdomain_access": reach.subdomain_access,
         **_subnet_columns(subnet),
-        vlan=vlan,
-        network_domain=ask.network_domain,
+        "vlan": vlan,
+        "is_default": is_basic,
         **ask.settings,
-        state="Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
-    )
-    if ref is None:
-        raise InvalidParameter("name", ask.name, "there is such a network already")
+        "state": "Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
+    }
+    with unique_name("name", ask.name, "another network"):
+        ref = insert_row(connection, Entity.NETWORK, columns)
     if subnet is not None:
         store.insert_range(connection, ref.id, subnet)
     text = f"made {offering.guest_type} network {ask.name}"
     record_event(connection, caller, EventType.NETWORK_CREATE, text, _about(ref), reach.owner)
-    return _row(connection, caller, ref)
+    return ref
 
 
 def _subnet_columns(subnet: Subnet | None) -> dict[str, str]:
     return {} if subnet is None else {"cidr": subnet.cidr, "gateway": subnet.gateway, "netmask": subnet.netmask}
 
 
-def update_network(
-    connection: Connection, caller: Caller, ref: EntityRef, given: Mapping[str, Any], offering: EntityRef | None
-) -> JobTicket:
-    """Change what a network is called, its DNS, packet sizes or offering; the job's result is the network.
+def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Change what networks are called, their DNS, packet sizes or offering; names that are empty stay.
 
-    ``given``: new values by column. VMs that exist keep the DNS domain they were given.
+    VMs that exist keep the DNS domain they were given.
 
     Raises:
-        InvalidParameter: it was deleted, the DNS domain or a server is none, or the offering does not go with it.
-        PermissionDenied: it is not the caller's to touch, or the offering not the caller's to use.
+        InvalidParameter: one was deleted, or an offering or a server does not go with it.
+        PermissionDenied: one is not the caller's to touch, or an offering not the caller's to use.
     """
-    if "network_domain" in given:
-        check_network_domain(given["network_domain"])
+    for ref, given in changes:
+        _update(connection, caller, ref, given)
+
+
+def _update(connection: Connection, caller: Caller, ref: EntityRef, given: Arguments) -> None:
     row, owner = lock_own(connection, caller, ref, NOUN)
-    changes: dict[str, Any] = dict(given)
+    kept = {name: value for name, value in given.items() if name not in NEVER_EMPTY or value}
+    values = columns_of(store.CHANGEABLE, kept)
+    offering: EntityRef | None = given.get("networkofferingid")
     if offering is not None and offering.id != row.network_offering_id:
         check_new_offering(connection, caller, row.network_offering_id, offering)
-        changes["network_offering_id"] = offering.id
-    if DNS_SERVERS & given.keys():
-        has = store.read_offering(connection, changes.get("network_offering_id", row.network_offering_id))
-        check_dns({"dns1": row.dns1, "dns2": row.dns2, **given}, has)
-    if changes:
-        store.update_network(connection, ref.id, changes)
-        text = f"changed {', '.join(sorted(changes))} of network {row.name}"
+        values["network_offering_id"] = offering.id
+    if DNS_SERVERS & values.keys():
+        has = store.read_offering(connection, values.get("network_offering_id", row.network_offering_id))
+        check_dns({"dns1": row.dns1, "dns2": row.dns2, **values}, has)
+    if values:
+        store.update_network(connection, ref.id, values)
+        text = f"changed {', '.join(sorted(values))} of network {row.name}"
         record_event(connection, caller, EventType.NETWORK_UPDATE, text, _about(ref), owner)
-    shown = _row(connection, caller, ref)
+
+
+def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+    """The job that changed a network; its result is the network."""
+    shown = network_row(connection, caller, ref)
     return done_with_object(connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _about(ref))
 
 
@@ -170,6 +211,7 @@ def _about(ref: EntityRef) -> Instance:
     return Instance("Network", ref.id, ref.uuid)
 
 
-def _row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+def network_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:
+    """The network as listNetworks shows it to the caller."""
     seen = as_found_by_id(connection, caller)
     return list_networks(connection, seen, {"id": ref}, Paging(1), NetworkFilter.ALL).rows[0]

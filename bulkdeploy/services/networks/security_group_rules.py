@@ -1,6 +1,7 @@
 """Rules of security groups, added and taken away (reference section 8.10). Rows only: hypervisors are not told."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -31,6 +32,17 @@ REVOKED: Mapping[Direction, EventType] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class AskedRules:
+    """Rules of a group: one per network and per group at the other end."""
+
+    group: EntityRef
+    direction: Direction
+    traffic: Traffic
+    cidrs: Sequence[str]
+    peers: Sequence[PeerGroup]
+
+
 def authorize(
     connection: Connection,
     caller: Caller,
@@ -51,13 +63,7 @@ def authorize(
             the security group has already.
         PermissionDenied: the group is not the caller's to touch, or not of the owner named beside its id.
     """
-    traffic.check()
-    check_cidrs(cidrs)
-    if not cidrs and not peers:
-        raise InvalidCombination(
-            ("cidrlist", "usersecuritygrouplist"),
-            "At least one cidr or at least one security group needs to be given",
-        )
+    _check(traffic, cidrs, peers)
     parameter = "securitygroupid"
     ref = group
     if isinstance(ref, str):
@@ -77,6 +83,38 @@ def authorize(
         shown[f"{kind}rule"] = [rule for rule in shown[f"{kind}rule"] if rule["ruleid"] in made]
     cmd = f"{COMMANDS}.AuthorizeSecurityGroup{direction.title()}Cmd"
     return done_with_object(connection, caller, cmd, "securitygroup", shown, about(ref))
+
+
+def add_missing(connection: Connection, caller: Caller, batch: Sequence[AskedRules]) -> list[EntityRef]:
+    """Give groups the rules that they have not yet.
+
+    Raises:
+        InvalidParameter, InvalidCombination, PermissionDenied: as ``authorize``.
+    """
+    for asked in batch:
+        _check(asked.traffic, asked.cidrs, asked.peers)
+        row, owner = lock_own(connection, caller, asked.group, NOUN, "securitygroupid")
+        ends = [
+            *((cidr, None) for cidr in asked.cidrs),
+            *((None, _peer(connection, owner, peer)) for peer in asked.peers),
+        ]
+        facts = (asked.group.id, asked.direction, asked.traffic)
+        missing = [end for end in ends if rules.existing_rule(connection, *facts, [end]) is None]
+        if missing:
+            rules.insert_rules(connection, *facts, missing)
+            text = f"added {len(missing)} {asked.direction} rule(s) to security group {row.name}"
+            record_event(connection, caller, AUTHORIZED[asked.direction], text, about(asked.group), owner)
+    return []
+
+
+def _check(traffic: Traffic, cidrs: Sequence[str], peers: Sequence[PeerGroup]) -> None:
+    traffic.check()
+    check_cidrs(cidrs)
+    if not cidrs and not peers:
+        raise InvalidCombination(
+            ("cidrlist", "usersecuritygrouplist"),
+            "At least one cidr or at least one security group needs to be given",
+        )
 
 
 def revoke(connection: Connection, caller: Caller, direction: Direction, rule: EntityRef) -> JobTicket:

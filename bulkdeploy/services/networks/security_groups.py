@@ -1,17 +1,25 @@
 """Security groups made, renamed and deleted (reference section 8.10); their rules: ``security_group_rules``."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.owned_entities import lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner, require_same_owner
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    as_found_by_id,
+    lock_owner,
+    named_owner_of,
+    require_same_owner,
+)
 from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed, rename_entity
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
@@ -21,30 +29,34 @@ NOUN = "security group"
 DEFAULT = "default"
 
 
-def create_security_group(
-    connection: Connection, caller: Caller, named: NamedOwner, name: str, description: str
-) -> Mapping[str, Any]:
-    """Make a group without rules and answer it.
+def create_security_groups(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make groups without rules.
 
     Raises:
-        InvalidParameter: the owner has a group of this name, or there is no such owner.
+        InvalidParameter: an owner has a group of the name, or there is no such owner.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    owner = lock_owner(connection, caller, named)
+    return [_create(connection, caller, given) for given in batch]
+
+
+def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
+    owner, name = lock_owner(connection, caller, named_owner_of(given)), given["name"]
     ref = insert_entity(
-        connection, Entity.SECURITY_GROUP, name=name, description=description, account_id=owner.account_id
+        connection,
+        Entity.SECURITY_GROUP,
+        name=name,
+        description=given.get("description", ""),
+        account_id=owner.account_id,
     )
     if ref is None:
         raise _taken(name, owner)
     text = f"made security group {name}"
     record_event(connection, caller, EventType.SECURITY_GROUP_CREATE, text, about(ref), owner)
-    return security_group_row(connection, caller, ref)
+    return ref
 
 
-def update_security_group(
-    connection: Connection, caller: Caller, ref: EntityRef, name: str | None
-) -> Mapping[str, Any]:
-    """Rename a group, and answer it.
+def update_security_group(connection: Connection, caller: Caller, ref: EntityRef, name: str | None) -> None:
+    """Rename a group.
 
     Raises:
         InvalidParameter: it was deleted, it is the default group, or its owner has one of the new name.
@@ -57,7 +69,12 @@ def update_security_group(
             raise _taken(name, owner)
         text = f"renamed security group {row.name} to {name}"
         record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
-    return security_group_row(connection, caller, ref)
+
+
+def update_security_groups(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Rename groups; see ``update_security_group``."""
+    for ref, given in changes:
+        update_security_group(connection, caller, ref, given.get("name"))
 
 
 def delete_security_group(

@@ -1,20 +1,19 @@
 """Address ranges: added to guest networks, or to a zone as public ones, and deleted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, MissingParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
-from bulkdeploy.services.inventory.inventory_values import ip_address, netmask
-from bulkdeploy.services.live_entities import ONE, hold, only_row, subject
+from bulkdeploy.services.live_entities import hold, subject
 from bulkdeploy.services.ownership import require_access
-from bulkdeploy.services.wire_values import check_in_subnet, check_order, checked, subnet_of
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import record_event
@@ -27,14 +26,18 @@ VLAN = re.compile(r"[0-9]{1,8}", re.ASCII)
 SHARED = "Shared"
 
 
-def create_range(connection: Connection, caller: Caller, given: Arguments) -> Mapping[str, Any]:
-    """Add a range to a guest network; with ``forvirtualnetwork``, to the zone's public addresses.
+def create_ranges(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Add ranges to guest networks; with ``forvirtualnetwork``, to zones' public addresses.
 
     Raises:
         MissingParameter, InvalidParameter, InvalidCombination: a value that breaks its rule, addresses outside the
             gateway's network, a range that overlaps another, or no network that it could belong to.
         PermissionDenied: the network is not the caller's to touch.
     """
+    return [_create(connection, caller, given) for given in batch]
+
+
+def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
     place = _public(connection, given) if given.get("forvirtualnetwork") else _of_guests(connection, caller, given)
     addresses = _addresses(given, place.pop("defaults", {}))
     start, end = addresses["start_ip"], addresses["end_ip"]
@@ -46,7 +49,7 @@ def create_range(connection: Connection, caller: Caller, given: Arguments) -> Ma
     made = insert_row(connection, Entity.VLAN_IP_RANGE, {**place, **addresses, "next_ip": start})
     text = f"created address range from {start} to {end}"
     record_event(connection, caller, EventType.VLAN_IP_RANGE_CREATE, text, subject(KIND, made))
-    return only_row(vlan_ip_ranges.list_ranges(connection, {"id": made}, ONE))
+    return made
 
 
 def delete_range(connection: Connection, caller: Caller, one: EntityRef) -> None:
@@ -124,14 +127,10 @@ def _only_network(connection: Connection, zone: EntityRef | None) -> EntityRef:
 
 def _addresses(given: Arguments, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The range itself, checked; gateway, netmask and VLAN are the network's where they are not given."""
-    start = checked("startip", _needed(given, "startip"), ip_address())
-    end = checked("endip", given.get("endip", start), ip_address())
-    gateway = checked(
-        "gateway", given.get("gateway") or defaults.get("gateway") or _needed(given, "gateway"), ip_address()
-    )
-    mask = checked(
-        "netmask", given.get("netmask") or defaults.get("netmask") or _needed(given, "netmask"), netmask()
-    )
+    start = _needed(given, "startip")
+    end = given.get("endip", start)
+    gateway = given.get("gateway") or defaults.get("gateway") or _needed(given, "gateway")
+    mask = given.get("netmask") or defaults.get("netmask") or _needed(given, "netmask")
     subnet = subnet_of(gateway, mask)
     for parameter, address in (("gateway", gateway), ("startip", start), ("endip", end)):
         check_in_subnet(parameter, address, subnet)
@@ -146,7 +145,7 @@ def _addresses(given: Arguments, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _needed(given: Arguments, parameter: str) -> str:
-    if parameter not in given:
+    if not given.get(parameter):
         raise MissingParameter(COMMAND, parameter)
     return str(given[parameter])
 

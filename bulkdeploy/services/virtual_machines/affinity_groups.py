@@ -1,5 +1,7 @@
 """Affinity groups made and deleted (reference section 8.11). Who puts VMs into them is the VMs' own matter."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
@@ -14,10 +16,12 @@ from bulkdeploy.services.ownership import (
     NamedOwner,
     as_found_by_id,
     lock_owner,
+    named_owner_of,
     require_access,
     require_same_owner,
 )
 from bulkdeploy.store.accounts.owned_entities import insert_entity, lock_entity, mark_removed
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
@@ -28,24 +32,26 @@ COMMANDS = "org.apache.cloudstack.api.command.user.affinitygroup"
 BY_DEDICATION = AffinityType.EXPLICIT_DEDICATION
 
 
-def create_affinity_group(
-    connection: Connection, caller: Caller, named: NamedOwner, name: str, affinity_type: str, description: str
-) -> JobTicket:
-    """Make an empty group of one account or project; the job's result is the group.
+def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Make empty groups, each of one account or project.
 
     Raises:
-        InvalidParameter: the owner has a group of this name, there is no such type or owner, or groups of
+        InvalidParameter: an owner has a group of the name, there is no such type or owner, or groups of
             that type are made by dedicating a place.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    kind = _affinity_type(affinity_type)
-    owner = lock_owner(connection, caller, named)
+    return [_create(connection, caller, given) for given in batch]
+
+
+def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
+    kind, name = _affinity_type(given["type"]), given["name"]
+    owner = lock_owner(connection, caller, named_owner_of(given))
     ref = insert_entity(
         connection,
         Entity.AFFINITY_GROUP,
         name=name,
         affinity_type=kind.value,
-        description=description,
+        description=given.get("description", ""),
         account_id=owner.account_id,
         domain_id=owner.domain_id,
     )
@@ -56,6 +62,12 @@ def create_affinity_group(
     about = Instance("AffinityGroup", ref.id, ref.uuid)
     text = f"made affinity group {name} of type {kind.value}"
     record_event(connection, caller, EventType.AFFINITY_GROUP_CREATE, text, about, owner)
+    return ref
+
+
+def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+    """The job that made a group; its result is the group."""
+    about = Instance("AffinityGroup", ref.id, ref.uuid)
     seen = as_found_by_id(connection, caller)
     row = affinity_groups.list_affinity_groups(connection, seen, {"id": ref}, Paging(1)).rows[0]
     cmd = f"{COMMANDS}.CreateAffinityGroupCmd"
@@ -101,7 +113,7 @@ def _affinity_type(text: str) -> AffinityType:
         )
     if text.lower() not in made_here:
         known = ", ".join(kind.value for kind in made_here.values())
-        raise InvalidParameter("type", text, f"it should be one of: {known}")
+        raise InvalidParameter("type", text, f"it must be one of: {known}")
     return made_here[text.lower()]
 
 

@@ -1,25 +1,25 @@
 """SSH key pairs made, registered and deleted (reference section 8.12). Private keys are never kept."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from sqlalchemy import Connection
 
+from bulkdeploy.declare.noun import Change
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.ssh_keys import fingerprint
 from bulkdeploy.services.owned_entities import lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed
+from bulkdeploy.services.ownership import NamedOwner, lock_owners
+from bulkdeploy.store.accounts.owned_entities import mark_removed
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.virtual_machines import ssh_key_pairs
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows
 
 NOUN = "key pair"
 RSA_BITS, RSA_EXPONENT = 2048, 65537
@@ -41,30 +41,54 @@ def generate_key_pair() -> KeyTexts:
     return KeyTexts(public_key, private_key)
 
 
-def create_ssh_key_pair(
-    connection: Connection, caller: Caller, named: NamedOwner, name: str, keys: KeyTexts
-) -> Mapping[str, Any]:
-    """Keep the public key and answer the key pair with ``privatekey``, which is nowhere else from then on.
+def register_ssh_key_pairs(
+    connection: Connection,
+    caller: Caller,
+    batch: Sequence[Arguments],
+    event_type: EventType = EventType.SSH_KEY_PAIR_REGISTER,
+) -> list[EntityRef]:
+    """Keep public keys in OpenSSH's one-line form.
 
     Raises:
-        InvalidParameter: the owner has a key pair of this name, or there is no such owner.
+        InvalidParameter: a text is no public key, an owner has a key pair of a name, or there is no such owner.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    row = _write(connection, caller, named, name, keys.public, EventType.SSH_KEY_PAIR_CREATE)
-    return {**row, "privatekey": keys.private}
+    keys = [_public_key(given["publickey"]) for given in batch]
+    owners = lock_owners(connection, caller, batch)
+    rows = [
+        {"name": given["name"], "account_id": owner.account_id, **key}
+        for given, owner, key in zip(batch, owners, keys, strict=True)
+    ]
+    try:
+        made = insert_rows(connection, Entity.SSH_KEY_PAIR, rows)
+    except NameTaken as taken:
+        name = batch[0]["name"]
+        raise InvalidParameter("name", name, f"A key pair with name '{name}' already exists.") from taken
+    record_events(
+        connection,
+        caller,
+        (
+            Happened(event_type, f"added key pair {ref.name}", _about(ref), owner)
+            for ref, owner in zip(made, owners, strict=True)
+        ),
+    )
+    return made
 
 
-def register_ssh_key_pair(
-    connection: Connection, caller: Caller, named: NamedOwner, name: str, public_key: str
-) -> Mapping[str, Any]:
-    """Keep a public key in OpenSSH's one-line form, and answer the key pair.
+def replace_public_keys(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
+    """Keep other public keys under the same names; VMs that were made with a pair keep the key that they have.
 
     Raises:
-        InvalidParameter: the text is no public key, the owner has a key pair of this name, or there is no
-            such owner.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: a text is no public key, or a pair was deleted.
+        PermissionDenied: a pair is not the caller's to touch.
     """
-    return _write(connection, caller, named, name, public_key.strip(), EventType.SSH_KEY_PAIR_REGISTER)
+    happened = []
+    for ref, _ in changes:
+        row, owner = lock_own(connection, caller, ref, NOUN)
+        text = f"replaced the public key of key pair {row.name}"
+        happened.append(Happened(EventType.SSH_KEY_PAIR_REGISTER, text, _about(ref), owner))
+    change_rows(connection, [(ref, _public_key(given["publickey"])) for ref, given in changes])
+    record_events(connection, caller, happened)
 
 
 def delete_ssh_key_pair(connection: Connection, caller: Caller, named: NamedOwner, name: str) -> None:
@@ -81,31 +105,16 @@ def delete_ssh_key_pair(connection: Connection, caller: Caller, named: NamedOwne
     record_event(connection, caller, EventType.SSH_KEY_PAIR_DELETE, text, _about(ref), owner)
 
 
-def _write(
-    connection: Connection, caller: Caller, named: NamedOwner, name: str, public_key: str, event_type: EventType
-) -> Mapping[str, Any]:
+def _public_key(given: str) -> dict[str, str]:
+    public_key = given.strip()
     try:
-        digest = fingerprint(public_key)
+        return {"public_key": public_key, "fingerprint": fingerprint(public_key)}
     except ValueError as error:
         # The text itself is not repeated: it may be a private key that was sent by mistake.
         shown = f"({len(public_key)} characters)"
         raise InvalidParameter(
             "publickey", shown, f"it should be one line such as 'ssh-ed25519 AAAA... comment': {error}"
         ) from None
-    owner = lock_owner(connection, caller, named)
-    ref = insert_entity(
-        connection,
-        Entity.SSH_KEY_PAIR,
-        name=name,
-        account_id=owner.account_id,
-        public_key=public_key,
-        fingerprint=digest,
-    )
-    if ref is None:
-        raise InvalidParameter("name", name, f"A key pair with name '{name}' already exists.")
-    record_event(connection, caller, event_type, f"added key pair {name}", _about(ref), owner)
-    seen = as_found_by_id(connection, caller)
-    return ssh_key_pairs.list_ssh_key_pairs(connection, seen, {"id": ref}, Paging(1)).rows[0]
 
 
 def _about(ref: EntityRef) -> Instance:

@@ -1,15 +1,17 @@
 """Accounts: the list query, with their users, limits and totals, and making and changing them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
 from bulkdeploy.store.accounts.users import users_of
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import accounts, domains, roles
 from bulkdeploy.store.visibility import Visibility
 
@@ -27,6 +29,32 @@ FILTERS: Filters = {
     "state": same_text(accounts.c.state),
     "iscleanuprequired": always(False),
 }
+
+FIELDS: Fields = {
+    "account": accounts.c.name,
+    "domainid": accounts.c.domain_id,
+    "roleid": accounts.c.role_id,
+    "networkdomain": accounts.c.network_domain,
+    "state": accounts.c.state,
+}
+
+CHANGES: Fields = {
+    "newname": accounts.c.name,
+    "networkdomain": accounts.c.network_domain,
+    "state": accounts.c.state,
+}
+"""What a change sets as it is given; a role comes with its account type."""
+
+_read_all = reader(Entity.ACCOUNT, {**FIELDS, "_type": accounts.c.account_type})
+
+
+def read_accounts(connection: Connection) -> list[dict[str, Any]]:
+    """The accounts that people have, as zone files say it."""
+    return [
+        row
+        for row in _read_all(connection)
+        if row["_id"] != SYSTEM_ACCOUNT_ID and row["_type"] != AccountType.PROJECT
+    ]
 
 
 def list_accounts(
@@ -54,18 +82,14 @@ def read_account(connection: Connection, caller: Caller, account_id: int) -> dic
 
 def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
     """A live account's row, locked after its domain's, if that is."""
-    query = select(accounts).where(accounts.c.id == account_id, accounts.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+    return lock_accounts(connection, [account_id]).get(account_id)
 
 
-def is_account_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
-    """Whether a live account of a domain, which the caller has locked, has this name in any case."""
-    query = select(accounts.c.id).where(
-        func.lower(accounts.c.name) == name.lower(),
-        accounts.c.domain_id == domain_id,
-        accounts.c.removed.is_(None),
-    )
-    return connection.execute(query.limit(1)).first() is not None
+def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """Live accounts by internal id; see ``lock_account``."""
+    query = select(accounts).where(id_in(accounts.c.id, account_ids), accounts.c.removed.is_(None))
+    rows = connection.execute(query.order_by(accounts.c.id).with_for_update(key_share=True))
+    return {row.id: row for row in rows}
 
 
 def insert_account(connection: Connection, columns: Mapping[str, Any]) -> int:

@@ -30,7 +30,7 @@ from bulkdeploy.domain.permissions import RoleRule
 from bulkdeploy.store.accounts.password_locks import unlocked_password
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 from bulkdeploy.store.database.compiled_query import CompiledQuery
-from bulkdeploy.store.database.default_rows import ALLOW
+from bulkdeploy.store.database.default_rows import ADMIN_USER_ID, ALLOW
 from bulkdeploy.store.database.request_coalescing import find_coalesced
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
 from bulkdeploy.store.tables.jobs import configuration_values
@@ -167,6 +167,11 @@ def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[
         row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
         for row in rows
     }
+
+
+def default_admin(connection: Connection) -> Caller:
+    """The admin that every installation has, in whose name its operator's programs change things."""
+    return caller_of(connection.execute(callers().where(users.c.id == ADMIN_USER_ID)).mappings().one())
 
 
 def user_by_name(connection: Connection, username: str, domain_id: int) -> LoginUser | None:

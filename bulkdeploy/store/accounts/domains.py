@@ -1,12 +1,15 @@
 """Domains: the list queries, with limits and totals, and making, renaming and removing them."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, exists, func, insert, select, text, update
+from sqlalchemy import Connection, Row, Select, Text, cast, exists, func, select, text, update
 
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.accounts.resource_counters import domain_counters
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields, insert_rows
 from bulkdeploy.store.tables.accounts import domains
 
 FILTERS: Filters = {
@@ -14,6 +17,13 @@ FILTERS: Filters = {
     "name": same_text(domains.c.name),
     "keyword": keyword(domains.c.name),
     "level": equal(domains.c.level),
+}
+
+
+FIELDS: Fields = {
+    "name": domains.c.name,
+    "parentdomainid": domains.c.parent_id,
+    "networkdomain": domains.c.network_domain,
 }
 
 
@@ -58,8 +68,14 @@ def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
 
     Locked before everything else of ADR 5, and domains from the top down.
     """
-    query = select(domains).where(domains.c.id == domain_id, domains.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+    return lock_domains(connection, [domain_id]).get(domain_id)
+
+
+def lock_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """Live domains by internal id; see ``lock_domain``."""
+    query = select(domains).where(id_in(domains.c.id, domain_ids), domains.c.removed.is_(None))
+    rows = connection.execute(query.order_by(domains.c.lineage).with_for_update(key_share=True))
+    return {row.id: row for row in rows}
 
 
 def lock_parent(connection: Connection, domain_id: int) -> None:
@@ -76,20 +92,28 @@ def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
     return connection.execute(query).first() is not None
 
 
-def insert_domain(connection: Connection, parent: Row[Any], name: str, network_domain: str | None) -> int:
-    """A new domain below a locked one; its id."""
-    made = insert(domains).values(
-        name=name,
-        parent_id=parent.id,
-        path=f"{parent.path}/{name}",
-        lineage="",
-        level=parent.level + 1,
-        network_domain=network_domain,
-    )
-    domain_id: int = connection.execute(made.returning(domains.c.id)).scalar_one()
-    lineage = f"{parent.lineage}{domain_id}/"
-    connection.execute(update(domains).where(domains.c.id == domain_id).values(lineage=lineage))
-    return domain_id
+def insert_domains(connection: Connection, new: Sequence[tuple[Row[Any], dict[str, Any]]]) -> list[EntityRef]:
+    """New domains below locked ones, each with its columns.
+
+    Raises:
+        NameTaken: a live domain of the name, in any case, is right below the parent.
+    """
+    rows = [
+        {
+            **columns,
+            "parent_id": parent.id,
+            "path": f"{parent.path}/{columns['name']}",
+            "lineage": "",
+            "level": parent.level + 1,
+        }
+        for parent, columns in new
+    ]
+    made = insert_rows(connection, Entity.DOMAIN, rows)
+    parent = domains.alias("parent")
+    lineage = parent.c.lineage + cast(domains.c.id, Text) + "/"
+    below = update(domains).where(id_in(domains.c.id, [ref.id for ref in made]), parent.c.id == domains.c.parent_id)
+    connection.execute(below.values(lineage=lineage))
+    return made
 
 
 _RENAME = text(

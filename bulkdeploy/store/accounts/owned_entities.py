@@ -1,14 +1,44 @@
 """Rows of things that accounts own, whatever their kind: made once per name, locked, renamed, marked removed."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
+from bulkdeploy.domain.accounts import AccountType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.entities import SOURCES
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.live_rows import Fields, reader
+from bulkdeploy.store.tables.accounts import accounts
+
+
+def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[dict[str, Any]]]:
+    """Reads every live row of a kind that accounts own, but projects', as zone files say it: within its account."""
+    read_all = reader(entity, {**fields, "_owner": SOURCES[entity].table.c.account_id})
+
+    def read(connection: Connection) -> list[dict[str, Any]]:
+        rows = read_all(connection)
+        query = select(accounts.c.id, accounts.c.name, accounts.c.domain_id).where(
+            id_in(accounts.c.id, {row["_owner"] for row in rows} - {None}),
+            accounts.c.account_type != AccountType.PROJECT.value,
+        )
+        owners = {row.id: row for row in connection.execute(query)}
+        return [
+            {
+                **row,
+                "account": owners[row["_owner"]].name,
+                "domainid": owners[row["_owner"]].domain_id,
+                "_within": (Entity.ACCOUNT, row["_owner"]),
+            }
+            for row in rows
+            if row["_owner"] in owners
+        ]
+
+    return read
 
 
 def insert_entity(connection: Connection, entity: Entity, **values: Any) -> EntityRef | None:

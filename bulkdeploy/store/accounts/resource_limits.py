@@ -6,7 +6,7 @@ Amounts are in the unit that counts are kept in: storage in bytes, memory in MiB
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import Connection, and_, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
@@ -123,12 +123,13 @@ def effective_limit_rows(
     return limits
 
 
-def write_limit(
-    connection: Connection, owner_kind: OwnerKind, owner_id: int, kind: ResourceType, most: int
-) -> None:
-    """Set one limit, in the unit that counts are kept in; the caller has checked it."""
+def write_limits(connection: Connection, limits: Mapping[tuple[OwnerKind, int, ResourceType], int]) -> None:
+    """Set limits by whose and of what they are, in the unit of counts; the caller has checked them."""
     statement = insert(resource_limits).values(
-        owner_kind=owner_kind, owner_id=owner_id, resource_type=kind.value, max=most
+        [
+            {"owner_kind": owner_kind, "owner_id": owner_id, "resource_type": kind.value, "max": most}
+            for (owner_kind, owner_id, kind), most in limits.items()
+        ]
     )
     connection.execute(
         statement.on_conflict_do_update(
@@ -136,6 +137,22 @@ def write_limit(
         )
     )
     note_use(connection)
+
+
+_SET_LIMITS = text(
+    "SELECT l.owner_kind, l.owner_id, l.resource_type, l.max, a.name AS account, p.id AS project_id,"
+    " coalesce(a.domain_id, d.id) AS domain_id FROM resource_limits l"
+    " LEFT JOIN accounts a ON l.owner_kind = 'account' AND a.id = l.owner_id AND a.removed IS NULL"
+    " LEFT JOIN projects p ON p.account_id = a.id"
+    " LEFT JOIN domains d ON l.owner_kind = 'domain' AND d.id = l.owner_id AND d.removed IS NULL"
+    " WHERE (a.id IS NOT NULL AND a.account_type <> :admin) OR d.parent_id IS NOT NULL"
+    " ORDER BY l.owner_kind, l.owner_id, l.resource_type"
+)
+
+
+def read_set_limits(connection: Connection) -> list[dict[str, Any]]:
+    """The limits that are set for those who can be limited: all but root admins and ROOT."""
+    return [dict(row) for row in connection.execute(_SET_LIMITS, {"admin": AccountType.ADMIN.value}).mappings()]
 
 
 _NOTE_USE = text(

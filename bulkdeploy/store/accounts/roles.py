@@ -1,16 +1,19 @@
 """Roles and their rules: the list queries, and making, changing and removing them."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, literal, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, text, update
 
 from bulkdeploy.domain.accounts import Rights, RoleType
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.permissions import RoleRule
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.default_rows import ALLOW, ROOT_ADMIN_ROLE_ID
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import accounts, role_rules, roles
 
 FILTERS: Filters = {
@@ -20,6 +23,11 @@ FILTERS: Filters = {
     "state": always("enabled"),
     "type": same_text(roles.c.role_type),
 }
+
+FIELDS: Fields = {"name": roles.c.name, "type": roles.c.role_type, "description": roles.c.description}
+
+Rule = Mapping[str, str | None]
+"""One rule of a role: ``rule``, ``permission`` and ``description``."""
 
 
 def list_roles(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
@@ -70,8 +78,14 @@ def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
     """A live role's row; whoever changes its rules holds it."""
-    query = select(roles).where(roles.c.id == role_id, roles.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+    return lock_roles(connection, [role_id]).get(role_id)
+
+
+def lock_roles(connection: Connection, role_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """Live roles by internal id; see ``lock_role``."""
+    query = select(roles).where(id_in(roles.c.id, role_ids), roles.c.removed.is_(None))
+    rows = connection.execute(query.order_by(roles.c.id).with_for_update(key_share=True))
+    return {row.id: row for row in rows}
 
 
 def rights_of(connection: Connection, role_id: int) -> Rights:
@@ -87,12 +101,12 @@ def role_of_rule(connection: Connection, rule_id: int) -> int | None:
     return connection.execute(select(role_rules.c.role_id).where(role_rules.c.id == rule_id)).scalar()
 
 
-def is_role_name_taken(connection: Connection, name: str) -> bool:
-    """Whether a live role has this name in any case; until the transaction ends nobody else can ask."""
+def lock_role_names(connection: Connection) -> set[str]:
+    """The names of live roles in lower case; until the transaction ends nobody else can ask for them."""
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
-    query = select(roles.c.id).where(func.lower(roles.c.name) == name.lower(), roles.c.removed.is_(None))
-    return connection.execute(query.limit(1)).first() is not None
+    names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()
+    return {name.lower() for name in names}
 
 
 def is_role_used(connection: Connection, role_id: int) -> bool:
@@ -101,21 +115,37 @@ def is_role_used(connection: Connection, role_id: int) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def insert_role(connection: Connection, columns: Mapping[str, Any], cloned_id: int | None) -> int:
-    """A new role, with the rules of another if given; its id."""
-    role_id: int = connection.execute(insert(roles).values(**columns).returning(roles.c.id)).scalar_one()
-    if cloned_id is not None:
-        rule = role_rules.c
-        same = select(literal(role_id), rule.rule, rule.permission, rule.description, rule.sort_order)
-        names = ["role_id", "rule", "permission", "description", "sort_order"]
-        connection.execute(insert(role_rules).from_select(names, same.where(rule.role_id == cloned_id)))
-    return role_id
+def read_roles(connection: Connection) -> list[dict[str, Any]]:
+    """All roles, as zone files say it, with their rules."""
+    rows = _read_all(connection)
+    rules = rules_of(connection, [row["_id"] for row in rows])
+    return [{**row, "rules": rules[row["_id"]]} for row in rows]
 
 
-def update_role(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> None:
-    """Change some columns of a locked role."""
-    if columns:
-        connection.execute(update(roles).where(roles.c.id == role_id).values(**columns))
+_read_all = reader(Entity.ROLE, {**FIELDS, "isdefault": roles.c.is_default})
+
+
+def rules_of(connection: Connection, role_ids: Iterable[int]) -> dict[int, list[Rule]]:
+    """The rules of roles by the role's id, each in its order."""
+    rule = role_rules.c
+    query = select(rule.role_id, rule.rule, rule.permission, rule.description).where(id_in(rule.role_id, role_ids))
+    found: dict[int, list[Rule]] = defaultdict(list)
+    for row in connection.execute(query.order_by(rule.role_id, rule.sort_order, rule.id)).mappings():
+        said = {name: row[name] for name in ("rule", "permission", "description") if row[name] is not None}
+        found[row["role_id"]].append(said)
+    return found
+
+
+def set_rules(connection: Connection, rules: Mapping[int, Sequence[Rule]]) -> None:
+    """Give locked roles these rules, in this order, in place of those that they have."""
+    connection.execute(delete(role_rules).where(id_in(role_rules.c.role_id, rules)))
+    rows = [
+        {"role_id": role_id, "sort_order": order, "description": None, **rule}
+        for role_id, given in rules.items()
+        for order, rule in enumerate(given)
+    ]
+    if rows:
+        connection.execute(insert(role_rules), rows)
 
 
 def remove_role(connection: Connection, role_id: int) -> None:

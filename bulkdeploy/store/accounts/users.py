@@ -1,14 +1,16 @@
 """Users: the list query, users of accounts, and making, changing and removing them with their keys."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, select, true, update
 
 from bulkdeploy.domain.accounts import AccountType, Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.filters import Arguments, Filters, always, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, roles, sessions, users
 from bulkdeploy.store.visibility import Visibility
 
@@ -23,6 +25,44 @@ FILTERS: Filters = {
     "state": same_text(users.c.state),
     "usersource": always("native"),
 }
+
+FIELDS: Fields = {
+    "username": users.c.username,
+    "firstname": users.c.firstname,
+    "lastname": users.c.lastname,
+    "email": users.c.email,
+    "timezone": users.c.timezone,
+    "passwordhash": users.c.password_hash,
+    "state": users.c.state,
+}
+
+
+def read_users(connection: Connection) -> list[dict[str, Any]]:
+    """All users but the service's own, as zone files say it; the newest secret key is as it is kept."""
+    newest = (
+        select(api_keys.c.api_key, api_keys.c.secret_key_encrypted)
+        .where(api_keys.c.user_id == users.c.id)
+        .order_by(api_keys.c.id.desc())
+        .limit(1)
+        .lateral()
+    )
+    query = (
+        select(
+            users.c.id.label("_id"),
+            users.c.uuid.label("_uuid"),
+            accounts.c.id.label("_account_id"),
+            accounts.c.name.label("account"),
+            accounts.c.domain_id.label("domainid"),
+            *(column.label(name) for name, column in FIELDS.items()),
+            newest.c.api_key.label("userapikey"),
+            newest.c.secret_key_encrypted.label("_secret"),
+        )
+        .select_from(users.join(accounts, accounts.c.id == users.c.account_id).outerjoin(newest, true()))
+        .where(users.c.removed.is_(None), users.c.id != SYSTEM_USER_ID)
+        .order_by(users.c.id)
+    )
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    return [{**row, "_within": (Entity.ACCOUNT, row["_account_id"])} for row in rows]
 
 
 def list_users(
@@ -76,25 +116,30 @@ def account_of(connection: Connection, user_id: int) -> tuple[int, int] | None:
     return None if row is None else (row.id, row.role_id)
 
 
-def is_name_taken(connection: Connection, username: str, domain_id: int) -> bool:
-    """Whether a live user of a domain, which the caller has locked, has this name in any case."""
+def holders_of_names(
+    connection: Connection, wanted: Collection[tuple[int, str]]
+) -> dict[tuple[int, str], tuple[int, EntityRef]]:
+    """The live users of domains, which the caller has locked, that have these names in any case.
+
+    By domain and name in lower case, as they are wanted: each with the id of its account.
+    """
     query = (
-        select(users.c.id)
+        select(users.c.id, users.c.uuid, users.c.username, users.c.account_id, accounts.c.domain_id)
         .join(accounts, accounts.c.id == users.c.account_id)
         .where(
-            func.lower(users.c.username) == username.lower(),
-            accounts.c.domain_id == domain_id,
+            func.lower(users.c.username).in_({name for _, name in wanted}),
+            id_in(accounts.c.domain_id, {domain_id for domain_id, _ in wanted}),
             users.c.removed.is_(None),
             accounts.c.removed.is_(None),
         )
     )
-    return connection.execute(query.limit(1)).first() is not None
-
-
-def insert_user(connection: Connection, account_id: int, columns: Mapping[str, Any]) -> int:
-    """A new user; its id."""
-    made = insert(users).values(account_id=account_id, **columns).returning(users.c.id)
-    return int(connection.execute(made).scalar_one())
+    return {
+        (row.domain_id, row.username.lower()): (
+            row.account_id,
+            EntityRef(Entity.USER, row.id, row.uuid, row.username),
+        )
+        for row in connection.execute(query)
+    }
 
 
 def update_user(connection: Connection, user_id: int, columns: Mapping[str, Any]) -> None:
@@ -116,16 +161,21 @@ def remove_user(connection: Connection, user_id: int) -> None:
     connection.execute(update(users).where(users.c.id == user_id).values(gone))
 
 
-def replace_keys(connection: Connection, user_id: int, api_key: str, secret_key_encrypted: bytes) -> None:
-    """Give a locked user these keys; all earlier ones are void."""
-    connection.execute(delete(api_keys).where(api_keys.c.user_id == user_id))
-    keys = {"user_id": user_id, "api_key": api_key, "secret_key_encrypted": secret_key_encrypted}
-    connection.execute(insert(api_keys), keys)
+def replace_keys(connection: Connection, keys: Mapping[int, tuple[str, bytes]]) -> None:
+    """Give locked users these keys, API key and encrypted secret key by user; all earlier ones are void."""
+    connection.execute(delete(api_keys).where(id_in(api_keys.c.user_id, keys)))
+    rows = [
+        {"user_id": user_id, "api_key": api_key, "secret_key_encrypted": secret}
+        for user_id, (api_key, secret) in keys.items()
+    ]
+    if rows:
+        connection.execute(insert(api_keys), rows)
 
 
-def holder_of_key(connection: Connection, api_key: str) -> int | None:
-    """The id of the user who has an API key, or None."""
-    return connection.execute(select(api_keys.c.user_id).where(api_keys.c.api_key == api_key)).scalar()
+def holders_of_keys(connection: Connection, keys: Iterable[str]) -> dict[str, int]:
+    """The ids of the users who have these API keys, by key."""
+    query = select(api_keys.c.api_key, api_keys.c.user_id).where(api_keys.c.api_key.in_(set(keys)))
+    return {row.api_key: row.user_id for row in connection.execute(query)}
 
 
 def newest_keys(connection: Connection, user_id: int) -> tuple[str, bytes] | None:

@@ -1,4 +1,4 @@
-"""What listCapabilities needs to know of the inventory."""
+"""What listCapabilities needs to know of what there is."""
 
 from sqlalchemy import Connection, exists, select
 

@@ -1,4 +1,4 @@
-"""The list query of disk offerings."""
+"""The list query of disk offerings, and their rows."""
 
 from typing import Any
 
@@ -19,11 +19,28 @@ from bulkdeploy.store.filters import (
     same_text,
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import volumes
 
 ACTIVE = "Active"
+
+FIELDS: Fields = {
+    "name": disk_offerings.c.name,
+    "displaytext": disk_offerings.c.display_text,
+    "disksize": func.nullif(disk_offerings.c.disk_gib, 0),
+    "customized": disk_offerings.c.customized,
+    "storagetype": disk_offerings.c.storage_type,
+    "provisioningtype": disk_offerings.c.provisioning_type,
+    "tags": func.array_to_string(disk_offerings.c.storage_tags, ","),
+    "displayoffering": disk_offerings.c.display_offering,
+    "domainid": disk_offerings.c.domain_ids,
+    "zoneid": disk_offerings.c.zone_ids,
+    "details": disk_offerings.c.details,
+    "state": disk_offerings.c.state,
+    "sortkey": disk_offerings.c.sort_key,
+}
 
 
 def _suits_pool(pool: EntityRef) -> Condition:
@@ -74,13 +91,14 @@ def list_disk_offerings(
 ) -> Page:
     """One page of offerings that the caller may use, by sort key and id.
 
-    Only active ones, unless ``state`` asks for others; to others than root admins only displayed ones.
+    Only active ones, unless ``state`` or ``wanted`` asks for others; to others than root admins only displayed
+    ones, likewise.
     """
     seen = _query().where(offered_to(disk_offerings, caller), *wanted.conditions(disk_offerings))
     query = filtered(seen, FILTERS, arguments)
-    if "state" not in arguments:
+    if "state" not in arguments and not wanted.hidden:
         query = query.where(disk_offerings.c.state == ACTIVE)
-    if not caller.is_root_admin:
+    if not caller.is_root_admin and not wanted.hidden:
         query = query.where(disk_offerings.c.display_offering)
     rows, count = fetch_rows(connection, query, paging)
     for row in rows:

@@ -1,12 +1,14 @@
-"""The list query of network offerings, and what hangs on one."""
+"""The list query of network offerings, their rows, and what hangs on one."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Column, Connection, Select, select
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.tables.networks import network_offerings, networks
 from bulkdeploy.store.tables.offerings import service_offerings
@@ -27,9 +29,45 @@ FILTERS: Filters = {
     "sourcenatsupported": lambda value: has_all(network_offerings.c.services)(["SourceNat"]) == value,
 }
 
+FIELDS: Fields = {
+    "name": network_offerings.c.name,
+    "displaytext": network_offerings.c.display_text,
+    "guestiptype": network_offerings.c.guest_type,
+    "traffictype": network_offerings.c.traffic_type,
+    "availability": network_offerings.c.availability,
+    "specifyvlan": network_offerings.c.specify_vlan,
+    "specifyipranges": network_offerings.c.specify_ip_ranges,
+    "ispersistent": network_offerings.c.is_persistent,
+    "conservemode": network_offerings.c.conserve_mode,
+    "egressdefaultpolicy": network_offerings.c.egress_default_policy,
+    "networkrate": network_offerings.c.network_rate,
+    "serviceofferingid": network_offerings.c.service_offering_id,
+    "state": network_offerings.c.state,
+    "sortkey": network_offerings.c.sort_key,
+}
 
 NETWORKS: Column[Any] = networks.c.network_offering_id
 """Networks hang on their offering by this column."""
+
+
+def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
+    """Every live network offering by the parameters that make it; ``_default``: it came with the installation."""
+    offering = network_offerings.c
+    parts = {"supportedservices": offering.services, "_providers": offering.providers}
+    parts |= {"_capabilities": offering.capabilities, "_default": offering.is_default}
+    rows = reader(Entity.NETWORK_OFFERING, {**FIELDS, **parts})(connection)
+    for row in rows:
+        row["serviceproviderlist"] = [
+            {"service": service, "provider": provider}
+            for service, providers in row.pop("_providers").items()
+            for provider in providers
+        ]
+        row["servicecapabilitylist"] = [
+            {"service": service, "capabilitytype": name, "capabilityvalue": value}
+            for service, said in row.pop("_capabilities").items()
+            for name, value in said.items()
+        ]
+    return rows
 
 
 def list_network_offerings(

@@ -1,4 +1,4 @@
-"""Where an offering is offered: domains and zones, as columns, filters and visibility.
+"""Where an offering is offered: domains and zones, as columns, filters, visibility and rows.
 
 Both kinds of offerings keep them as arrays of ids; an empty one means everywhere.
 """
@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Table, Text, any_, cast, func,
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.accounts import Caller, RoleType
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.filters import Condition, id_in
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.visibility import open_to_domain
@@ -27,6 +29,7 @@ class Wanted:
         usable_in: lineages of domains whose accounts may use them, all of these.
         zone_ids: zones that they are offered in, all of these.
         template_bytes: a template's size, which their root disk should hold; of service offerings only.
+        hidden: also those that are inactive or not displayed, as to who has just changed one.
     """
 
     own_of: tuple[int, str] | None = None
@@ -34,6 +37,7 @@ class Wanted:
     usable_in: tuple[str, ...] = ()
     zone_ids: tuple[int, ...] = ()
     template_bytes: int | None = None
+    hidden: bool = False
 
     def conditions(self, offerings: Table) -> list[Condition]:
         """What the offerings must fulfil."""
@@ -57,6 +61,25 @@ def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
         _joined(zones, zones.c.uuid, offerings.c.zone_ids).label("zoneid"),
         _joined(zones, zones.c.name, offerings.c.zone_ids).label("zone"),
     )
+
+
+def read_offerings(connection: Connection, entity: Entity, fields: Fields) -> list[dict[str, Any]]:
+    """Every live offering of a kind by the parameters that make it, ``domainid`` and ``zoneid`` as live ids.
+
+    ``_offered``: whether one of its places is left; where none is, it is for nobody, and not for everybody.
+    """
+    live = {
+        name: set(connection.execute(select(table.c.id).where(table.c.removed.is_(None))).scalars())
+        for name, table in (("domainid", domains), ("zoneid", zones))
+    }
+    rows = reader(entity, fields)(connection)
+    for row in rows:
+        row["_offered"] = True
+        for name, ids in live.items():
+            left = [one for one in row[name] if one in ids]
+            row["_offered"] = row["_offered"] and bool(left) is bool(row[name])
+            row[name] = left or row[name]
+    return rows
 
 
 def lineages(connection: Connection, domain_ids: Iterable[int]) -> list[str]:

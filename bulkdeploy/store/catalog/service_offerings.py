@@ -1,8 +1,8 @@
-"""The list query of service offerings."""
+"""The list query of service offerings, and their rows."""
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Select, and_, cast, or_, select
+from sqlalchemy import BigInteger, Connection, Select, and_, cast, func, or_, select
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
@@ -22,6 +22,7 @@ from bulkdeploy.store.filters import (
     same_text,
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.offerings import service_offerings
 from bulkdeploy.store.tables.topology import hosts
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -36,19 +37,45 @@ BOUNDS = {
 }
 """Keys of ``serviceofferingdetails`` that say what a custom offering allows."""
 
+TAGS = {"tags": "storage_tags", "storagetags": "storage_tags", "hosttags": "host_tags"}
+"""Parameters with tags in one text, and the columns that hold them one by one."""
+
+FIELDS: Fields = {
+    "name": service_offerings.c.name,
+    "displaytext": service_offerings.c.display_text,
+    "cpunumber": service_offerings.c.cpu_number,
+    "cpuspeed": service_offerings.c.cpu_mhz,
+    "memory": service_offerings.c.memory_mib,
+    **{name: service_offerings.c[column] for name, column in BOUNDS.items()},
+    "rootdisksize": service_offerings.c.root_disk_gib,
+    "storagetype": service_offerings.c.storage_type,
+    "tags": func.array_to_string(service_offerings.c.storage_tags, ","),
+    "hosttags": func.array_to_string(service_offerings.c.host_tags, ","),
+    "deploymentplanner": service_offerings.c.deployment_planner,
+    "offerha": service_offerings.c.offer_ha,
+    "limitcpuuse": service_offerings.c.limit_cpu_use,
+    "dynamicscalingenabled": service_offerings.c.dynamic_scaling,
+    "networkrate": service_offerings.c.network_rate,
+    "domainid": service_offerings.c.domain_ids,
+    "zoneid": service_offerings.c.zone_ids,
+    "serviceofferingdetails": service_offerings.c.details,
+    "state": service_offerings.c.state,
+    "sortkey": service_offerings.c.sort_key,
+}
+
 
 def list_service_offerings(
     connection: Connection, caller: Caller, arguments: Arguments, wanted: Wanted, paging: Paging
 ) -> Page:
     """One page of offerings that the caller may use, by sort key and id.
 
-    Only active ones, unless ``state`` asks for others.
+    Only active ones, unless ``state`` or ``wanted`` asks for others.
     """
     seen = _query().where(offered_to(service_offerings, caller), *wanted.conditions(service_offerings))
     query = filtered(seen, _filters(), arguments)
     if wanted.template_bytes is not None:
         query = query.where(_has_room(wanted.template_bytes))
-    if "state" not in arguments:
+    if "state" not in arguments and not wanted.hidden:
         query = query.where(service_offerings.c.state == ACTIVE)
     rows, count = fetch_rows(connection, query, paging)
     for row in rows:

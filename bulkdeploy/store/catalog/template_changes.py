@@ -3,16 +3,73 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.accounts import AccountType, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID
 from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.offerings import template_permissions, template_zones, templates
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+FIELDS: Fields = {
+    "name": templates.c.name,
+    "displaytext": templates.c.display_text,
+    "url": templates.c.url,
+    "format": templates.c.format,
+    "hypervisor": templates.c.hypervisor,
+    "ostypeid": templates.c.os_type_id,
+    "checksum": templates.c.checksum,
+    "arch": templates.c.arch,
+    "ispublic": templates.c.is_public,
+    "isfeatured": templates.c.is_featured,
+    "isextractable": templates.c.is_extractable,
+    "bootable": templates.c.bootable,
+    "passwordenabled": templates.c.password_enabled,
+    "sshkeyenabled": templates.c.sshkey_enabled,
+    "requireshvm": templates.c.requires_hvm,
+    "isdynamicallyscalable": templates.c.dynamically_scalable,
+    "sortkey": templates.c.sort_key,
+    "templatetag": templates.c.template_tag,
+    "templatetype": templates.c.template_type,
+    "details": templates.c.details,
+    "size": templates.c.size_bytes,
+    "physicalsize": templates.c.physical_size_bytes,
+}
+NO_HYPERVISOR = "None"
+OF_TEMPLATES_ONLY = ("format", "hypervisor")
+
+
+def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
+    """Templates or ISOs by the parameters that register them, one row for each zone that has one.
+
+    ``isready``, ``status``: as that zone has it; ``accountids``: whom it is shared with.
+    """
+    place, grant = template_zones.c, template_permissions.c
+    zones_of: dict[int, list[dict[str, Any]]] = {}
+    for had in connection.execute(select(template_zones).order_by(place.zone_id)):
+        zones_of.setdefault(had.template_id, []).append(
+            {"zoneid": had.zone_id, "isready": had.ready, "status": had.status}
+        )
+    ids = func.array_agg(grant.account_id)
+    shared = select(grant.template_id, ids).join(accounts, accounts.c.id == grant.account_id)
+    shared = shared.where(accounts.c.removed.is_(None), accounts.c.account_type != AccountType.PROJECT)
+    accounts_of = {row[0]: row[1] for row in connection.execute(shared.group_by(grant.template_id))}
+    found = owned_reader(entity, FIELDS)(connection)
+    for one in found:
+        _, owner_id = one.pop("_within")  # it stands in its zones
+        if owner_id == ADMIN_ACCOUNT_ID:
+            del one["account"], one["domainid"]
+        one["hypervisor"] = one["hypervisor"] or NO_HYPERVISOR
+        one["accountids"] = accounts_of.get(one["_id"], [])
+        for name in OF_TEMPLATES_ONLY if entity is Entity.ISO else ():
+            del one[name]
+    return [{**one, **in_zone} for one in found for in_zone in zones_of.get(one["_id"], ())]
 
 
 def live_zones(connection: Connection, wanted: Iterable[int] | None) -> list[int]:
@@ -21,11 +78,20 @@ def live_zones(connection: Connection, wanted: Iterable[int] | None) -> list[int
     return list(connection.execute(query if wanted is None else query.where(id_in(zones.c.id, wanted))).scalars())
 
 
-def put_in_zones(connection: Connection, template_id: int, zone_ids: Sequence[int]) -> None:
-    """The template is in these zones, ready."""
-    connection.execute(
-        insert(template_zones), [{"template_id": template_id, "zone_id": zone_id} for zone_id in zone_ids]
-    )
+def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Templates are in zones from now on (``template_id``, ``zone_id``), ready where ``ready`` does not deny it.
+
+    Of what a zone has already, it changes ``ready`` and ``status`` where they are given.
+    """
+    for row in rows:
+        told = {name: row[name] for name in ("ready", "status") if name in row}
+        query = upsert(template_zones).values(**row)
+        key = ("template_id", "zone_id")
+        connection.execute(
+            query.on_conflict_do_update(index_elements=key, set_=told)
+            if told
+            else query.on_conflict_do_nothing(index_elements=key)
+        )
 
 
 def take_from_zone(connection: Connection, template_id: int, zone_id: int) -> tuple[bool, bool]:
@@ -35,11 +101,6 @@ def take_from_zone(connection: Connection, template_id: int, zone_id: int) -> tu
     had = connection.execute(gone).rowcount == 1
     left = connection.execute(select(place.zone_id).where(place.template_id == template_id).limit(1)).first()
     return had, left is not None
-
-
-def update_template(connection: Connection, template_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a template, whose row the caller holds."""
-    connection.execute(update(templates).where(templates.c.id == template_id).values(**values))
 
 
 def user_of(connection: Connection, template_id: int) -> str | None:
@@ -74,3 +135,11 @@ def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[i
     connection.execute(
         gone if account_ids is None else gone.where(id_in(template_permissions.c.account_id, account_ids))
     )
+
+
+def shared_with(connection: Connection, template: EntityRef) -> set[int]:
+    """The accounts that may use it besides its owner, but for those of projects."""
+    grant = template_permissions.c
+    query = select(grant.account_id).join(accounts, accounts.c.id == grant.account_id)
+    query = query.where(grant.template_id == template.id, accounts.c.account_type != AccountType.PROJECT)
+    return set(connection.execute(query).scalars())

@@ -1,14 +1,29 @@
 """Reading and writing CloudStack's global settings (``domain.configuration`` declares them)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Text, delete, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, Text, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.jobs import configuration_values
+from bulkdeploy.store.tables.topology import clusters, storage_pools, zones
 
 GLOBAL_ID = 0
+
+CPU_FACTOR = "cpu.overprovisioning.factor"
+MEMORY_FACTOR = "mem.overprovisioning.factor"
+
+OVERCOMMIT: dict[str, Column[Decimal]] = {
+    CPU_FACTOR: clusters.c.cpu_overcommit,
+    MEMORY_FACTOR: clusters.c.memory_overcommit,
+}
+"""Settings that are columns of the cluster they are set for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +68,40 @@ def read_configuration(connection: Connection) -> Configuration:
     """All overrides, in one statement."""
     rows = connection.execute(OVERRIDES)
     return Configuration({(Scope(row.scope), row.scope_id, row.name): row.value for row in rows})
+
+
+SCOPES: Mapping[Scope, tuple[str, Entity, Table]] = {
+    Scope.ZONE: ("zoneid", Entity.ZONE, zones),
+    Scope.CLUSTER: ("clusterid", Entity.CLUSTER, clusters),
+    Scope.STORAGE_POOL: ("storageid", Entity.STORAGE_POOL, storage_pools),
+    Scope.ACCOUNT: ("accountid", Entity.ACCOUNT, accounts),
+    Scope.DOMAIN: ("domainid", Entity.DOMAIN, domains),
+}
+"""What overrides may be for besides everything: the parameter that names it."""
+
+
+def read_settings(connection: Connection) -> list[dict[str, Any]]:
+    """All that is set, as zone files say it; the over-commit of clusters is among it."""
+    value, cluster = configuration_values.c, clusters.c
+    rows = [
+        {"_id": GLOBAL_ID, "_uuid": None, "name": row.name, "value": row.value}
+        for row in connection.execute(OVERRIDES.where(value.scope == Scope.GLOBAL.value).order_by(value.name))
+    ]
+    for scope, (parameter, entity, table) in SCOPES.items():
+        live = select(value.scope_id, value.name, value.value).join(table, table.c.id == value.scope_id)
+        found = connection.execute(
+            live.where(value.scope == scope.value, table.c.removed.is_(None)).order_by(value.scope_id, value.name)
+        )
+        rows += [_of(entity, parameter, *row) for row in found]
+    for setting, column in OVERCOMMIT.items():
+        own = connection.execute(select(cluster.id, column).where(cluster.removed.is_(None)).order_by(cluster.id))
+        rows += [_of(Entity.CLUSTER, "clusterid", row[0], setting, str(row[1])) for row in own]
+    return rows
+
+
+def _of(entity: Entity, parameter: str, place_id: int, name: str, value: str) -> dict[str, Any]:
+    place = {parameter: place_id, "_within": (entity, place_id)}
+    return {"_id": place_id, "_uuid": None, "name": name, "value": value, **place}
 
 
 def global_value(name: str) -> ColumnElement[str]:

@@ -41,7 +41,26 @@ def _text(value: object) -> str:
         return "t"
     if value is False:
         return "f"
+    if isinstance(value, list):
+        value = f"{{{','.join(map(_element, value))}}}"
     return str(value).translate(_ESCAPES)
+
+
+def _element(value: object) -> str:
+    """One element of an array, in quotes."""
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def columns_from(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """The columns of rows that set the same ones, for ``copy_rows``."""
+    return {name: _column([row[name] for row in rows]) for name in rows[0]}
+
+
+def _column(values: list[Any]) -> object:
+    first = values[0]
+    if values.count(first) == len(values):
+        return first
+    return PerRow(values, plain=all(type(value) is int for value in values))
 
 
 def psycopg_connection(connection: Connection) -> psycopg.Connection[Any]:

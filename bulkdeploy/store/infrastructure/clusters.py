@@ -1,17 +1,29 @@
 """The list query of clusters, what may be in one, and their over-commit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, Connection, and_, select, text, update
+from sqlalchemy import Column, Connection, select, text, update
 
 from bulkdeploy.domain.capacity import CapacityLevel
 from bulkdeploy.domain.topology import ARCHITECTURE
-from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword, same_text
+from bulkdeploy.store.configuration.configuration import OVERCOMMIT
+from bulkdeploy.store.filters import (
+    Arguments,
+    Condition,
+    Filters,
+    always,
+    by_id,
+    filtered,
+    id_in,
+    keyword,
+    same_text,
+)
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
 FILTERS: Filters = {
@@ -27,15 +39,15 @@ FILTERS: Filters = {
     "arch": always(ARCHITECTURE),
 }
 
-CPU_FACTOR = "cpu.overprovisioning.factor"
-MEMORY_FACTOR = "mem.overprovisioning.factor"
-
-OVERCOMMIT: dict[str, Column[Decimal]] = {
-    CPU_FACTOR: clusters.c.cpu_overcommit,
-    MEMORY_FACTOR: clusters.c.memory_overcommit,
+FIELDS: Fields = {
+    "zoneid": clusters.c.zone_id,
+    "podid": clusters.c.pod_id,
+    "clustername": clusters.c.name,
+    "clustertype": clusters.c.cluster_type,
+    "hypervisor": clusters.c.hypervisor,
+    "allocationstate": clusters.c.allocation_state,
+    "managedstate": clusters.c.managed_state,
 }
-"""Settings that are columns of the cluster they are set for."""
-
 
 HOSTS: Column[Any] = hosts.c.cluster_id
 
@@ -43,20 +55,24 @@ CONTENTS: Mapping[str, Column[Any]] = {"hosts": HOSTS, "storage pools": storage_
 """What must be gone before a cluster is."""
 
 
-def facts(
-    connection: Connection, *, cluster_id: int | None = None, pod_id: int | None = None, name: str | None = None
-) -> Mapping[str, Any] | None:
-    """A live cluster, by id or by pod and name, with ``local_storage_enabled`` of its zone."""
-    wanted = clusters.c.id == cluster_id
-    if cluster_id is None:
-        wanted = and_(clusters.c.pod_id == pod_id, clusters.c.name == name)
+def facts(connection: Connection, wanted: Condition) -> list[Mapping[str, Any]]:
+    """Live clusters, each with ``local_storage_enabled`` of its zone."""
     query = (
         select(clusters, zones.c.local_storage_enabled)
         .join(zones, zones.c.id == clusters.c.zone_id)
         .where(wanted, clusters.c.removed.is_(None))
     )
-    row = connection.execute(query).mappings().first()
-    return None if row is None else dict(row)
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def facts_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+    """Clusters by internal id; see ``facts``."""
+    return {row["id"]: row for row in facts(connection, id_in(clusters.c.id, ids))}
+
+
+def facts_of_pods(connection: Connection, pod_ids: Iterable[int]) -> dict[tuple[int, str], Mapping[str, Any]]:
+    """The clusters of pods by pod and name; see ``facts``."""
+    return {(row["pod_id"], row["name"]): row for row in facts(connection, id_in(clusters.c.pod_id, pod_ids))}
 
 
 def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) -> Page:

@@ -1,6 +1,6 @@
 """Zones, pods, clusters and hosts that a domain or an account has alone: listed, found, written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import Column, Connection, Table, delete, func, select, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import AffinityType
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
@@ -70,17 +70,39 @@ def list_dedications(connection: Connection, place: Entity, arguments: Arguments
     return fetch_page(connection, filtered(query, filters, arguments), paging)
 
 
+def read_dedications(place: Entity, connection: Connection) -> list[dict[str, Any]]:
+    """Dedicated places of one kind, as zone files say it."""
+    column, table = COLUMNS[place], TABLES[place]
+    query = (
+        select(
+            dedicated.id.label("_id"),
+            dedicated.uuid.label("_uuid"),
+            column.label(f"{place.name.lower()}id"),
+            dedicated.domain_id.label("domainid"),
+            accounts.c.name.label("account"),
+        )
+        .join(table, table.c.id == column)
+        .outerjoin(accounts, accounts.c.id == dedicated.account_id)
+        .where(table.c.removed.is_(None))
+        .order_by(dedicated.id)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
 def zone_of(connection: Connection, place: EntityRef) -> EntityRef:
     """The zone that a place is, or lies in."""
-    if place.entity is Entity.ZONE:
-        return place
-    table = TABLES[place.entity]
-    row = connection.execute(
-        select(zones.c.id, zones.c.uuid, zones.c.name)
-        .join(table, table.c.zone_id == zones.c.id)
-        .where(table.c.id == place.id)
-    ).one()
-    return EntityRef(Entity.ZONE, row.id, row.uuid, row.name)
+    return place if place.entity is Entity.ZONE else zones_of(connection, [place])[place.id]
+
+
+def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, EntityRef]:
+    """The zones that places of one kind lie in, by the places' internal ids."""
+    table = TABLES[places[0].entity]
+    rows = connection.execute(
+        select(table.c.id.label("place_id"), zones.c.id, zones.c.uuid, zones.c.name)
+        .join(zones, table.c.zone_id == zones.c.id)
+        .where(id_in(table.c.id, {place.id for place in places}))
+    )
+    return {row.place_id: EntityRef(Entity.ZONE, row.id, row.uuid, row.name) for row in rows}
 
 
 def around_and_inside(connection: Connection, place: EntityRef) -> list[Dedicated]:

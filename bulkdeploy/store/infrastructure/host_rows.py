@@ -11,16 +11,20 @@ from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
 
-def insert_capacity(connection: Connection, host_id: int, vms_limit: int) -> None:
-    """What a new host may promise: its hardware times its cluster's over-commit, rounded down."""
+def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> None:
+    """What new hosts may promise: their hardware times their cluster's over-commit, rounded down.
+
+    ``vms_limits``: VMs at most by the host's internal id.
+    """
     connection.execute(
         text(
             "INSERT INTO host_capacity (host_id, cpu_mhz_limit, memory_mib_limit, vms_limit)"
             " SELECT h.id, floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
-            " floor(h.memory_mib * k.memory_overcommit), :vms"
-            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id WHERE h.id = :host"
+            " floor(h.memory_mib * k.memory_overcommit), given.vms"
+            " FROM unnest(CAST(:hosts AS bigint[]), CAST(:limits AS int[])) AS given (host_id, vms)"
+            " JOIN hosts h ON h.id = given.host_id JOIN clusters k ON k.id = h.cluster_id"
         ),
-        {"host": host_id, "vms": vms_limit},
+        {"hosts": list(vms_limits), "limits": list(vms_limits.values())},
     )
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, true
 
 from bulkdeploy.domain.capacity import percentage
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
-from bulkdeploy.domain.topology import ARCHITECTURE, PoolScope
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.topology import ARCHITECTURE, HostResourceState, PoolScope
 from bulkdeploy.domain.units import mib_to_bytes
 from bulkdeploy.store.filters import (
     Arguments,
@@ -23,6 +24,7 @@ from bulkdeploy.store.filters import (
     same_text,
 )
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows, rows_of
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
@@ -30,6 +32,9 @@ HOST_TYPE = "Routing"
 """``type`` of hosts that run VMs; there are no others here."""
 
 CAPABILITIES = "hvm"
+
+SWITCHABLE = (HostResourceState.ENABLED, HostResourceState.DISABLED)
+"""Resource states between which an operator switches a host."""
 
 ALL = true()
 
@@ -46,6 +51,40 @@ FILTERS: Filters = {
     "arch": always(ARCHITECTURE),
     "managementserverid": always(MANAGEMENT_SERVER_ID),
 }
+
+
+FIELDS: Fields = {
+    "zoneid": hosts.c.zone_id,
+    "podid": hosts.c.pod_id,
+    "clusterid": hosts.c.cluster_id,
+    "hypervisor": hosts.c.hypervisor,
+    "url": hosts.c.url,
+    "name": hosts.c.name,
+    "hosttags": hosts.c.tags,
+    "allocationstate": hosts.c.resource_state,
+    "annotation": hosts.c.annotation,
+}
+
+_read_all = reader(Entity.HOST, FIELDS)
+
+
+def read_hosts(connection: Connection) -> list[dict[str, Any]]:
+    """All hosts, as zone files say it; whether one in maintenance is enabled is not for them to say."""
+    rows = _read_all(connection)
+    for row in rows:
+        if row["allocationstate"] not in SWITCHABLE:
+            del row["allocationstate"]
+    return rows
+
+
+def promising_hosts(connection: Connection) -> list[Row[Any]]:
+    """Every live host: uuid, name, hypervisor, what it has (cores, MHz of one, MiB), limits as in the ledger."""
+    host, held = hosts.c, host_capacity.c
+    query = select(
+        *(host.uuid, host.name, host.hypervisor, host.cpu_cores, host.cpu_mhz, host.memory_mib),
+        *(held.cpu_mhz_limit, held.memory_mib_limit, held.vms_limit),
+    ).join(host_capacity, held.host_id == host.id)
+    return list(connection.execute(query.where(host.removed.is_(None)).order_by(host.id)))
 
 
 def list_hosts(

@@ -9,6 +9,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS, TrafficType
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.networks import (
     ip_ranges,
     network_service_providers,
@@ -43,6 +44,17 @@ CONTENTS: Mapping[str, Column[Any]] = {
     "public address ranges": ip_ranges.c.physical_network_id,
 }
 """What must be gone before a physical network is; traffic types and providers go with it."""
+
+FIELDS: Fields = {
+    "zoneid": physical_networks.c.zone_id,
+    "name": physical_networks.c.name,
+    "state": physical_networks.c.state,
+    "vlan": physical_networks.c.vlan_range,
+    "isolationmethods": func.string_to_array(physical_networks.c.isolation_methods, ","),
+    "broadcastdomainrange": physical_networks.c.broadcast_domain_range,
+    "networkspeed": physical_networks.c.network_speed,
+    "tags": physical_networks.c.tags,
+}
 
 PHYSICAL_NETWORKS_OF_A_ZONE: Column[Any] = physical_networks.c.zone_id
 

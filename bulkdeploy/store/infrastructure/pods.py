@@ -1,16 +1,16 @@
 """The list query of pods, and what may be in one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
 from sqlalchemy import Column, Connection, select
 
 from bulkdeploy.domain.capacity import CapacityLevel
-from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.networks import ip_ranges
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, zones
 
@@ -22,6 +22,15 @@ FILTERS: Filters = {
     "allocationstate": same_text(pods.c.allocation_state),
 }
 
+FIELDS: Fields = {
+    "zoneid": pods.c.zone_id,
+    "name": pods.c.name,
+    "gateway": pods.c.gateway,
+    "netmask": pods.c.netmask,
+    "startip": pods.c.start_ip,
+    "endip": pods.c.end_ip,
+    "allocationstate": pods.c.allocation_state,
+}
 
 FOR_ALL, UNTAGGED = "0", "vlan://untagged"
 """What every range of a pod is: not kept to system VMs, and without a VLAN of its own."""
@@ -34,29 +43,15 @@ CONTENTS: Mapping[str, Column[Any]] = {
 """What must be gone before a pod is."""
 
 
-def zone_of(connection: Connection, pod_id: int) -> EntityRef:
-    """The zone that a pod lies in."""
-    row = connection.execute(
-        select(zones.c.id, zones.c.uuid, zones.c.name)
-        .join(pods, pods.c.zone_id == zones.c.id)
-        .where(pods.c.id == pod_id)
-    ).one()
-    return EntityRef(Entity.ZONE, row.id, row.uuid, row.name)
-
-
-def management_networks(
-    connection: Connection, zone_id: int, *, but: int | None = None
-) -> dict[str, tuple[str, str]]:
-    """Gateway and netmask of the zone's pods that have them, by the pod's name; one pod may be left out."""
+def management_networks(connection: Connection, zone_ids: Iterable[int]) -> list[Mapping[str, Any]]:
+    """``id``, ``zone_id``, ``name``, ``gateway`` and ``netmask`` of the zones' pods that have a network."""
     pod = pods.c
     rows = connection.execute(
-        select(pod.name, pod.gateway, pod.netmask)
-        .where(
-            pod.zone_id == zone_id, pod.removed.is_(None), pod.gateway.is_not(None), pod.id.is_distinct_from(but)
-        )
+        select(pod.id, pod.zone_id, pod.name, pod.gateway, pod.netmask)
+        .where(id_in(pod.zone_id, zone_ids), pod.removed.is_(None), pod.gateway.is_not(None))
         .order_by(pod.id)
     )
-    return {row.name: (row.gateway, row.netmask) for row in rows}
+    return [dict(row) for row in rows.mappings()]
 
 
 def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> Page:

@@ -1,16 +1,37 @@
 """The list query of primary storage pools, and what is in one."""
 
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
 from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from bulkdeploy.domain.configuration import Scope
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import PoolScope
 from bulkdeploy.store.configuration.configuration import read_configuration
-from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.ledger import storage_claims
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
+
+UP, DISABLED = "Up", "Disabled"
+TYPES = {
+    "nfs": "NetworkFilesystem",
+    "sharedmountpoint": "SharedMountPoint",
+    "rbd": "RBD",
+    "clvm": "CLVM",
+    "presetup": "PreSetup",
+    "vmfs": "VMFS",
+    "datastorecluster": "DatastoreCluster",
+    "fiberchannel": "FiberChannel",
+    "powerflex": "PowerFlex",
+}
+"""Pool types by the scheme of the url, as CloudStack has them."""
+
+SCHEMES = {kind: scheme for scheme, kind in TYPES.items()}
 
 FACTOR = "storage.overprovisioning.factor"
 
@@ -30,6 +51,40 @@ def _reached_by(host: EntityRef) -> Condition:
     return exists(select(1).where(one.id == host.id, reached))
 
 
+FIELDS: Fields = {
+    "zoneid": storage_pools.c.zone_id,
+    "podid": storage_pools.c.pod_id,
+    "clusterid": storage_pools.c.cluster_id,
+    "name": storage_pools.c.name,
+    "scope": storage_pools.c.scope,
+    "hypervisor": storage_pools.c.hypervisor,
+    "capacitybytes": storage_pools.c.capacity_bytes,
+    "tags": func.array_to_string(storage_pools.c.tags, ","),
+    "type": storage_pools.c.pool_type,
+    "server": storage_pools.c.ip_address,
+    "path": storage_pools.c.path,
+    "state": storage_pools.c.state,
+}
+
+_read_all = reader(Entity.STORAGE_POOL, FIELDS)
+
+
+def read_storage_pools(connection: Connection) -> list[dict[str, Any]]:
+    """All pools, as zone files say it; those of hosts' own disks come with the hosts.
+
+    Whether one in maintenance is enabled is not for them to say.
+    """
+    return [_as_written(row) for row in _read_all(connection) if row["scope"] != PoolScope.HOST]
+
+
+def _as_written(row: dict[str, Any]) -> dict[str, Any]:
+    scheme, server, path, state = SCHEMES[row.pop("type")], row.pop("server"), row.pop("path"), row.pop("state")
+    row["url"] = f"{scheme}://{server}{quote(path or '/')}"
+    if state in (UP, DISABLED):
+        row["enabled"] = state == UP
+    return row
+
+
 FILTERS: Filters = {
     "id": by_id(storage_pools.c.id),
     "name": same_text(storage_pools.c.name),
@@ -45,15 +100,15 @@ FILTERS: Filters = {
 }
 
 
-def pool_on(connection: Connection, zone_id: int, ip_address: str, path: str) -> str | None:
-    """The name of the zone's pool that is this storage."""
+def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tuple[int, str, str], str]:
+    """The names of the zones' pools by zone, server and path."""
     pool = storage_pools.c
-    found: str | None = connection.execute(
-        select(pool.name)
-        .where(pool.zone_id == zone_id, pool.removed.is_(None), pool.ip_address == ip_address, pool.path == path)
-        .limit(1)
-    ).scalar()
-    return found
+    rows = connection.execute(
+        select(pool.zone_id, pool.ip_address, pool.path, pool.name).where(
+            id_in(pool.zone_id, zone_ids), pool.removed.is_(None)
+        )
+    )
+    return {(row.zone_id, row.ip_address, row.path): row.name for row in rows}
 
 
 def count_volumes(connection: Connection, pool_id: int) -> int:

@@ -22,6 +22,7 @@ from bulkdeploy.store.filters import (
 )
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.resource_tags import ZONE, add_tags
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.image_stores import image_stores
@@ -40,6 +41,22 @@ FILTERS: Filters = {
     "networktype": same_text(zones.c.network_type),
     "domainid": by_id(zones.c.domain_id),
     "tags": tagged(ZONE, zones.c.id),
+}
+
+FIELDS: Fields = {
+    "name": zones.c.name,
+    "networktype": zones.c.network_type,
+    "dns1": zones.c.dns1,
+    "dns2": zones.c.dns2,
+    "internaldns1": zones.c.internal_dns1,
+    "internaldns2": zones.c.internal_dns2,
+    "domain": zones.c.network_domain,
+    "domainid": zones.c.domain_id,
+    "guestcidraddress": zones.c.guest_cidr,
+    "localstorageenabled": zones.c.local_storage_enabled,
+    "securitygroupenabled": zones.c.security_groups_enabled,
+    "allocationstate": zones.c.allocation_state,
+    "sortkey": zones.c.sort_key,
 }
 
 CONTENTS: Mapping[str, Column[Any]] = {
@@ -71,6 +88,11 @@ def list_zones(connection: Connection, caller: Caller, arguments: Arguments, pag
     add_tags(connection, ZONE, rows, keep_id=True)
     add_capacity(connection, CapacityLevel.ZONE, rows, wanted=bool(arguments.get("showcapacities")))
     return Page(rows, count)
+
+
+def has_zone(connection: Connection) -> bool:
+    """Whether there is a live zone."""
+    return connection.execute(select(zones.c.id).where(zones.c.removed.is_(None)).limit(1)).first() is not None
 
 
 def zones_closed_to(connection: Connection, zone_ids: Iterable[int], lineage: str) -> set[int]:

@@ -3,13 +3,15 @@
 Events of actions on VMs are written with their jobs.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.store.database.copying import columns_from, copy_rows
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -72,6 +74,37 @@ def delete_events(connection: Connection, ids: Collection[int]) -> None:
     connection.execute(delete(events).where(id_in(events.c.id, ids)))
 
 
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """That something was done, in a sentence.
+
+    ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, else the caller's.
+    """
+
+    event_type: EventType
+    description: str
+    about: Instance | None = None
+    owner: Owner | None = None
+
+
+def record_events(connection: Connection, caller: Caller, happened: Iterable[Happened]) -> None:
+    """Write what the caller did, in the transaction that does it."""
+    rows = [
+        {
+            "event_type": one.event_type.value,
+            "description": one.description,
+            "account_id": (one.owner or caller.owner).account_id,
+            "user_id": caller.user_id,
+            "resource_type": None if one.about is None else one.about.type,
+            "resource_id": None if one.about is None else one.about.id,
+            "resource_uuid": None if one.about is None else one.about.uuid,
+        }
+        for one in happened
+    ]
+    if rows:
+        copy_rows(connection, events, len(rows), columns_from(rows))
+
+
 def record_event(
     connection: Connection,
     caller: Caller,
@@ -80,22 +113,8 @@ def record_event(
     about: Instance | None = None,
     owner: Owner | None = None,
 ) -> None:
-    """Write that the caller did something, in the transaction that does it.
-
-    ``about``: the thing that it was done to; ``owner``: whose it is and whose event it becomes, the caller's
-    if not given.
-    """
-    connection.execute(
-        insert(events).values(
-            event_type=event_type.value,
-            description=description,
-            account_id=(owner or caller.owner).account_id,
-            user_id=caller.user_id,
-            resource_type=None if about is None else about.type,
-            resource_id=None if about is None else about.id,
-            resource_uuid=None if about is None else about.uuid,
-        )
-    )
+    """Write that the caller did one thing; see ``Happened``."""
+    record_events(connection, caller, [Happened(event_type, description, about, owner)])
 
 
 def _filters() -> Filters:

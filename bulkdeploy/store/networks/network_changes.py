@@ -6,11 +6,72 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, or_, select, text, update
 
-from bulkdeploy.domain.guest_networks import Subnet
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.guest_networks import GuestType, Subnet
 from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.networks import ip_ranges, network_offerings, networks, nics, physical_networks
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+FIELDS: Fields = {
+    "name": networks.c.name,
+    "displaytext": networks.c.display_text,
+    "zoneid": networks.c.zone_id,
+    "networkofferingid": networks.c.network_offering_id,
+    "physicalnetworkid": networks.c.physical_network_id,
+    "acltype": networks.c.acl_type,
+    "domainid": networks.c.domain_id,
+    "subdomainaccess": networks.c.subdomain_access,
+    "gateway": networks.c.gateway,
+    "netmask": networks.c.netmask,
+    "vlan": networks.c.vlan,
+    "networkdomain": networks.c.network_domain,
+    "dns1": networks.c.dns1,
+    "dns2": networks.c.dns2,
+    "publicmtu": networks.c.public_mtu,
+    "privatemtu": networks.c.private_mtu,
+    "isdefault": networks.c.is_default,
+}
+CHANGEABLE: Fields = {
+    name: FIELDS[name]
+    for name in ("name", "displaytext", "networkdomain", "dns1", "dns2", "publicmtu", "privatemtu", "isdefault")
+}
+"""What updateNetwork and zone files change; an empty DNS server takes away what there was."""
+
+_read_all = reader(Entity.NETWORK, {**FIELDS, "_type": networks.c.guest_type, "_account": networks.c.account_id})
+_OWNERS = "SELECT id, name FROM accounts WHERE id = ANY(:ids) AND account_type <> 5"
+_FIRST_RANGES = (
+    "SELECT DISTINCT ON (network_id) network_id, host(start_ip) AS startip, host(end_ip) AS endip FROM ip_ranges"
+    " WHERE network_id = ANY(:ids) AND removed IS NULL ORDER BY network_id, id"
+)
+
+
+def read_networks(connection: Connection) -> list[dict[str, Any]]:
+    """All networks but those of projects, as zone files say it; a Shared one's first range is part of it."""
+    rows = _read_all(connection)
+    owners = {row.id: row.name for row in connection.execute(text(_OWNERS), {"ids": [r["_account"] for r in rows]})}
+    ranges = connection.execute(text(_FIRST_RANGES), {"ids": [row["_id"] for row in rows]}).mappings()
+    first = {row["network_id"]: {"startip": row["startip"], "endip": row["endip"]} for row in ranges}
+    return [_as_written(row, owners, first) for row in rows if row["_account"] in owners]
+
+
+def _as_written(
+    row: dict[str, Any], owners: Mapping[int, str], first: Mapping[int, Mapping[str, str]]
+) -> dict[str, Any]:
+    account, guest_type = owners[row.pop("_account")], row.pop("_type")
+    if guest_type == GuestType.SHARED and row["gateway"] is not None:
+        row.update(first.get(row["_id"], {}))
+    if row["acltype"] == "Account":
+        row["account"] = account
+        del row["subdomainaccess"]
+    return row
+
+
+def has_network(connection: Connection, zone_id: int) -> bool:
+    """Whether there is a live network in a zone."""
+    query = select(networks.c.id).where(networks.c.zone_id == zone_id, networks.c.removed.is_(None))
+    return connection.execute(query.limit(1)).first() is not None
 
 
 @dataclass(frozen=True, slots=True)

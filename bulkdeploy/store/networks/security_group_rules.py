@@ -1,10 +1,10 @@
 """Rules of security groups: written and deleted."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select
+from sqlalchemy import Connection, RowMapping, delete, insert, select, text
 
 from bulkdeploy.domain.security_group_rules import Direction, Traffic
 from bulkdeploy.store.filters import id_in
@@ -37,6 +37,24 @@ def existing_rule(
     )
     row = connection.execute(query.order_by(rule.id).limit(1)).first()
     return None if row is None else str(row.cidr or row.name)
+
+
+_READ = text(
+    "SELECT min(r.id) AS _id, min(r.uuid::text)::uuid AS _uuid, r.security_group_id AS securitygroupid, r.protocol,"
+    " r.start_port AS startport, r.end_port AS endport, r.icmp_type AS icmptype, r.icmp_code AS icmpcode,"
+    " coalesce(array_agg(r.cidr ORDER BY r.id) FILTER (WHERE r.cidr IS NOT NULL), '{}') AS cidrlist,"
+    " coalesce(jsonb_agg(jsonb_build_object('account', a.name, 'group', p.name) ORDER BY r.id)"
+    "  FILTER (WHERE p.id IS NOT NULL), '[]') AS usersecuritygrouplist"
+    " FROM security_group_rules r JOIN security_groups g ON g.id = r.security_group_id AND g.removed IS NULL"
+    " LEFT JOIN security_groups p ON p.id = r.peer_group_id LEFT JOIN accounts a ON a.id = p.account_id"
+    " WHERE r.direction = :direction"
+    " GROUP BY r.security_group_id, r.protocol, r.start_port, r.end_port, r.icmp_type, r.icmp_code ORDER BY 1"
+)
+
+
+def read_rules(direction: Direction, connection: Connection) -> list[dict[str, Any]]:
+    """All rules as zone files say them: those of a group that let through the same are one entry."""
+    return [dict(row) for row in connection.execute(_READ, {"direction": direction.value}).mappings()]
 
 
 def insert_rules(

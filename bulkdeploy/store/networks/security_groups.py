@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, select
 from bulkdeploy.domain.security_group_rules import Direction
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text, tagged
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.resource_tags import SECURITY_GROUP, add_tags
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import security_group_rules, security_groups, vm_security_groups
@@ -23,6 +24,8 @@ FILTERS: Filters = {
     "virtualmachineid": linked(vm_security_groups, "security_group_id", security_groups.c.id, "vm_id"),
     "tags": tagged(SECURITY_GROUP, security_groups.c.id),
 }
+
+FIELDS: Fields = {"name": security_groups.c.name, "description": security_groups.c.description}
 
 
 def list_security_groups(

@@ -1,8 +1,9 @@
 """Address ranges as CloudStack's calls see them: those of guest networks, and a zone's public ones."""
 
 from ipaddress import IPv4Network
+from typing import Any
 
-from sqlalchemy import Connection, case, cast, func, literal, select, union_all
+from sqlalchemy import Connection, case, cast, func, literal, select, text, union_all
 from sqlalchemy.dialects.postgresql import INET
 
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -25,6 +26,27 @@ FILTERS: Filters = {
     "forvirtualnetwork": lambda value: ip_ranges.c.network_id.is_(None) == value,
     "keyword": lambda value: func.host(ip_ranges.c.start_ip).contains(value, autoescape=True),
 }
+
+
+_READ = text(
+    "SELECT r.id AS _id, r.uuid AS _uuid, coalesce(r.zone_id, n.zone_id) AS zoneid, r.network_id AS networkid,"
+    " r.pod_id AS podid, host(r.start_ip) AS startip, host(r.end_ip) AS endip, r.gateway, r.netmask, r.vlan,"
+    " r.physical_network_id AS physicalnetworkid, r.network_id IS NULL AS forvirtualnetwork,"
+    " n.gateway IS NOT NULL AND NOT EXISTS (SELECT 1 FROM ip_ranges f WHERE f.network_id = n.id"
+    "  AND f.removed IS NULL AND f.id < r.id) AS _is_of_network"
+    " FROM ip_ranges r LEFT JOIN networks n ON n.id = r.network_id"
+    " WHERE r.removed IS NULL AND (r.network_id IS NULL OR n.guest_type = 'Shared')"
+    " ORDER BY r.id"
+)
+
+
+def read_ranges(connection: Connection) -> list[dict[str, Any]]:
+    """All ranges of Shared networks and all public ones; ``_is_of_network``: its network's first."""
+    rows = [dict(row) for row in connection.execute(_READ).mappings()]
+    for row in rows:
+        if not row["forvirtualnetwork"]:
+            del row["physicalnetworkid"]  # the network's
+    return rows
 
 
 def list_ranges(connection: Connection, arguments: Arguments, paging: Paging) -> Page:

@@ -4,6 +4,7 @@ from sqlalchemy import Connection, FromClause, and_, or_, select, true
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, linked, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import dedicated_resources
@@ -17,6 +18,12 @@ FILTERS: Filters = {
     "keyword": keyword(affinity_groups.c.name, affinity_groups.c.affinity_type),
     "type": same_text(affinity_groups.c.affinity_type),
     "virtualmachineid": linked(vm_affinity_groups, "affinity_group_id", affinity_groups.c.id, "vm_id"),
+}
+
+FIELDS: Fields = {
+    "name": affinity_groups.c.name,
+    "type": affinity_groups.c.affinity_type,
+    "description": affinity_groups.c.description,
 }
 
 

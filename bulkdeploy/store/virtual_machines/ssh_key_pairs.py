@@ -1,9 +1,10 @@
-"""The list query of SSH key pairs."""
+"""The list query of SSH key pairs, and their rows."""
 
 from sqlalchemy import Connection, select
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.groups import ssh_key_pairs
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
@@ -13,6 +14,8 @@ FILTERS: Filters = {
     "keyword": keyword(ssh_key_pairs.c.name, ssh_key_pairs.c.fingerprint),
     "fingerprint": equal(ssh_key_pairs.c.fingerprint),
 }
+
+FIELDS: Fields = {"name": ssh_key_pairs.c.name, "publickey": ssh_key_pairs.c.public_key}
 
 
 def list_ssh_key_pairs(

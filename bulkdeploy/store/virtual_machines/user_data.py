@@ -1,4 +1,4 @@
-"""The list query of registered user data."""
+"""The list query of registered user data, and its rows."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Row, select
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
@@ -15,6 +16,8 @@ FILTERS: Filters = {
     "name": same_text(user_data.c.name),
     "keyword": keyword(user_data.c.name),
 }
+
+FIELDS: Fields = {"name": user_data.c.name, "userdata": user_data.c.content, "params": user_data.c.params}
 
 
 def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:

@@ -1,0 +1,30 @@
+"""Addresses of networks that are given by gateway and netmask."""
+
+from ipaddress import IPv4Address, IPv4Network
+
+from bulkdeploy.domain.errors import InvalidParameter
+
+
+def subnet_of(gateway: str, netmask: str) -> IPv4Network:
+    """The network of a gateway; both have been checked one by one."""
+    return IPv4Network(f"{gateway}/{netmask}", strict=False)
+
+
+def check_in_subnet(parameter: str, address: str, subnet: IPv4Network) -> None:
+    """An address is one that a machine of the network may have.
+
+    Raises:
+        InvalidParameter: it is outside, or the network's first or last.
+    """
+    if not subnet.network_address < IPv4Address(address) < subnet.broadcast_address:
+        raise InvalidParameter(parameter, address, f"it must be an address of the gateway's network {subnet}")
+
+
+def check_order(start: str, end: str, parameter: str = "endip") -> None:
+    """A range does not end before it begins.
+
+    Raises:
+        InvalidParameter: it does.
+    """
+    if IPv4Address(end) < IPv4Address(start):
+        raise InvalidParameter(parameter, end, f"it must not be below startip {start}")

@@ -1,0 +1,284 @@
+"""Loading a zone file: what is missing is created, what differs is changed, as a whole or not at all."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+
+from bulkdeploy.commands.registry import find_nouns
+from bulkdeploy.declare.noun import Noun
+from bulkdeploy.declare.parameters import details_of
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import BulkDeployError, InvalidInventory
+from bulkdeploy.manage.zone_files.document import Problems, read_document
+from bulkdeploy.manage.zone_files.entries import Entry, EntryReader, rule_of
+from bulkdeploy.manage.zone_files.names import Names, ref_of
+from bulkdeploy.services.system import System
+from bulkdeploy.store.accounts.callers import default_admin
+from bulkdeploy.store.database.engine import run_transaction
+
+Bound: TypeAlias = "tuple[Entry, dict[str, Any]]"
+"""An entry with all its values, references among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """How many things a load created and changed, by section; both empty: it was all there."""
+
+    created: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
+
+
+def load_zone_file(system: System, path: Path) -> LoadReport:
+    """Make what a file describes true, in one transaction; what it does not mention stays.
+
+    Loading a file twice changes nothing.
+
+    Raises:
+        InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInventory([f"{path.name}: the file cannot be read: {error.strerror}"]) from error
+    nouns = find_nouns()
+    entries = read_entries(nouns, path.name, data)
+
+    def work(connection: Connection) -> LoadReport:
+        return Loader(connection, system, nouns, Problems(path.name)).load(entries)
+
+    return run_transaction(system.engine, work)
+
+
+def read_entries(nouns: Mapping[str, Noun], file: str, data: bytes) -> Mapping[str, Sequence[Entry]]:
+    """The entries of a file by section; all that can be said without the database is checked.
+
+    Raises:
+        InvalidInventory: the file breaks rules.
+    """
+    problems = Problems(file)
+    reader = EntryReader(nouns, problems)
+    reader.read(read_document(file, data, problems))
+    problems.refuse_if_any()
+    return reader.entries
+
+
+class Loader:
+    """One load, in one transaction."""
+
+    def __init__(
+        self, connection: Connection, system: System, nouns: Mapping[str, Noun], problems: Problems
+    ) -> None:
+        self._connection, self._system, self._nouns, self._problems = connection, system, nouns, problems
+        self._caller = default_admin(connection)
+        self._names = Names(connection, nouns)
+        self._report = LoadReport()
+
+    def load(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
+        """Create and change what the entries say.
+
+        Raises:
+            InvalidInventory: some entries are refused.
+        """
+        for section, noun in self._nouns.items():
+            for entry in entries[section]:
+                entry.ref, entry.failed = None, False
+            if entries[section]:
+                self._load_section(noun, entries[section])
+        self._problems.refuse_if_any()
+        return self._report
+
+    def _load_section(self, noun: Noun, entries: Sequence[Entry]) -> None:
+        """Load in rounds: an entry that refers to another one of its section waits until that is there."""
+        # Names need not be unique everywhere: of several things with one key, the oldest is meant.
+        present = {noun.key(row): row for row in reversed(noun.read(self._connection))}
+        seen: dict[Hashable, Entry] = {}
+        waiting: Sequence[Entry] = entries
+        while waiting:
+            bound = [(entry, self._bind(entry, last=False)) for entry in waiting]
+            ready = [(entry, values) for entry, values in bound if values is not None]
+            if not ready:
+                for entry in waiting:
+                    self._bind(entry, last=True)
+                return
+            self._write(noun, [one for one in ready if self._is_first(one, seen)], present)
+            waiting = [entry for entry, values in bound if values is None and not entry.failed]
+            self._names.forget(noun.entity)
+
+    def _is_first(self, bound: Bound, seen: dict[Hashable, Entry]) -> bool:
+        entry, values = bound
+        first = seen.setdefault(_key(entry.noun, values), entry)
+        if first is entry:
+            return True
+        self._refuse(entry, None, f"is the same as in line {first.where.line}")
+        return False
+
+    def _bind(self, entry: Entry, *, last: bool) -> dict[str, Any] | None:
+        """The values of an entry with what its references name; None: it waits for another one, or is refused."""
+        values = dict(entry.values)
+        # What it stands in comes first: that says which of several things with one name is meant.
+        for name, reference in sorted(entry.references.items(), key=lambda one: isinstance(one[1], tuple)):
+            if isinstance(reference, Entry):
+                if reference.ref is None:
+                    entry.failed = reference.failed
+                    return None
+                values[name] = reference.ref
+                continue
+            around = {
+                known: _plain(value)
+                for known, value in values.items()
+                if isinstance(value, EntityRef) or known in lent_names(entry)
+            }
+            refs = [self._find(entry, name, text, around, last=last) for text in reference]
+            if any(ref is None for ref in refs):
+                return None
+            values[name] = tuple(refs) if _is_list(entry.noun, name) else refs[0]
+        return values
+
+    def _find(
+        self, entry: Entry, name: str, text: str, around: Mapping[str, Any], *, last: bool
+    ) -> EntityRef | None:
+        kinds = _kinds(entry.noun, name)
+        found = self._names.find(kinds, text, around)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            self._refuse(entry, name, f"{text!r} names {len(found)} things; write a path such as outer/{text}")
+        elif last or entry.noun.entity not in kinds:
+            what = " or ".join(kind.name.lower().replace("_", " ") for kind in kinds)
+            self._refuse(entry, name, f"must be the name of a {what}: there is no {text!r}")
+        return None
+
+    def _write(self, noun: Noun, ready: Sequence[Bound], present: Mapping[Hashable, Mapping[str, Any]]) -> None:
+        fresh: list[Bound] = []
+        changes: list[Bound] = []
+        for entry, values in ready:
+            row = present.get(_key(noun, values))
+            if row is None:
+                fresh.append((entry, values))
+                continue
+            if noun.entity is not None:
+                entry.ref = ref_of(noun.entity, row, noun.name)
+            differing = self._difference(entry, values, row)
+            if differing:
+                changes.append((entry, values if noun.update is None else differing))
+        made = self._attempt(fresh, self._create)
+        self._count(self._report.created, noun, made)
+        self._attempt(
+            [(entry, more) for entry, values in made if (more := _beyond_create(noun, values))], self._change
+        )
+        self._count(self._report.changed, noun, self._attempt(changes, self._change))
+
+    def _difference(self, entry: Entry, values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        """What an entry says otherwise than the row."""
+        noun = entry.noun
+        changeable = {
+            parameter.name for parameter in (*(noun.update.parameters if noun.update else ()), *noun.more)
+        }
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            into_one_form = noun.compare.get(name, _plain)
+            if name not in row or into_one_form(value) == into_one_form(row[name]):
+                continue
+            found[name] = value
+            if noun.update is not None and name not in changeable:
+                self._refuse(entry, name, f"is {row[name]!r} and cannot be changed")
+        return {} if entry.failed else found
+
+    def _attempt(self, batch: Sequence[Bound], work: Callable[[Sequence[Bound]], None]) -> list[Bound]:
+        """Do the work for all of a batch; where it is refused, in halves, until it is known for whom.
+
+        Returns whom it was done for.
+        """
+        if not batch:
+            return []
+        try:
+            with self._connection.begin_nested():
+                work(batch)
+        except BulkDeployError as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                return [*self._attempt(batch[:middle], work), *self._attempt(batch[middle:], work)]
+            entry = batch[0][0]
+            self._refuse(entry, getattr(error, "parameter", None), rule_of(error))
+            return []
+        return list(batch)
+
+    def _create(self, batch: Sequence[Bound]) -> None:
+        noun = batch[0][0].noun
+        declared = {parameter.name for parameter in (*noun.create.parameters, *noun.more)}
+        given: Sequence[Any] = [
+            {name: value for name, value in values.items() if name in declared} for _, values in batch
+        ]
+        if noun.prepare is not None:
+            given = noun.prepare(self._connection, self._system, given)
+        made = noun.create_many(self._connection, self._caller, given)
+        if noun.entity is not None:
+            for (entry, _), ref in zip(batch, made, strict=True):
+                entry.ref = ref
+
+    def _change(self, batch: Sequence[Bound]) -> None:
+        noun = batch[0][0].noun
+        if noun.update_many is None:
+            self._create(batch)
+        else:
+            changes = [(entry.ref, values) for entry, values in batch if entry.ref is not None]
+            noun.update_many(self._connection, self._caller, changes)
+
+    def _count(self, counts: dict[str, int], noun: Noun, done: Sequence[Bound]) -> None:
+        if done:
+            counts[noun.section] = counts.get(noun.section, 0) + len(done)
+
+    def _refuse(self, entry: Entry, parameter: str | None, rule: str) -> None:
+        entry.failed = True
+        self._problems.add(entry.place_of(parameter), rule)
+
+
+def lent_names(entry: Entry) -> frozenset[str]:
+    """The parameters that an entry has from those around it."""
+    outer, names = entry.outer, frozenset[str]()
+    while outer is not None:
+        names, outer = names | frozenset(outer.noun.lends), outer.outer
+    return names
+
+
+def _beyond_create(noun: Noun, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What only a change can say of a thing."""
+    if noun.update is None:
+        return {}
+    declared = {parameter.name for parameter in (*noun.create.parameters, *noun.more)}
+    return {name: value for name, value in values.items() if name not in declared}
+
+
+def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
+    return noun.key({name: _plain(value) for name, value in values.items()})
+
+
+def _plain(value: Any) -> Any:
+    """A bound value, or one of a row, in the form that both are compared in."""
+    if isinstance(value, EntityRef):
+        return value.id
+    if isinstance(value, tuple) and value and all(isinstance(one, dict) for one in value):
+        return details_of(value)
+    if isinstance(value, tuple | list):
+        plain = [_plain(one) for one in value]
+        return sorted(plain) if all(isinstance(one, int | str) for one in plain) else plain
+    if isinstance(value, Decimal):
+        return float(value)
+    return None if value in ("", {}) else value
+
+
+def _parameter(noun: Noun, name: str) -> Any:
+    declared = (*noun.create.parameters, *(noun.update.parameters if noun.update else ()), *noun.more)
+    return next(parameter for parameter in declared if parameter.name == name)
+
+
+def _kinds(noun: Noun, name: str) -> Any:
+    return _parameter(noun, name).entity
+
+
+def _is_list(noun: Noun, name: str) -> bool:
+    return bool(_parameter(noun, name).element)

@@ -1,0 +1,103 @@
+"""What names in a zone file stand for: things by their own name, or by a path of names from the outside in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.noun import Noun
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.store.live_rows import reader
+
+NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A thing with its path (``zone/pod/cluster``) and what it refers to, by parameter."""
+
+    ref: EntityRef
+    path: str
+    row: Mapping[str, Any]
+
+
+class Names:
+    """Finds live things by name; what was read of a kind is kept until ``forget``."""
+
+    def __init__(self, connection: Connection, nouns: Mapping[str, Noun]) -> None:
+        self._connection = connection
+        self._nouns = {noun.entity: noun for noun in nouns.values() if noun.entity is not None}
+        self._by_name: dict[Entity, dict[str, list[Named]]] = {}
+
+    def forget(self, entity: Entity | None) -> None:
+        """Read things of this kind again when they are next asked for."""
+        if entity is not None:
+            self._by_name.pop(entity, None)
+
+    def find(self, kinds: Sequence[Entity], text: str, around: Mapping[str, Any]) -> list[EntityRef]:
+        """What a name, a path or a uuid stands for; of several those that stand where ``around`` says.
+
+        ``around``: internal ids by parameter.
+        """
+        found = [named for kind in kinds for named in self._named(kind, text)]
+        if len(found) > 1:
+            found = [
+                named
+                for named in found
+                if all(named.row.get(name) in (None, value) for name, value in around.items())
+            ] or found
+        return [named.ref for named in found]
+
+    def paths(self, entity: Entity) -> dict[int, str]:
+        """The path of every live thing of a kind by internal id."""
+        return {named.ref.id: named.path for alike in self._of(entity).values() for named in alike}
+
+    def _named(self, entity: Entity, text: str) -> list[Named]:
+        known = self._of(entity)
+        if text in known:
+            return known[text]
+        alike = known.get(text.rpartition("/")[2], ())
+        return [
+            one
+            for one in (*alike, *known.get(text.lower(), ()))
+            if one.path.endswith(f"/{text}") or one.path == text or str(one.ref.uuid) == text.lower()
+        ]
+
+    def _of(self, entity: Entity) -> dict[str, list[Named]]:
+        """Things by their names, and by their uuids."""
+        if entity not in self._by_name:
+            by_name: dict[str, list[Named]] = {}
+            for named in self._read(entity):
+                by_name.setdefault(named.ref.name, []).append(named)
+                by_name.setdefault(str(named.ref.uuid), []).append(named)
+            self._by_name[entity] = by_name
+        return self._by_name[entity]
+
+    def _read(self, entity: Entity) -> list[Named]:
+        noun = self._nouns.get(entity)
+        if noun is None:
+            found = reader(entity)(self._connection)
+            return [Named(ref_of(entity, row, NAME), str(row[NAME]), {}) for row in found]
+        rows = noun.read(self._connection)
+        parents = self._parents(noun, rows)
+        return [Named(ref_of(entity, row, noun.name), parents(row), row) for row in rows]
+
+    def _parents(self, noun: Noun, rows: Sequence[Mapping[str, Any]]) -> Any:
+        if noun.parent is None:
+            return lambda row: str(row[noun.name])
+        (kind,) = next(one.entity for one in noun.create.parameters if one.name == noun.parent)
+        own = {row["_id"]: row for row in rows}
+        outer = {} if kind is noun.entity else self.paths(kind)
+
+        def path(row: Mapping[str, Any]) -> str:
+            parent = row[str(noun.parent)]
+            above = path(own[parent]) if kind is noun.entity and parent in own else outer.get(parent)
+            return str(row[noun.name]) if above is None else f"{above}/{row[noun.name]}"
+
+        return path
+
+
+def ref_of(entity: Entity, row: Mapping[str, Any], name: str) -> EntityRef:
+    """A row's thing."""
+    return EntityRef(entity, row["_id"], row["_uuid"], str(row[name]))

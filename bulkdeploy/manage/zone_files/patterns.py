@@ -1,0 +1,36 @@
+"""Many things in one entry: ``a-{01..10}`` stands for ten texts."""
+
+import re
+
+MOST_EXPANDED = 100_000
+PATTERN = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}", re.ASCII)
+
+
+def count(text: str) -> int | None:
+    """How many texts a text stands for; None where it holds no pattern.
+
+    Raises:
+        ValueError: a pattern counts down or too far, or two of them differ in length.
+    """
+    sizes = {int(last) - int(first) + 1 for first, last in PATTERN.findall(text)}
+    if not sizes:
+        return None
+    if len(sizes) > 1:
+        raise ValueError("must have patterns of one length")
+    (size,) = sizes
+    if not 0 < size <= MOST_EXPANDED:
+        raise ValueError(f"must count up, to {MOST_EXPANDED} at most")
+    return size
+
+
+def expand(text: str, number: int) -> list[str]:
+    """The ``number`` texts that a text stands for; numbers are as wide as the first: ``{08..10}`` is 08, 09, 10."""
+    parts: list[str] = []
+    starts: list[tuple[int, int]] = []
+    at = 0
+    for found in PATTERN.finditer(text):
+        parts.append(text[at : found.start()].replace("%", "%%"))
+        starts.append((int(found[1]), len(found[1])))
+        at = found.end()
+    template = "%s".join([*parts, text[at:].replace("%", "%%")])
+    return [template % tuple(f"{first + step:0{width}}" for first, width in starts) for step in range(number)]

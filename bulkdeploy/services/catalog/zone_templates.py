@@ -1,0 +1,72 @@
+"""What operators say of templates and ISOs in zones, whose images they have put there by other means."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.services.catalog.templates import Kind, register_templates, update_templates
+from bulkdeploy.store.accounts.owner_keys import owner_key
+from bulkdeploy.store.catalog import template_changes as store
+from bulkdeploy.store.filters import Arguments
+
+READY, NOT_READY = "Download Complete", "Not downloaded"
+
+
+def set_templates(
+    connection: Connection, caller: Caller, batch: Sequence[Arguments], *, kind: Kind
+) -> list[EntityRef]:
+    """Make it true what is said of templates or ISOs in one zone each, ``zoneid``.
+
+    Those that their owner does not have by that name are registered. ``isready`` and ``status`` are about the zone,
+    ``size`` and ``physicalsize`` in bytes, ``accountids`` all accounts that it is shared with.
+
+    Raises:
+        InvalidParameter: no zone is named; or as ``register_templates`` and ``update_templates``.
+        PermissionDenied, ResourceLimitExceeded: likewise.
+    """
+    for given in batch:
+        if "zoneid" not in given or "zoneids" in given:
+            raise InvalidParameter("zoneid", None, f"must be the zone that has the {kind.noun}: one entry for each")
+        if "projectid" in given:
+            raise InvalidParameter(
+                "projectid", None, f"must not be given: no {kind.noun} of a project is described"
+            )
+    said = [_without_stray_domain(given) for given in batch]
+    rows = reversed(store.read_templates(connection, kind.entity))
+    known = {_called(row): EntityRef(kind.entity, row["_id"], row["_uuid"], row["name"]) for row in rows}
+    fresh: dict[Hashable, Arguments] = {}
+    for given in said:
+        if _called(given) not in known:
+            fresh.setdefault(_called(given), given)
+    known |= zip(fresh, register_templates(connection, caller, list(fresh.values()), kind=kind), strict=True)
+    refs = [known[_called(given)] for given in said]
+    there = [(ref, given) for ref, given in zip(refs, said, strict=True) if fresh.get(_called(given)) is not given]
+    update_templates(connection, caller, there, kind=kind)
+    store.put_in_zones(connection, [_in_zone(ref, given) for ref, given in zip(refs, said, strict=True)])
+    for ref, given in zip(refs, said, strict=True):
+        if "accountids" in given:
+            wanted = {account.id for account in given["accountids"]}
+            store.unshare(connection, ref, store.shared_with(connection, ref) - wanted)
+            store.share(connection, ref, wanted)
+    return refs
+
+
+def _without_stray_domain(given: Arguments) -> Arguments:
+    """A domain without an account is that of the zone an entry stands in, and says nothing of whose it is."""
+    return given if "account" in given else {name: value for name, value in given.items() if name != "domainid"}
+
+
+def _called(values: Mapping[str, Any]) -> Hashable:
+    ids = {name: value.id if isinstance(value, EntityRef) else value for name, value in values.items()}
+    return owner_key(ids), str(ids["name"]).lower()
+
+
+def _in_zone(ref: EntityRef, given: Arguments) -> dict[str, Any]:
+    row: dict[str, Any] = {"template_id": ref.id, "zone_id": given["zoneid"].id}
+    if "isready" in given:
+        row |= {"ready": given["isready"], "status": READY if given["isready"] else NOT_READY}
+    return {**row, "status": given["status"]} if "status" in given else row
