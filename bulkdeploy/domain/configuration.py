@@ -181,6 +181,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names", names_vms=True),
     Setting(
+        "vm.network.nic.max.secondary.ipaddresses",
+        "10",
+        N,
+        "Secondary addresses that one nic may have",
+        minimum=0,
+    ),
+    Setting(
         "vm.userdata.max.length",
         "32768",
         N,
@@ -270,6 +277,13 @@ SETTINGS: tuple[Setting, ...] = (
         S,
         "Networks of trusted proxies, separated by commas; blank: none is trusted",
         lists_cidrs=True,
+    ),
+    Setting(
+        "api.unknown.parameters.refused",
+        "false",
+        B,
+        "Refuse calls with parameters that their commands do not have, here or in CloudStack; "
+        "false: ignore these and say so in the answer, in the field warning",
     ),
     Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),
     Setting("api.throttling.interval", "1", N, "Seconds of a throttling interval", minimum=1),

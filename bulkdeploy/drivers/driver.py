@@ -250,7 +250,8 @@ class HypervisorDriver(ABC):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
 
-        Volumes that do not exist are made; those that it loses stay on their pools. Having them is fine. Called
+        Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
+        it loses stay on their pools. Having them is fine. Called
         with those it had before it undoes a change of which nobody knows how far it got.
         Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
 

@@ -17,7 +17,7 @@ from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
-from bulkdeploy.store.database.kept_columns import kept_columns
+from bulkdeploy.store.database.column_cache import column_cache
 from bulkdeploy.store.jobs.jobs import FIRST
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import OneDriver
@@ -82,7 +82,7 @@ def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(
 def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(room: GeneratedZone) -> None:
     """Hosts, their capacity and pools are read whole once per process: afterwards only what changed."""
     deploy_held_back(room, 1)
-    left = {table for table, _ in kept_columns(room.engine)._readings}
+    left = {table for table, _ in column_cache(room.engine)._readings}
     assert left == {"hosts", "host_capacity", "storage_pools"}
 
 

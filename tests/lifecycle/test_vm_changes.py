@@ -428,8 +428,13 @@ def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
     answer = acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped))
     assert "userdata" not in answer["virtualmachineuserdata"]
     _done(stopped, acme, "startVirtualMachine")
-    for command in ("resetUserDataForVirtualMachine", "resetSSHKeyForVirtualMachine"):
-        assert refused(acme, command, id=_vm(stopped), keypair="laptop").status == 431
+    for command, given in (
+        ("resetUserDataForVirtualMachine", {}),
+        ("resetSSHKeyForVirtualMachine", {"keypair": "laptop"}),
+        ("resetPasswordForVirtualMachine", {}),
+    ):
+        failure = refused(acme, command, id=_vm(stopped), **given)
+        assert (failure.status, "in state Running; its state must be Stopped" in failure.errortext) == (431, True)
 
 
 def test_affinity_groups_change_while_it_is_stopped(stopped: Fleet, acme: ApiClient) -> None:

@@ -45,6 +45,16 @@ class DeviceContract:
         caller.devices(rig.hosts[0], taking)
         assert_has(guests_of(rig.driver)[other.uuid], taking)
 
+    def test_a_volume_grows_as_it_is_plugged(self, rig: Rig, caller: Caller) -> None:
+        """One that is there has the size that it is plugged with; others stay as they are."""
+        guest, added = rig.new_guest(), rig.subjects.new_volume()
+        caller.run(rig.hosts[0], guest)
+        grown = replace(added, size_bytes=2 * added.size_bytes)
+        for volumes in ((added,), (), (grown,)):
+            caller.devices(rig.hosts[0], replace(guest, volumes=(*guest.volumes, *volumes)))
+        sizes = {uuid: size for uuid, _, size in rig.driver.list_volumes()}
+        assert sizes == {volume.uuid: volume.size_bytes for volume in (*guest.volumes, grown)}
+
     def test_a_volume_in_use_is_not_shared(self, rig: Rig, caller: Caller) -> None:
         """What one guest has no other gets, running or starting, and it can not be removed."""
         guest, other = rig.new_guest(), rig.new_guest()

@@ -10,8 +10,8 @@ HEADER = """\
 # Zone files, section by section
 
 Generated from the declarations in `bulkdeploy/commands` by `make generate`; [inventory.md](../inventory.md) says
-how files are written. Keys are the parameters of the commands named. **Bold** ones must be there, unless what the entry
-stands in says them. What only files have, and calls have not, is in *italics*.
+how files are written. Keys are the parameters of the commands named. **Bold** ones must be there, unless what the
+entry stands in says them. What only files have, and calls have not, is in *italics*.
 """
 
 

@@ -31,7 +31,7 @@ from bulkdeploy.store.accounts.password_locks import unlocked_password
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
 from bulkdeploy.store.database.compiled_query import CompiledQuery
 from bulkdeploy.store.database.default_rows import ADMIN_USER_ID, ALLOW
-from bulkdeploy.store.database.shared_reading import find_shared
+from bulkdeploy.store.database.request_coalescing import find_coalesced
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
 from bulkdeploy.store.tables.jobs import configuration_values
 
@@ -158,7 +158,7 @@ BY_USERNAME = (
 
 def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
     """The user that this API key belongs to, or None."""
-    return find_shared(connection, _callers_by_api_key, api_key)
+    return find_coalesced(connection, _callers_by_api_key, api_key)
 
 
 def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[str, KeyHolder]:

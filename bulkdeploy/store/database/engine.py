@@ -25,11 +25,11 @@ from bulkdeploy import meters
 from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
 from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.column_cache import OPTION, ColumnCache, column_cache
 from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
 from bulkdeploy.store.database.database_url import database_parameters
-from bulkdeploy.store.database.kept_columns import OPTION, KeptColumns, kept_columns
-from bulkdeploy.store.database.shared_reading import OPTION as SHARED_READINGS
-from bulkdeploy.store.database.shared_reading import SharedReadings
+from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
+from bulkdeploy.store.database.request_coalescing import Coalescers
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def create_reading_engine(
     prepare_after = PREPARE_AFTER if prepares else None
     engine = _engine(url, pool_size, application_name, isolation_level="AUTOCOMMIT", prepare_after=prepare_after)
     event.listen(engine, "before_cursor_execute", _forbid_writing)
-    engine.update_execution_options(**{SHARED_READINGS: SharedReadings()})
+    engine.update_execution_options(**{COALESCERS: Coalescers()})
     return engine
 
 
@@ -178,7 +178,7 @@ def _engine(
         },
         json_serializer=_json_text,
         json_deserializer=orjson.loads,
-        execution_options={OPTION: KeptColumns()},
+        execution_options={OPTION: ColumnCache()},
     )
     event.listen(engine, "checkout", _notice_dropped)
     event.listen(engine, "handle_error", _forget_values)
@@ -268,7 +268,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = C
             result, actions = _run_once(engine, work, at)
         except TransactionConflict:
             meters.CLAIM_CONFLICTS.labels("room").inc()
-            kept_columns(engine).forget()
+            column_cache(engine).forget()
         except (DBAPIError, psycopg.Error) as error:
             meters.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
         else:

@@ -28,7 +28,7 @@ from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.configuration.configuration import global_value
 from bulkdeploy.store.database.compiled_query import CompiledQuery
-from bulkdeploy.store.database.shared_reading import find_shared
+from bulkdeploy.store.database.request_coalescing import find_coalesced
 from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains, users
@@ -111,7 +111,7 @@ def find_job(connection: Connection, job_id: str) -> tuple[int, dict[str, Any]] 
     if job_id.isdecimal():
         row = connection.execute(BY_NUMBER, {"id": int(job_id)}).mappings().first()
     else:
-        row = find_shared(connection, _jobs_by_uuid, UUID(job_id))
+        row = find_coalesced(connection, _jobs_by_uuid, UUID(job_id))
     if row is None:
         return None
     return row["account_id"], _wire(dict(row))

@@ -1,7 +1,7 @@
 """One zone as columns, as placement reads it: hosts, clusters, pools, dedication, owner's VMs.
 
 Read inside the transaction that claims; what has not changed since the process's last plan is not
-read again (``store.database.kept_columns``). ``storage.overprovisioning.factor`` and the disable
+read again (``store.database.column_cache``). ``storage.overprovisioning.factor`` and the disable
 thresholds are applied here, so that placement knows limits and nothing of settings.
 """
 

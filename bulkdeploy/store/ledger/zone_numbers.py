@@ -1,4 +1,4 @@
-"""The numbers of a zone's hosts and pools, as ``store.database.kept_columns`` keeps them."""
+"""The numbers of a zone's hosts and pools, as ``store.database.column_cache`` keeps them."""
 
 from collections.abc import Mapping
 
@@ -6,9 +6,9 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy.placement.model import Ints
-from bulkdeploy.store.database.kept_columns import KeptTable, kept_columns
+from bulkdeploy.store.database.column_cache import CachedTable, column_cache
 
-HOSTS = KeptTable(
+HOSTS = CachedTable(
     "hosts",
     {
         "id": "id",
@@ -22,7 +22,7 @@ HOSTS = KeptTable(
     gone="removed IS NOT NULL",
     scope="zone_id = %(scope)s",
 )
-HOST_CAPACITY = KeptTable(
+HOST_CAPACITY = CachedTable(
     "host_capacity",
     {
         "host_id": "host_id",
@@ -34,7 +34,7 @@ HOST_CAPACITY = KeptTable(
         "vms_used": "vms_used::bigint",
     },
 )
-POOLS = KeptTable(
+POOLS = CachedTable(
     "storage_pools",
     {
         "id": "id",
@@ -53,7 +53,7 @@ ALL_ZONES = 0
 
 def read_hosts(connection: Connection, zone_id: int) -> Mapping[str, Ints]:
     """Every host that has capacity, by id: what it is and what is used of it."""
-    kept = kept_columns(connection)
+    kept = column_cache(connection)
     hosts = kept.read(connection, HOSTS, zone_id)
     capacity = kept.read(connection, HOST_CAPACITY, ALL_ZONES)
     if np.array_equal(capacity["host_id"], hosts["id"]):  # one zone, no host removed
@@ -77,7 +77,7 @@ def read_pools(
     connection: Connection, zone_id: int, cluster_ids: Ints, host_ids: Ints, *, with_local: bool
 ) -> tuple[Mapping[str, Ints], Ints, Ints]:
     """The pools whose cluster and host are there, with the positions of these (-1: of no single one)."""
-    rows = kept_columns(connection).read(connection, POOLS, zone_id)
+    rows = column_cache(connection).read(connection, POOLS, zone_id)
     cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
     there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))
     if not with_local:

@@ -10,20 +10,20 @@ from sqlalchemy import Connection, Engine, text
 
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import caller_by_api_key
-from bulkdeploy.store.database.shared_reading import SharedReading
+from bulkdeploy.store.database.request_coalescing import Coalescer
 
 LATER = (2, 3, 4, 5)
 
 
 class Crowd:
-    """A shared reading of numbers' squares, whose first look takes as long as it is told to."""
+    """Coalesced requests for numbers' squares, whose first look takes as long as it is told to."""
 
-    def __init__(self, engine: Engine, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, engine: Engine, pool: ThreadPoolExecutor, patience_s: float = 60) -> None:
         self.looks: list[list[int]] = []
         self.first_began, self.may_end = Event(), Event()
         self.broken: set[int] = set()
         self._engine, self._pool = engine, pool
-        self.shared = SharedReading(self._read)
+        self.shared = Coalescer(self._read, patience_s)
 
     def find(self, number: int) -> "Future[int | None]":
         """Ask for a number's square in a thread of its own."""
@@ -76,6 +76,19 @@ def test_a_look_that_fails_fails_nobody(crowd: Crowd) -> None:
     assert crowd.looks[:2] == [[1], list(LATER)]
     assert sorted(crowd.looks[2:]) == [[number] for number in LATER]
     assert crowd.find(3).result(30) == 9
+
+
+def test_a_look_that_is_stuck_stalls_nobody_else(engine: Engine) -> None:
+    """Who comes while a look is stuck gives up waiting for it, and those who come then wait for nobody that is."""
+    crowd = Crowd(engine, ThreadPoolExecutor(8), patience_s=0.2)
+    stuck = crowd.find(1)
+    assert crowd.first_began.wait(30)
+    assert [crowd.find(number).result(30) for number in LATER] == [4, 9, 16, None]
+    assert [asked.result(30) for asked in map(crowd.find, LATER)] == [4, 9, 16, None]
+    assert not stuck.done()
+    crowd.may_end.set()
+    assert stuck.result(30) == 1
+    assert crowd.find(2).result(30) == 4
 
 
 def test_a_key_that_is_disabled_is_seen_at_once(system: System) -> None:

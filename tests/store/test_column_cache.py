@@ -9,11 +9,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine, text
 
+from bulkdeploy.store.database.column_cache import CachedTable, ColumnCache, column_cache
 from bulkdeploy.store.database.engine import TransactionConflict, run_transaction
-from bulkdeploy.store.database.kept_columns import KeptColumns, KeptTable, kept_columns
 from tests.support.properties import examples
 
-THINGS = KeptTable("things", {"id": "id", "used": "used"}, gone="removed IS NOT NULL", scope="zone_id = %(scope)s")
+THINGS = CachedTable(
+    "things", {"id": "id", "used": "used"}, gone="removed IS NOT NULL", scope="zone_id = %(scope)s"
+)
 ZONE = 7
 
 
@@ -46,7 +48,7 @@ def change(engine: Engine, statement: str) -> None:
         connection.execute(text(statement))
 
 
-def read(kept: KeptColumns, connection: Connection) -> dict[int, int]:
+def read(kept: ColumnCache, connection: Connection) -> dict[int, int]:
     """What is used, by id."""
     return pairs(kept.read(connection, THINGS, ZONE))
 
@@ -58,7 +60,7 @@ def pairs(columns: Mapping[str, object]) -> dict[int, int]:
 
 def test_shows_what_was_changed_added_and_removed_since_the_last_reading(things: Engine) -> None:
     """Changed rows are replaced, new ones put in their place by id, removed ones left out."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as connection:
         assert read(kept, connection) == {1: 10, 2: 20, 5: 50}
     change(things, "UPDATE things SET used = 21 WHERE id = 2")
@@ -70,7 +72,7 @@ def test_shows_what_was_changed_added_and_removed_since_the_last_reading(things:
 
 def test_sees_a_transaction_that_was_open_during_the_last_reading(things: Engine) -> None:
     """What was not committed when it was read is seen once it is."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as slow, things.connect() as reader:
         slow.execute(text("UPDATE things SET used = 11 WHERE id = 1"))
         change(things, "UPDATE things SET used = 22 WHERE id = 2")
@@ -81,7 +83,7 @@ def test_sees_a_transaction_that_was_open_during_the_last_reading(things: Engine
 
 def test_sees_what_subtransactions_wrote(things: Engine) -> None:
     """Of a transaction with savepoints, open during a reading, all that was not taken back is seen once it ends."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as slow, things.connect() as reader:
         slow.execute(text("UPDATE things SET used = 11 WHERE id = 1"))
         inner = slow.begin_nested()
@@ -99,7 +101,7 @@ def test_sees_what_subtransactions_wrote(things: Engine) -> None:
 
 def test_reads_the_whole_when_transactions_cannot_be_compared_any_more(things: Engine) -> None:
     """After so many transactions that their 32 bits begin anew, what changed since would look old."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as reader:
         read(kept, reader)
         (key, reading), *_ = kept._readings.items()
@@ -117,7 +119,7 @@ def test_does_not_keep_what_is_rolled_back(
     things: Engine, warm: bool, begin: str, change: str, seen: dict[int, int]
 ) -> None:
     """A transaction sees what it wrote; once it is rolled back nobody does."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     if warm:
         with things.connect() as connection:
             read(kept, connection)
@@ -131,7 +133,7 @@ def test_does_not_keep_what_is_rolled_back(
 
 def test_keeps_what_a_transaction_reads_that_wrote_elsewhere(things: Engine) -> None:
     """Who locked a row or wrote another table before reads the whole only once, as deploy calls do."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as writer:
         writer.execute(text("SELECT FROM things WHERE id = 3 FOR SHARE"))
         writer.execute(text("CREATE TABLE others (id bigint)"))
@@ -144,7 +146,7 @@ def test_keeps_what_a_transaction_reads_that_wrote_elsewhere(things: Engine) -> 
 
 def test_a_reading_is_not_changed_by_a_later_one(things: Engine) -> None:
     """Whoever holds a reading may go on with it."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect() as connection:
         first = kept.read(connection, THINGS, ZONE)
         change(things, "UPDATE things SET used = 12 WHERE id = 1")
@@ -155,7 +157,7 @@ def test_a_reading_is_not_changed_by_a_later_one(things: Engine) -> None:
 @pytest.mark.parametrize("rewrite", ["TRUNCATE things", "VACUUM FULL things"])
 def test_reads_a_rewritten_table_anew(things: Engine, rewrite: str) -> None:
     """A table whose file was replaced is read as a whole."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         read(kept, connection)
         connection.execute(text(rewrite))
@@ -164,7 +166,7 @@ def test_reads_a_rewritten_table_anew(things: Engine, rewrite: str) -> None:
 
 def test_is_not_confused_by_frozen_rows(things: Engine) -> None:
     """Rows that vacuum froze have not changed."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     with things.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         read(kept, connection)
         connection.execute(text("UPDATE things SET used = 13 WHERE id = 1"))
@@ -175,12 +177,12 @@ def test_is_not_confused_by_frozen_rows(things: Engine) -> None:
 def test_a_conflict_lets_everything_be_read_anew(things: Engine) -> None:
     """Rows that were deleted are noticed at the latest after a transaction that lost against reality."""
     with things.connect() as connection:
-        assert read(kept_columns(connection), connection) == {1: 10, 2: 20, 5: 50}
+        assert read(column_cache(connection), connection) == {1: 10, 2: 20, 5: 50}
     change(things, "DELETE FROM things WHERE id = 5")
     seen: list[dict[int, int]] = []
 
     def work(connection: Connection) -> None:
-        seen.append(read(kept_columns(connection), connection))
+        seen.append(read(column_cache(connection), connection))
         if 5 in seen[-1]:
             raise TransactionConflict
 
@@ -205,7 +207,7 @@ def test_is_what_a_fresh_reading_is_after_any_history(
     things: Engine, steps: list[tuple[str, int, int, bool]]
 ) -> None:
     """Whatever was written, committed or rolled back between readings, the kept columns are the table's."""
-    kept = KeptColumns()
+    kept = ColumnCache()
     statements = {
         "change": "UPDATE things SET used = {used} WHERE id = {id}",
         "add": "INSERT INTO things VALUES ({id}, 7, {used}) ON CONFLICT DO NOTHING",
@@ -217,10 +219,10 @@ def test_is_what_a_fresh_reading_is_after_any_history(
                 connection.execute(text(statements[what].format(id=number, used=used)))
                 (connection.commit if commits else connection.rollback)()
             elif what == "read":
-                assert read(kept, connection) == read(KeptColumns(), connection)
+                assert read(kept, connection) == read(ColumnCache(), connection)
                 connection.rollback()
             else:
                 connection.execute(text(statements["change"].format(id=number, used=used)))
-                assert read(kept, connection) == read(KeptColumns(), connection)
+                assert read(kept, connection) == read(ColumnCache(), connection)
                 (connection.commit if commits else connection.rollback)()
-        assert read(kept, connection) == read(KeptColumns(), connection)
+        assert read(kept, connection) == read(ColumnCache(), connection)

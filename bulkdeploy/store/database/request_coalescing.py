@@ -1,9 +1,9 @@
-"""One look at the database for all threads of a process that want the same kind of thing at the same moment.
+"""Request coalescing: one look at the database for all threads of a process that want the same kind of thing.
 
 Hundreds of clients that poll ask for two things, again and again: who they are, and one job. While one thread
-looks, the others who come gather, and one of them then looks for all. Under load a statement so answers as many
+looks, others who come gather, and one of them then looks for all. Under load a statement so answers as many
 calls as there are threads; a call that comes alone waits for nobody. Nothing is remembered: whoever asks gets what
-was committed before the look began, and it begins after he asked.
+was committed before the look began, and it begins after he asked. ADR 18 has what it saves, and what can go wrong.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,7 +17,9 @@ from sqlalchemy import Connection
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-OPTION = "bulkdeploy_shared_readings"
+OPTION = "bulkdeploy_coalescers"
+PATIENCE_S = 1.0
+"""A look takes a millisecond; one that takes so long is stuck, and others no longer wait for it."""
 
 Read: TypeAlias = Callable[[Connection, Sequence[K]], Mapping[K, V]]
 """Finds things by their keys, in one statement; what is not there is not in the answer."""
@@ -43,11 +45,11 @@ class _Look(Generic[K, V]):
     found: Mapping[K, V] | None = None
 
 
-class SharedReading(Generic[K, V]):
-    """What ``read`` finds, for any number of threads; one look at a time."""
+class Coalescer(Generic[K, V]):
+    """What ``read`` finds, for any number of threads; one look at a time, but for those that are stuck."""
 
-    def __init__(self, read: Read[K, V]) -> None:
-        self._read = read
+    def __init__(self, read: Read[K, V], patience_s: float = PATIENCE_S) -> None:
+        self._read, self._patience_s = read, patience_s
         self._gathering = Lock()
         self._looking = Lock()
         self._next: _Look[K, V] = _Look()
@@ -60,39 +62,42 @@ class SharedReading(Generic[K, V]):
             leads, look.is_led = not look.is_led, True
         if leads:
             self._lead(connection, look)
-        else:
-            with look.over:
-                pass
+        elif look.over.acquire(timeout=2 * self._patience_s):
+            look.over.release()
         if look.found is None:  # by whosever connection or key: each is told of his own, and of no other's
             return self._read(connection, [key]).get(key)
         return look.found.get(key)
 
     def _lead(self, connection: Connection, look: _Look[K, V]) -> None:
-        with self._looking:
+        looking = self._looking
+        if not looking.acquire(timeout=self._patience_s):
+            # Only the leader of the next look waits here, so nobody else replaces it meanwhile.
+            looking = self._looking = _held()
+        try:
             with self._gathering:
                 self._next = _Look()
-            try:
-                with suppress(Exception):
-                    look.found = self._read(connection, list(look.keys))
-            finally:
-                look.over.release()
+            with suppress(Exception):
+                look.found = self._read(connection, list(look.keys))
+        finally:
+            look.over.release()
+            looking.release()
 
 
-class SharedReadings:
+class Coalescers:
     """All shared readings of one engine."""
 
     def __init__(self) -> None:
-        self._by_read: dict[Read[Any, Any], SharedReading[Any, Any]] = {}
+        self._by_read: dict[Read[Any, Any], Coalescer[Any, Any]] = {}
 
-    def of(self, read: Read[K, V]) -> SharedReading[K, V]:
+    def of(self, read: Read[K, V]) -> Coalescer[K, V]:
         """The one of this function."""
         found = self._by_read.get(read)
-        return self._by_read.setdefault(read, SharedReading(read)) if found is None else found
+        return self._by_read.setdefault(read, Coalescer(read)) if found is None else found
 
 
-def find_shared(connection: Connection, read: Read[K, V], key: K) -> V | None:
+def find_coalesced(connection: Connection, read: Read[K, V], key: K) -> V | None:
     """What ``read`` finds for ``key``: shared on connections that only read, alone on all others."""
     readings = connection.get_execution_options().get(OPTION)
-    if not isinstance(readings, SharedReadings):
+    if not isinstance(readings, Coalescers):
         return read(connection, [key]).get(key)
     return readings.of(read).find(connection, key)

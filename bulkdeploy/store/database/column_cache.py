@@ -1,4 +1,4 @@
-"""Numbers of large tables, kept by the process and brought up to date by what has changed since.
+"""Column cache: numbers of large tables, kept by the process and brought up to date by what has changed since.
 
 A plan needs a few numbers of every host of its zone, and nearly all of them are what they were at the last plan.
 PostgreSQL knows which are not: every row version carries the transaction that wrote it (its system column
@@ -22,7 +22,7 @@ Why that is so in the cases that one would doubt:
 - Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
   that loses a race against reality forgets everything (``store.database.engine``).
 
-Room is checked where it is claimed, so nothing here can overcommit a host.
+Room is checked where it is claimed, so nothing here can overcommit a host. ADR 16 has what else was thought of.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ from bulkdeploy.placement.model import Ints
 from bulkdeploy.store.database.copying import array_of_numbers, psycopg_connection
 from bulkdeploy.store.database.server_life import LIFE_BEGAN
 
-OPTION = "bulkdeploy_kept_columns"
+OPTION = "bulkdeploy_column_cache"
 
 XIDS = 1 << 32
 GONE = "gone"
@@ -45,7 +45,7 @@ MOST_TRANSACTIONS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTable:
+class CachedTable:
     """Columns worth keeping.
 
     Attributes:
@@ -75,14 +75,14 @@ class _Reading:
     columns: Mapping[str, Ints]
 
 
-class KeptColumns:
+class ColumnCache:
     """What one process keeps. Safe to share between threads: readings are replaced, never changed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._readings: dict[tuple[str, int], _Reading] = {}
 
-    def read(self, connection: Connection, table: KeptTable, scope: int) -> Mapping[str, Ints]:
+    def read(self, connection: Connection, table: CachedTable, scope: int) -> Mapping[str, Ints]:
         """The table's columns as the connection sees them now, sorted by key. Not to be written into."""
         with self._lock:
             kept = self._readings.get((table.name, scope))
@@ -113,7 +113,7 @@ _OWN = "coalesce(age(xmin) <= (SELECT age(pg_current_xact_id_if_assigned()::xid)
 """True of what this transaction wrote, and of what others did that began after it."""
 
 
-def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading | None) -> _Found:
+def _read(connection: Connection, table: CachedTable, scope: int, kept: _Reading | None) -> _Found:
     changes, since, is_clean, source = _ask(connection, table, scope, kept)
     if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
         kept = None
@@ -124,7 +124,7 @@ def _read(connection: Connection, table: KeptTable, scope: int, kept: _Reading |
 
 
 def _ask(
-    connection: Connection, table: KeptTable, scope: int, kept: _Reading | None
+    connection: Connection, table: CachedTable, scope: int, kept: _Reading | None
 ) -> tuple[dict[str, Ints], int, bool, str]:
     """Rows that changed (all, with nothing kept) in any order, and what the snapshot was, in one statement."""
     names = [*table.columns, GONE]
@@ -167,7 +167,7 @@ def _merged(key: str, kept: Mapping[str, Ints], changed: Mapping[str, Ints], gon
     return {name: column[order] for name, column in joined.items()}
 
 
-def kept_columns(of: Connection | Engine) -> KeptColumns:
+def column_cache(of: Connection | Engine) -> ColumnCache:
     """What the process keeps for the engine behind this; an engine made elsewhere keeps nothing."""
     found = of.get_execution_options().get(OPTION)
-    return found if isinstance(found, KeptColumns) else KeptColumns()
+    return found if isinstance(found, ColumnCache) else ColumnCache()
