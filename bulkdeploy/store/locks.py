@@ -18,8 +18,8 @@ class Lock(Enum):
     BOOTSTRAP = 4208
     """Writing what a new database begins with."""
 
-    INVENTORY = 4209
-    """Loading an inventory: names of many nouns have no unique index. A load goes on in the order of its file."""
+    ZONE_FILE = 4209
+    """Loading a zone file: names of many nouns have no unique index. A load goes on in the order of its file."""
 
     REQUEST_TOKEN = 4207
     """A call with this token, by the token's hash."""

@@ -22,7 +22,7 @@ class LockOrder(AssertionError):
 def watch_lock_order() -> None:
     """From now on a statement that breaks the order raises LockOrder, on every engine of this process.
 
-    Loads of inventories wait for each other, and then take locks in the order of their file: they are let be.
+    Loads of zone files wait for each other, and then take locks in the order of their sections: they are let be.
     """
     event.listen(Engine, "begin", _begin)
     event.listen(Engine, "savepoint", _save)
@@ -56,7 +56,7 @@ def _check(connection: Connection, cursor: Any, statement: str, parameters: Any,
         if lock in held:
             continue
         later = [one for one in held if one.rank > lock.rank]
-        if later and Lock.INVENTORY not in held:
+        if later and Lock.ZONE_FILE not in held:
             raise LockOrder(f"{lock.name} is taken while {later[0].name} is held: {statement}")
         held.append(lock)
 

@@ -19,6 +19,7 @@ from bulkdeploy.manage.zone_files.names import Names, ref_of
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.locks import Lock, take_lock
 
 Bound: TypeAlias = "tuple[Entry, dict[str, Any]]"
 """An entry with all its values, references among them."""
@@ -83,6 +84,7 @@ class Loader:
         Raises:
             InvalidInventory: some entries are refused.
         """
+        take_lock(self._connection, Lock.ZONE_FILE)
         for section, noun in self._nouns.items():
             for entry in entries[section]:
                 entry.ref, entry.failed = None, False
