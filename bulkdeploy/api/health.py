@@ -21,7 +21,7 @@ def add_health(app: Flask, system: System) -> None:
         except Exception as error:
             if not is_unreachable(error):
                 raise
-            log.warning("not ready", reason="database")
+            log.warning("not_ready", reason="database")
             return _status(503, "the database cannot be reached")
         return _status(200, "ready")
 
