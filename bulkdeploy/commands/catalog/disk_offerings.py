@@ -76,7 +76,7 @@ def delete_disk_offering(call: Call) -> None:
 
 CREATE = Command(
     name="createDiskOffering",
-    description="Makes a disk offering, for everybody or for some domains",
+    description="Creates a disk offering, for all domains or for some",
     handler=create_disk_offering,
     shape=Shape.OBJECT,
     response=DISK_OFFERING,
@@ -123,7 +123,7 @@ UPDATE = Command(
         string("displaytext", "its new description", length=4096),
         string("tags", "tags that a pool must have, separated by commas; empty: none"),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
-        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
         string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
         string("state", "Active or Inactive", choices=("Active", "Inactive")),
         integer("sortkey", "its place in lists, smallest first"),

@@ -51,7 +51,7 @@ def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]
 
 
 def register_ssh_key_pair(call: Call) -> Mapping[str, Any]:
-    """Keep a public key."""
+    """Register a public key."""
     return service.register_ssh_key_pair(
         call.connection, call.caller, named_owner(call), call.arguments["name"], call.arguments["publickey"]
     )
@@ -92,7 +92,7 @@ COMMANDS = (
     ),
     Command(
         name="registerSSHKeyPair",
-        description="Keeps a public key under a name",
+        description="Registers a public key under a name",
         handler=register_ssh_key_pair,
         shape=Shape.OBJECT,
         response=Response("keypair", SSH_KEY_PAIR.fields),

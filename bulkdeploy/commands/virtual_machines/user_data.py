@@ -41,7 +41,7 @@ def list_user_data(call: Call) -> Page:
 
 
 def register_user_data(call: Call) -> Mapping[str, Any]:
-    """Keep user data under a name."""
+    """Register user data under a name."""
     return registered_user_data.register_user_data(
         call.connection,
         call.caller,
@@ -76,7 +76,7 @@ COMMANDS = (
     ),
     Command(
         name="registerUserData",
-        description="Keeps user data under a name",
+        description="Registers user data under a name",
         handler=register_user_data,
         shape=Shape.OBJECT,
         response=USER_DATA,

@@ -34,7 +34,7 @@ def register_user_data(
     *,
     method: str,
 ) -> Mapping[str, Any]:
-    """Keep user data under a name, and answer it. ``params``: names of variables in it, separated by commas.
+    """Register user data under a name, and answer it. ``params``: names of variables in it, separated by commas.
 
     Raises:
         InvalidParameter: the data breaks a rule of user data, ``params`` is no list of names, the owner has

@@ -57,7 +57,7 @@ def create_ssh_key_pair(
 def register_ssh_key_pair(
     connection: Connection, caller: Caller, named: NamedOwner, name: str, public_key: str
 ) -> Mapping[str, Any]:
-    """Keep a public key in OpenSSH's one-line form, and answer the key pair.
+    """Register a public key in OpenSSH's one-line form, and answer the key pair.
 
     Raises:
         InvalidParameter: the text is no public key, the owner has a key pair of this name, or there is no
