@@ -2,8 +2,10 @@
 
 from alembic import op
 
+from bulkdeploy.store.migrations.revisions import known_revisions
+
 revision = "9001_pre_more"
-down_revision = "0006_pre_login_attempts"
+down_revision = known_revisions()[known_revisions().index(revision) - 1]
 
 
 def upgrade() -> None:
