@@ -29,6 +29,7 @@ from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.meters import Program
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
@@ -66,7 +67,7 @@ def run(settings: Settings) -> None:
     register_tasks(own, runner.run)
     try:
         log.info("worker_starts", threads=settings.worker_threads)
-        with monitored(settings, live=runner.trouble, ready=worker.trouble):
+        with monitored(settings, Program.WORKER, live=runner.trouble, ready=worker.trouble):
             consume(own, handing_over_to(runner.accept), runner.drain)
     finally:
         runner.close()

@@ -25,7 +25,7 @@ from bulkdeploy.commands.call import Call, OpenCall
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.command import Command
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.call_guards import ChangeByGet
+from bulkdeploy.domain.call_guards import UNKNOWN_REFUSED, ChangeByGet, UnknownParameters, shown_names
 from bulkdeploy.domain.errors import (
     BulkDeployError,
     CommandNotAvailable,
@@ -157,13 +157,14 @@ class Dispatcher:
                 raise ChangeByGet(endpoint.command.name)
             if identity.guards.throttled and not caller.is_root_admin:
                 self._count_call(connection, caller)
+            warning = _check_unknown(connection, request, endpoint)
             lookup = partial(resolve_known, connection, caller)
             arguments = endpoint.binder.bind(request.parameters, caller.role_type, lookup)
             call = Call(endpoint.command, caller, arguments, self._system, connection, request.method)
             handler = _handler(call)
             if not endpoint.command.changes_state:
-                return _rendered(endpoint, request, handler(connection), caller)
-        return _rendered(endpoint, request, self._commit(handler), caller)
+                return _rendered(endpoint, request, handler(connection), caller, warning=warning)
+        return _rendered(endpoint, request, self._commit(handler), caller, warning=warning)
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
         """What the handler returns, once the transaction that it runs in is committed."""
@@ -204,13 +205,30 @@ class Dispatcher:
         if command.post_only and request.method != "POST":
             raise LoginByGet
         with self._system.reading.connect() as connection:
+            warning = _check_unknown(connection, request, endpoint)
             arguments = endpoint.binder.bind(request.parameters, None, partial(resolve_known, connection, None))
             call = OpenCall(
                 command, arguments, self._system, connection, sessions.token_of(request), request.address
             )
             handler = _handler(call)
         content, cookies = _opened(self._commit(handler))
-        return _rendered(endpoint, request, content, cookies=cookies)
+        return _rendered(endpoint, request, content, cookies=cookies, warning=warning)
+
+
+def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpoint) -> str | None:
+    """What is to be said of parameters that the command does not have; None: it has all of them (ADR 17).
+
+    Raises:
+        UnknownParameters: the setting wants such calls refused.
+    """
+    unknown = endpoint.binder.unknown(request.parameters)
+    if not unknown:
+        return None
+    name, shown = endpoint.command.name, shown_names(unknown)
+    log.info("unknown_parameters", command=name, parameters=shown, address=request.address)
+    if read_configuration(connection).flag(UNKNOWN_REFUSED):
+        raise UnknownParameters(name, unknown)
+    return f"{name} has no such parameters, they were ignored: {shown}"
 
 
 def _handler(call: Call | OpenCall) -> Callable[[Connection], Any]:
@@ -226,9 +244,11 @@ def _rendered(
     result: Any,
     caller: Caller | None = None,
     cookies: tuple[Cookie, ...] = (),
+    *,
+    warning: str | None = None,
 ) -> WireAnswer:
     role = None if caller is None else caller.role_type
-    content = endpoint.renderer.content(result, role, json=request.wants_json)
+    content = endpoint.renderer.content(result, role, json=request.wants_json, warning=warning)
     return answer(endpoint.command.envelope_key, content, json=request.wants_json, cookies=cookies)
 
 

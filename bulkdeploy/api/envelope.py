@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -17,6 +17,7 @@ import orjson
 from bulkdeploy.api.wire import Cookie, WireAnswer
 from bulkdeploy.api.xml import to_xml
 from bulkdeploy.declare.command import Command, Instead, JobTicket, SuccessText
+from bulkdeploy.declare.discovery import WARNING
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.store.listing import ROWS_AT_ONCE, Page
@@ -51,30 +52,38 @@ class Renderer:
         self._by_role = _plans(command.response, strict=refuse_undeclared_fields)
         self._instead_by_role = _plans(command.instead, strict=refuse_undeclared_fields)
 
-    def content(self, result: Any, role: RoleType | None, *, json: bool = False) -> Content:
-        """What stands in the envelope for a handler's result; with ``json``, lists are JSON texts already."""
+    def content(
+        self, result: Any, role: RoleType | None, *, json: bool = False, warning: str | None = None
+    ) -> Content:
+        """What stands in the envelope for a handler's result; with ``json``, lists are JSON texts already.
+
+        ``warning`` stands in the object answered, in the first of a list: no client takes another key beside it.
+        """
+        told: Content = {} if warning is None else {WARNING.name: warning}
         if isinstance(result, Instead):
-            return {result.response.key: self._instead_by_role[role](result.row)}
+            return {result.response.key: {**self._instead_by_role[role](result.row), **told}}
         match self._shape:
             case Shape.LIST:
-                return self._list(result, self._by_role[role], json=json)
+                return self._list(result, self._by_role[role], told, json=json)
             case Shape.OBJECT:
-                return {self._key: self._by_role[role](result)}
+                return {self._key: {**self._by_role[role](result), **told}}
             case Shape.BARE:
-                return self._by_role[role](result)
+                return {**self._by_role[role](result), **told}
             case Shape.SUCCESS:
                 text = {"displaytext": result.displaytext} if isinstance(result, SuccessText) else {}
-                return {"success": True, **text}
+                return {"success": True, **text, **told}
             case Shape.JOB | Shape.JOB_SUCCESS:
-                return _job(result)
+                return {**_job(result), **told}
 
-    def _list(self, page: Page, render: Render, *, json: bool) -> Content:
+    def _list(self, page: Page, render: Render, told: Content, *, json: bool) -> Content:
         """Nothing found is an empty object; a page past the end has a count and no rows."""
         if page.count == 0:
             return {}
         if not page.rows:
             return {"count": page.count}
-        rows = map(render, page.rows)
+        rows: Iterator[Content] = map(render, page.rows)
+        if told:
+            rows = chain([{**next(rows), **told}], rows)
         return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
 
 

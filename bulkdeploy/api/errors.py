@@ -13,7 +13,7 @@ from typing import Any
 
 from bulkdeploy.domain import errors, request_errors
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.call_guards import ChangeByGet
+from bulkdeploy.domain.call_guards import ChangeByGet, UnknownParameters
 from bulkdeploy.domain.login_delays import LoginDelayed
 
 RAISED_BY_THE_API = 9999
@@ -32,6 +32,7 @@ class Numbers:
 TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.ParameterError: Numbers(431, 4350),
     errors.MissingParameter: Numbers(431),
+    UnknownParameters: Numbers(431),
     errors.EmptyParameter: Numbers(431, 4350),
     errors.MalformedValue: Numbers(431),
     errors.UnknownEntity: Numbers(431),

@@ -15,6 +15,7 @@ from marshmallow.fields import Field
 
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.fields import FIELDS
+from bulkdeploy.declare.general_parameters import GENERAL
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, Entity, EntityRef
@@ -43,14 +44,19 @@ class Binder:
             for parameter in command.parameters
             for name in (parameter.name, *parameter.spellings)
         }
+        self._known = GENERAL | self._by_name.keys() | command.unsupported.keys()
         self._ids = tuple(parameter for parameter in command.parameters if _holds_ids(parameter))
         self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
+
+    def unknown(self, given: Mapping[str, str]) -> list[str]:
+        """The parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17)."""
+        return [sent for sent in given if sent.partition("[")[0].lower() not in self._known]
 
     def bind(self, given: Mapping[str, str], role: RoleType | None, lookup: Lookup) -> dict[str, Any]:
         """The arguments of a call, by parameter name; what was not given, or counts as not given, is left out.
 
-        Names match in any case and the first of two spellings counts. Undeclared parameters are
-        ignored, and so are those that ``role`` may not set (None: a caller without credentials).
+        Names match in any case and the first of two spellings counts. Undeclared parameters are ignored
+        (``unknown`` names them), and so are those that ``role`` may not set (None: a caller without credentials).
         A list given without elements is the empty list where a command changes things; where it
         reads, the list would filter, and an empty one filters nothing, as in CloudStack.
 

@@ -15,6 +15,9 @@ JOB_FIELDS = (
 )
 """Fields that every API's answer has in CloudStack; clients expect to find them listed."""
 
+WARNING = text("warning", "parameters of the call that its command does not have and that were ignored")
+"""In the object that a call answers, in the first where it lists some (ADR 17)."""
+
 SUCCESS_FIELDS = (
     Field("success", FieldType.BOOLEAN, "true if it was done"),
     text("displaytext", "what there is to say of it"),
@@ -70,7 +73,7 @@ def _answer_fields(command: Command) -> tuple[Field, ...]:
         meaning = "what is answered instead, where the call asks for it"
         own = (*own, Field(command.instead.key, FieldType.OBJECT, meaning, command.instead.fields))
     named = {field.name for field in own}
-    return (*own, *(field for field in JOB_FIELDS if field.name not in named))
+    return (*own, *(field for field in (*JOB_FIELDS, WARNING) if field.name not in named))
 
 
 def _fields(fields: Iterable[Field], role: RoleType, depth: int) -> list[dict[str, Any]]:

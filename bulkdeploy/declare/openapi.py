@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.discovery import JOB_FIELDS, SUCCESS_FIELDS
+from bulkdeploy.declare.discovery import JOB_FIELDS, SUCCESS_FIELDS, WARNING
 from bulkdeploy.declare.parameters import Parameter, WireType
 from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 
@@ -175,9 +175,11 @@ def _answer(command: Command) -> Schema:
 def _content(command: Command) -> Schema:
     match command.shape, command.response:
         case ((Shape.JOB | Shape.JOB_SUCCESS), _):
-            return _object({"jobid": TYPES[FieldType.STRING], "id": TYPES[FieldType.STRING]}, required=["jobid"])
+            ticket = dict.fromkeys(("jobid", "id", WARNING.name), TYPES[FieldType.STRING])
+            return _object(ticket, required=["jobid"])
         case Shape.SUCCESS, _:
-            return _object({field.name: _field(field, DEEPEST) for field in SUCCESS_FIELDS}, required=["success"])
+            fields = (*SUCCESS_FIELDS, WARNING)
+            return _object({field.name: _field(field, DEEPEST) for field in fields}, required=["success"])
         case Shape.LIST, Response() as response:
             rows = {"type": "array", "minItems": 1, "items": _object_of(response)}
             return _object({"count": {"type": "integer"}, response.key: rows})
@@ -191,7 +193,7 @@ def _content(command: Command) -> Schema:
 
 def _object_of(response: Response) -> Schema:
     named = {field.name for field in response.fields}
-    fields = (*response.fields, *(field for field in JOB_FIELDS if field.name not in named))
+    fields = (*response.fields, *(field for field in (*JOB_FIELDS, WARNING) if field.name not in named))
     return _object({field.name: _field(field, DEEPEST) for field in fields})
 
 

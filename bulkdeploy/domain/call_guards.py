@@ -1,20 +1,24 @@
 """What operators ask of every call beside good credentials (reference section 1.7)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.domain.errors import BulkDeployError, ParameterError
 from bulkdeploy.domain.source_networks import is_within
 
 THROTTLING = "api.throttling.enabled"
 POST_WITH_TIMESTAMP = "enforce.post.requests.and.timestamps"
 CHECK_SOURCES = "api.source.cidr.checks.enabled"
 SOURCES = "api.allowed.source.cidr.list"
+UNKNOWN_REFUSED = "api.unknown.parameters.refused"
 NAMES = (THROTTLING, POST_WITH_TIMESTAMP, CHECK_SOURCES, SOURCES)
 
 LONGEST_EXPIRY_MINUTES = 15
 """How far ahead ``expires`` may lie where timestamps are enforced: whoever records a call has no longer."""
+
+MOST_NAMES, LONGEST_NAME = 20, 80
+"""Unknown parameters that an answer names, and characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +57,19 @@ class ChangeByGet(BulkDeployError):
 
     def __init__(self, command: str) -> None:
         super().__init__(f"{command} changes something: please use HTTP POST")
+
+
+class UnknownParameters(ParameterError):
+    """Where ``api.unknown.parameters.refused`` is true: parameters that the command does not have (431 / 9999)."""
+
+    def __init__(self, command: str, parameters: Sequence[str]) -> None:
+        self.command, self.parameters = command, tuple(parameters)
+        super().__init__(
+            f"Unable to execute API command {command.lower()} due to unknown parameters: {shown_names(parameters)}"
+        )
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Names that a caller sent, as an answer repeats them: not too many, and none too long."""
+    more = "" if len(names) <= MOST_NAMES else f" and {len(names) - MOST_NAMES} more"
+    return ", ".join(name[:LONGEST_NAME] for name in names[:MOST_NAMES]) + more

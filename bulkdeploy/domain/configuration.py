@@ -278,6 +278,13 @@ SETTINGS: tuple[Setting, ...] = (
         "Networks of trusted proxies, separated by commas; blank: none is trusted",
         lists_cidrs=True,
     ),
+    Setting(
+        "api.unknown.parameters.refused",
+        "false",
+        B,
+        "Refuse calls with parameters that their commands do not have, here or in CloudStack; "
+        "false: ignore these and say so in the answer, in the field warning",
+    ),
     Setting("api.throttling.enabled", "false", B, "Limit the calls an account makes per interval"),
     Setting("api.throttling.interval", "1", N, "Seconds of a throttling interval", minimum=1),
     Setting("api.throttling.max", "25", N, "Calls an account may make per interval", minimum=1),

@@ -14,6 +14,12 @@ from tests.acceptance.conftest import Cloud
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
+@pytest.fixture(autouse=True)
+def strict(cloud: Cloud) -> None:
+    """What no command has is refused: unmodified clients send nothing of the kind."""
+    cloud.client.call("updateConfiguration", name="api.unknown.parameters.refused", value="true")
+
+
 def cs_of(cloud: Cloud, **more: Any) -> CloudStack:
     """The cs client with the admin's keys."""
     return CloudStack(

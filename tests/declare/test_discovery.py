@@ -61,6 +61,7 @@ def test_a_command_to_the_letter() -> None:
             {"name": "id", "description": "its id", "type": "string"},
             {"name": "hostid", "description": "its host", "type": "string"},
             *JOB_FIELDS,
+            WARNING,
         ],
     }
 
@@ -71,6 +72,11 @@ def parameter(name: str, description: str, kind: str, **more: Any) -> dict[str, 
     return {"name": name, "description": description, "type": kind, **usual, **more}
 
 
+WARNING = {
+    "name": "warning",
+    "description": "parameters of the call that its command does not have and that were ignored",
+    "type": "string",
+}
 JOB_FIELDS = [
     {
         "name": "jobid",
@@ -89,14 +95,18 @@ def test_roles_see_what_is_theirs() -> None:
     """Parameters and fields that a role may not set or see are not shown to it."""
     shown = entry(DEPLOY, RoleType.USER)
     assert [one["name"] for one in shown["params"]] == ["zoneid", "userdata", "startvm"]
-    assert [one["name"] for one in shown["response"]] == ["id", "jobid", "jobstatus"]
+    assert [one["name"] for one in shown["response"]] == ["id", "jobid", "jobstatus", "warning"]
 
 
 def test_answers_of_success() -> None:
     """A command without an object of its own answers success, and is related to nothing."""
     shown = entry(DELETE)
     assert shown["related"] is None
-    assert [one["name"] for one in shown["response"]] == ["success", "displaytext", "jobid", "jobstatus"]
+    assert [one["name"] for one in shown["response"]] == [
+        "success",
+        "displaytext",
+        *(one["name"] for one in (*JOB_FIELDS, WARNING)),
+    ]
 
 
 def test_other_answers_are_described() -> None:

@@ -54,7 +54,7 @@ COMMANDS: tuple[Command, ...] = (
         name="removeIpFromNic",
         description="Takes a secondary address from its nic; its guest is not told",
         handler=remove_ip,
-        shape=Shape.JOB,
+        shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(uuid("id", Entity.SECONDARY_IP, "the secondary address", required=True),),

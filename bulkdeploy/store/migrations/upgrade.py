@@ -6,9 +6,10 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, select
 
 from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.migrations.revisions import (
     SchemaTooOld,
     is_post,
@@ -17,9 +18,6 @@ from bulkdeploy.store.migrations.revisions import (
     require_fitting,
 )
 from bulkdeploy.store.tables.revisions import schema_revisions
-
-ADVISORY_LOCK = 0x62756C6B_64620001
-"""Held while migrating; the second starter waits and finds nothing to do."""
 
 
 class Half(StrEnum):
@@ -53,7 +51,7 @@ def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
         UpgradeNotEnded: the first half is asked for, and a second one before it was not run.
     """
     with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        take_lock(connection, Lock.SCHEMA)
         schema_revisions.create(connection, checkfirst=True)
         current = current_revision(connection)
         applied = list(connection.execute(select(schema_revisions.c.revision)).scalars())

@@ -44,7 +44,7 @@ def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
 
 _OF_NICS = text(
     "SELECT nic_id, uuid AS id, host(ip_address) AS ipaddress FROM nic_secondary_ips"
-    " WHERE nic_id = ANY(CAST(:nics AS bigint[])) ORDER BY id"
+    " WHERE nic_id = ANY(CAST(:nics AS bigint[])) ORDER BY nic_secondary_ips.id"
 )
 
 
