@@ -16,13 +16,14 @@ RUN python -m venv /opt/bulkdeploy \
     && python -m compileall -q /opt/bulkdeploy/lib
 
 FROM python:3.13-slim
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/bulkdeploy bulkdeploy
+RUN groupadd --system --gid 10001 bulkdeploy \
+    && useradd --system --uid 10001 --gid 10001 --create-home --home-dir /var/lib/bulkdeploy bulkdeploy
 COPY --from=build /opt/bulkdeploy /opt/bulkdeploy
 ENV PATH=/opt/bulkdeploy/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     BULKDEPLOY_DATA_DIR=/var/lib/bulkdeploy \
     BULKDEPLOY_LISTEN=0.0.0.0:8080
-USER bulkdeploy
+USER 10001:10001
 WORKDIR /var/lib/bulkdeploy
 EXPOSE 8080
 ENTRYPOINT ["bulkdeploy"]

@@ -18,6 +18,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 # What starts whole programs, and waits for them.
 OF_PROGRAMS := acceptance chaos cli embedded manage workers
 PROPERTIES := declare placement store
+PROFILE ?= thorough
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +44,8 @@ test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 test-fast: setup ## Run what needs no programs started, with fewer examples: under two minutes, while writing code
 	@$(PYTEST) --hypothesis-profile=quick $(addprefix --ignore=tests/,$(OF_PROGRAMS)) $(TESTS)
 
-test-thorough: setup ## Run the properties with ten times as many examples
-	@$(PYTEST) --hypothesis-profile=thorough $(addprefix tests/,$(PROPERTIES))
+test-thorough: setup ## Run the properties with ten times as many examples; PROFILE=longer: three times
+	@$(PYTEST) --hypothesis-profile=$(PROFILE) $(addprefix tests/,$(PROPERTIES))
 
 test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (make PYTHON=/path/to/python3 ...)"; exit 1; }

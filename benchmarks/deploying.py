@@ -38,6 +38,21 @@ SIMULATOR, WATCHER = "simulator", "watcher"
 EMPTY_WORKER = ("-m", "benchmarks.empty_worker")
 
 
+def stock_worker(*options: str) -> tuple[str, ...]:
+    """A worker as Celery ships it, on our tasks."""
+    return (
+        "-m",
+        "celery",
+        "-A",
+        "workers.app",
+        "--quiet",
+        "worker",
+        "--without-gossip",
+        "--without-mingle",
+        *options,
+    )
+
+
 @dataclass
 class HeldBack:
     """A job queue that keeps what it is told to send, so that a drain begins when the clock does."""
@@ -180,12 +195,14 @@ class _Wait:
 
 
 @contextmanager
-def workers(room: Room, *, processes: int, threads: int, latency_ms: float = 0.0) -> Iterator[Workers]:
+def workers(
+    room: Room, *, processes: int, threads: int, latency_ms: float = 0.0, program: Sequence[str] = WORKER
+) -> Iterator[Workers]:
     """Worker processes and a sweeper, warmed up; a boot takes ``latency_ms``."""
     with connect(simulator_url(room.settings)) as control:
         set_latency(control, Latency(Step.BOOT, Distribution.FIXED, latency_ms))
     settings = room.settings.model_copy(update={"worker_threads": threads})
-    running = [room.start(WORKER, settings) for _ in range(processes)]
+    running = [room.start(program, settings) for _ in range(processes)]
     sweeper = room.start(SWEEPER, settings)
     Workers(room, settings, server_pids(room)).drain(50 * processes)
     groups = {

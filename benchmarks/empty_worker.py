@@ -15,6 +15,6 @@ def nothing(job_id: int) -> None:
 
 
 if __name__ == "__main__":
-    app = make_celery(load_settings().require_redis_url())
+    app = make_celery(load_settings().require_redis_url)
     app.task(name=task_name(DEPLOY.name), ignore_result=True, typing=False)(nothing)
     consume(app, Consumer, lambda: None)

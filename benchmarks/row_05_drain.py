@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from benchmarks.deploying import drain_empty_tasks, workers
+from benchmarks.deploying import drain_empty_tasks, stock_worker, workers
 from benchmarks.ground import EMPTY, Ground
 from benchmarks.report import Line, line
 
@@ -48,4 +48,18 @@ def run(ground: Ground) -> Iterator[Line]:
             COUNT,
             [1000 * drain.cpu["simulator"] / drain.count for drain in drains],
             unit="ms CPU/VM",
+        )
+        pool = ("--pool=threads", f"--concurrency={room.settings.worker_threads}")
+        with workers(room, processes=PROCESSES, threads=1, program=stock_worker(*pool)) as running:
+            stock = [running.drain(COUNT) for _ in range(REPEATS)]
+        for drain in stock:
+            drain.explain("drain by stock workers")
+        yield line(
+            5,
+            "drain, two stock Celery workers instead",
+            COUNT,
+            [drain.rate for drain in stock],
+            unit="VMs/s",
+            baseline=median(drain.rate for drain in drains),
+            cpu_ms_per_vm=median(drain.cpu_ms_per_vm for drain in stock),
         )

@@ -31,6 +31,7 @@ class CrashPoint(StrEnum):
     CALL_CLEAR = "call.clear"
 
     # every job
+    MESSAGE_ACCEPT = "message.accept"
     LEASE_COMMIT = "lease.commit"
     RENEW_COMMIT = "renew.commit"
     COMPLETION_COMMIT = "completion.commit"

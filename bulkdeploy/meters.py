@@ -8,8 +8,15 @@ API processes keep their figures in files that they share (``SHARED_DIRECTORY`` 
 this module is imported), so that whichever of them is asked answers for all.
 """
 
-from prometheus_client import Counter, Gauge, Histogram
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from importlib.metadata import version
 
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+PREFIX = "bulkdeploy_"
 SHARED_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -48,3 +55,44 @@ DRIVER_ERRORS = Counter("bulkdeploy_driver_errors", "Driver calls that failed", 
 SWEPT = Counter("bulkdeploy_swept", "What the sweeper had to see to", ["what"])
 SWEEPER_ROUNDS = Counter("bulkdeploy_sweeper_rounds", "Rounds of the sweeper")
 SWEEPS_FAILED = Counter("bulkdeploy_sweeps_failed", "Passes of the sweeper that failed", ["what"])
+
+
+class Program(StrEnum):
+    """Who counts."""
+
+    API = "api"
+    WORKER = "worker"
+    SWEEPER = "sweeper"
+
+
+OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
+    Program.API: (CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS, CLAIM_CONFLICTS),
+    Program.WORKER: (
+        *(JOBS_FINISHED, JOBS_PAUSED, JOBS_HANDED_BACK, JOBS_IN_HAND, LEASES_LOST, BATCH_SECONDS),
+        *(STEP_SECONDS, DRIVER_BATCH, DRIVER_ERRORS, PLAN_SECONDS, CLAIM_CONFLICTS),
+    ),
+    Program.SWEEPER: (SWEPT, SWEEPER_ROUNDS, SWEEPS_FAILED, STEP_SECONDS, DRIVER_ERRORS),
+}
+"""What each program counts. Others' figures would be zeros that never move, and alarms would take them for true."""
+
+
+class OwnFigures(Collector):
+    """What one program counts, which release it is, and what the libraries say of its process."""
+
+    def __init__(self, program: Program, counted: Collector = REGISTRY) -> None:
+        self._program, self._counted = program, counted
+        self._names = {family.name for meter in OWN[program] for family in meter.describe()}
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, as they are now."""
+        yield build_info(self._program)
+        for family in self._counted.collect():
+            if family.name in self._names or not family.name.startswith(PREFIX):
+                yield family
+
+
+def build_info(program: Program) -> Metric:
+    """Which release of which program this is."""
+    info = GaugeMetricFamily(f"{PREFIX}build_info", "The release that runs", labels=["program", "version"])
+    info.add_metric([program, version("bulkdeploy")], 1)
+    return info

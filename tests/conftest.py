@@ -24,6 +24,7 @@ from tests.support.accounts import cheap_hash
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.drivers import SIMULATED
+from tests.support.lock_order import watch_lock_order
 from tests.support.order import deal
 from tests.support.properties import register_profiles
 from tests.support.services import (
@@ -40,6 +41,7 @@ SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
 register_profiles()
+watch_lock_order()
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"

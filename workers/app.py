@@ -1,14 +1,17 @@
-"""A worker process: ``python -m workers.app``, or ``bulkdeploy worker``.
+"""A worker process: ``python -m workers.app``, or ``bulkdeploy worker``; and ``app`` for Celery's own programs.
 
-Celery's solo pool consumes; the runner's threads work. Measured on two cores with drivers that take 50 ms: a
-task in Celery's own thread pool costs 280 to 360 us of CPU, one handed to the runner 180 to 230 us, because
-no thread waits for a lease or a result.
+In ours, Celery's solo pool consumes; the runner's threads work. A task in a pool of Celery's costs more, because a
+thread waits for its lease and its result: ADR 9 has the figures.
 
 SIGTERM: consumes no more, hands back what waits for a thread, finishes what it has begun, ends. SIGKILL: its
 leases run out and others take over.
+
+``celery -A workers.app worker`` runs the same tasks in a pool of Celery's, with the settings in the environment.
 """
 
 import logging
+import os
+import socket
 import time
 import warnings
 from collections.abc import Callable
@@ -18,13 +21,15 @@ from typing import Any
 import click
 import structlog
 from celery import Celery, signals
-from celery.apps.worker import Worker, install_worker_term_handler  # type: ignore[attr-defined] # not in its stubs
+from celery.apps.worker import Worker as CeleryWorker
+from celery.apps.worker import install_worker_term_handler  # type: ignore[attr-defined] # not in its stubs
 from celery.exceptions import SecurityWarning
 from celery.worker import WorkController
 from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.meters import Program
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
@@ -32,8 +37,8 @@ from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
-from bulkdeploy.wiring.worker import build_worker_when_ready
-from workers.tasks import handing_over_to
+from bulkdeploy.wiring.worker import Worker, build_worker_when_ready
+from workers.tasks import RunsJobs, handing_over_to, register_tasks
 
 log = structlog.get_logger(__name__)
 
@@ -57,21 +62,45 @@ def main(config: Path | None, held: bool) -> None:
 def run(settings: Settings) -> None:
     """Consume and run jobs until a signal says to end; returns when all jobs in hand are finished."""
     worker = build_worker_when_ready(settings)
-    options = RunnerOptions(
-        threads=settings.worker_threads,
-        lease_seconds=settings.lease_seconds,
-        driver_timeout_s=settings.driver_timeout_seconds,
-    )
-    runner = JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt)
-    app = make_celery(settings.require_redis_url())
+    runner = _make_runner(worker, threads=settings.worker_threads)
+    own = make_celery(settings.require_redis_url)
+    register_tasks(own, runner.run)
     try:
-        log.info("worker_starts", threads=options.threads)
-        with monitored(settings, live=runner.trouble, ready=worker.trouble):
-            consume(app, handing_over_to(runner.accept), runner.drain)
+        log.info("worker_starts", threads=settings.worker_threads)
+        with monitored(settings, Program.WORKER, live=runner.trouble, ready=worker.trouble):
+            consume(own, handing_over_to(runner.accept), runner.drain)
     finally:
         runner.close()
         worker.close()
         log.info("worker_ends")
+
+
+def _make_runner(worker: Worker, threads: int) -> JobRunner:
+    settings = worker.settings
+    options = RunnerOptions(threads, settings.lease_seconds, settings.driver_timeout_seconds)
+    return JobRunner(worker.engine, worker.job_queue, worker.drivers, options, worker.decrypt)
+
+
+def _make_runner_of_a_pool() -> JobRunner:
+    return _make_runner(build_worker_when_ready(load_settings()), threads=0)
+
+
+def _settings_in_the_environment() -> Settings:
+    """Celery's own programs begin here: they know of no file of settings."""
+    settings = load_settings()
+    configure_logging(settings)
+    return settings
+
+
+app = make_celery(lambda: _settings_in_the_environment().require_redis_url())
+"""What ``celery -A workers.app`` finds."""
+
+register_tasks(app, RunsJobs(_make_runner_of_a_pool).run)
+
+
+@signals.setup_logging.connect
+def _keep_logging(**_: Any) -> None:
+    """Celery asks who configures logging; connected, nobody else does."""
 
 
 def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) -> None:
@@ -80,10 +109,6 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
     def ending(**_: Any) -> None:
         drain()
 
-    def keep_logging(**_: Any) -> None:
-        """Celery asks who configures logging; connected, nobody else does."""
-
-    signals.setup_logging.connect(keep_logging)
     signals.worker_shutting_down.connect(ending)
     logging.getLogger("celery.worker").addFilter(_without_traceback)
     # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
@@ -91,6 +116,7 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
     while True:
         worker = _QuietWorker(
             app=app,
+            hostname=f"bulkdeploy-{os.getpid()}@{socket.gethostname()}",
             pool="solo",
             concurrency=1,
             consumer_cls=consumer,
@@ -108,7 +134,7 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
         time.sleep(RETRY_S)
 
 
-class _QuietWorker(Worker):
+class _QuietWorker(CeleryWorker):
     """Celery's worker; told to end it writes no line of its own past the log."""
 
     def install_platform_tweaks(self, worker: WorkController) -> None:

@@ -74,7 +74,7 @@ def run(settings: Settings, ended: Event) -> None:
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)
     try:
-        with monitored(settings, live=rounds.trouble, ready=worker.trouble):
+        with monitored(settings, meters.Program.SWEEPER, live=rounds.trouble, ready=worker.trouble):
             while not ended.is_set():
                 for sweep in passes:
                     sweep.run_when_due()

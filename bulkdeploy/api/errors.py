@@ -1,4 +1,7 @@
-"""The table of errors: which HTTP status and ``cserrorcode`` each cause has. Nothing else knows them.
+"""The table of errors: which HTTP status and ``cserrorcode`` each cause has when a call is refused.
+
+The ``errorcode`` in the result of a job that failed stands in ``provisioning/outcome.py``: a job ends where nobody
+waits for an HTTP status. The client names those statuses that it tells apart itself.
 
 Source: reference sections 1.6 and 1.7. Code 9999 is CloudStack's for errors that its API layer
 raises itself.

@@ -6,6 +6,9 @@ from flask import Flask, Response
 
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable, ping
+from bulkdeploy.store.migrations.revisions import SchemaMismatch
+
+UNREACHABLE = "the database cannot be reached"
 
 log = structlog.get_logger(__name__)
 
@@ -21,8 +24,8 @@ def add_health(app: Flask, system: System) -> None:
         except Exception as error:
             if not is_unreachable(error):
                 raise
-            log.warning("not ready", reason="database")
-            return _status(503, "the database cannot be reached")
+            log.warning("not_ready", why=str(error).splitlines()[0])
+            return _status(503, str(error) if isinstance(error, SchemaMismatch) else UNREACHABLE)
         return _status(200, "ready")
 
     app.add_url_rule("/health/ready", "ready", ready)

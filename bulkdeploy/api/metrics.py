@@ -10,7 +10,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from bulkdeploy.api.state_figures import StateFigures, read_state_figures
-from bulkdeploy.meters import SHARED_DIRECTORY
+from bulkdeploy.meters import SHARED_DIRECTORY, OwnFigures, Program
 from bulkdeploy.services.system import System
 from bulkdeploy.store.jobs.state_figures import Backlog
 
@@ -21,11 +21,14 @@ def add_metrics(app: Flask, system: System) -> None:
     def metrics() -> Response:
         state = CollectorRegistry()
         state.register(_StateCollector(system))
-        counted = REGISTRY
+        counted: CollectorRegistry = REGISTRY
         if SHARED_DIRECTORY in os.environ:
             counted = CollectorRegistry()
             MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
-        return Response(generate_latest(counted) + generate_latest(state), content_type=CONTENT_TYPE_LATEST)
+        return Response(
+            generate_latest(OwnFigures(Program.API, counted)) + generate_latest(state),
+            content_type=CONTENT_TYPE_LATEST,
+        )
 
     app.add_url_rule("/metrics", "metrics", metrics)
 
@@ -61,6 +64,17 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "bulkdeploy_outbox_lag_seconds", "Age of the oldest of them", figures.outbox.oldest_s
         )
+    vms = GaugeMetricFamily("bulkdeploy_virtual_machines", "VMs", labels=["state"])
+    for vm_state, count in figures.virtual_machines.items():
+        vms.add_metric([vm_state], count)
+    yield vms
+    limits = GaugeMetricFamily("bulkdeploy_capacity", "What enabled hosts and pools have", labels=["zone", "type"])
+    used = GaugeMetricFamily("bulkdeploy_capacity_used", "What of it is promised", labels=["zone", "type"])
+    for zone, kind, total, taken in figures.capacity:
+        limits.add_metric([zone, kind], total)
+        used.add_metric([zone, kind], taken)
+    yield limits
+    yield used
     queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
     for queue, messages in figures.queues.items():
         queues.add_metric([queue], messages)

@@ -1,13 +1,14 @@
 """The state of the whole service in figures, looked up when somebody asks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
-from bulkdeploy.store.jobs.state_figures import Backlog, unfinished_jobs, unsent_messages
+from bulkdeploy.store.jobs.state_figures import Backlog, unfinished_jobs, unsent_messages, vms_by_state
+from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,9 @@ class StateFigures:
         jobs: unfinished jobs by state.
         outbox: messages not sent yet.
         queues: messages by queue that wait for a worker.
+        virtual_machines: VMs by state.
+        capacity: per zone and type of capacity (in CloudStack's words: bytes, MHz, cores, addresses) how much there
+            is, and how much of it is taken.
     """
 
     database_up: bool = False
@@ -25,6 +29,8 @@ class StateFigures:
     jobs: Mapping[str, Backlog] = field(default_factory=dict)
     outbox: Backlog | None = None
     queues: Mapping[str, int] = field(default_factory=dict)
+    virtual_machines: Mapping[str, int] = field(default_factory=dict)
+    capacity: Sequence[tuple[str, str, int, int]] = ()
 
 
 def read_state_figures(system: System) -> StateFigures:
@@ -36,8 +42,9 @@ def read_state_figures(system: System) -> StateFigures:
     try:
         with read_only(system.engine) as connection:
             jobs, outbox = unfinished_jobs(connection), unsent_messages(connection)
+            vms, capacity = vms_by_state(connection), capacity_of_zones(connection)
     except Exception as error:
         if not is_unreachable(error):
             raise
         return StateFigures(redis_up=bool(queues), queues=queues)
-    return StateFigures(True, bool(queues), jobs, outbox, queues)
+    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity)

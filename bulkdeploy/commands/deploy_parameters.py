@@ -36,6 +36,9 @@ from bulkdeploy.scheduling.catalog import planners
 DATA_DISK = (("diskofferingid", Entity.DISK_OFFERING), ("size", None))
 """Fields of a data disk among several: its offering, and its size in GiB where that is custom."""
 
+NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None))
+"""Fields of a nic among several: its network, and the addresses that it is to have."""
+
 
 def deployment_planner(description: str) -> Parameter:
     """The planner that a call names; from others than root admins it is ignored (reference section 5.1)."""
@@ -113,6 +116,8 @@ OF_ONE_VM: tuple[Parameter, ...] = (
     string("name", "the host name; generated where it is not given"),
     string("displayname", "the name shown; the host name where it is not given"),
     string("ipaddress", "the address in the default network"),
+    string("macaddress", "the MAC address in the default network; a new one where not given"),
+    mapping("iptonetworklist", "networks, the default one first, with address and MAC address or free ones", NIC),
     uuid("hostid", Entity.HOST, "deploy only on this host; root admins only"),
 )
 
@@ -120,6 +125,8 @@ NOT_OF_MANY = {
     "name": "names are generated, and no two are alike; nameprefix begins them",
     "displayname": "each VM is shown by its host name; nameprefix begins it",
     "ipaddress": "each VM gets an address of its own",
+    "macaddress": "each VM gets a MAC address of its own",
+    "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
     "hostid": "many VMs are dispersed; podid or clusterid say where",
 }
 """Why the bulk call refuses what only one VM can have."""
@@ -133,10 +140,15 @@ RULES: tuple[Rule, ...] = (
     Exclusive(("datadiskofferinglist", "datadisksdetails")),
 )
 
+RULES_OF_ONE_VM: tuple[Rule, ...] = (
+    *RULES,
+    Exclusive(("iptonetworklist", "networkids")),
+    Exclusive(("iptonetworklist", "ipaddress")),
+    Exclusive(("iptonetworklist", "macaddress")),
+)
+
 UNSUPPORTED = {
-    "iptonetworklist": "networks give the addresses; ipaddress asks for one in the default network",
     "ip6address": NO_IPV6,
-    "macaddress": "MAC addresses are made here",
     "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
     "snapshotid": NO_SNAPSHOTS,
     "volumeid": "a VM is made from a template or an ISO",

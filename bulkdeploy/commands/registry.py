@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import bulkdeploy.commands
-from bulkdeploy.commands.job_response import FAILURE_FIELDS, JOB_RESULT
+from bulkdeploy.commands.jobs.responses import FAILURE_FIELDS, JOB_RESULT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
 from bulkdeploy.domain.accounts import Apis

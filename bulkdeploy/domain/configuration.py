@@ -181,6 +181,13 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("instance.name", "VM", S, "Prefix of generated VM names and suffix of instance names", names_vms=True),
     Setting(
+        "vm.network.nic.max.secondary.ipaddresses",
+        "10",
+        N,
+        "Secondary addresses that one nic may have",
+        minimum=0,
+    ),
+    Setting(
         "vm.userdata.max.length",
         "32768",
         N,

@@ -25,6 +25,25 @@ class NamedDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedNic:
+    """Addresses that a call asks for, of the nic in a network; ``network_id`` None: in the default one."""
+
+    network_id: int | None
+    ip_address: str | None
+    mac_address: str | None
+
+    @property
+    def ip_parameter(self) -> str:
+        """The parameter that asks for the address."""
+        return "ipaddress" if self.network_id is None else "iptonetworklist"
+
+    @property
+    def mac_parameter(self) -> str:
+        """The parameter that asks for the MAC address."""
+        return "macaddress" if self.network_id is None else "iptonetworklist"
+
+
+@dataclass(frozen=True, slots=True)
 class DeployAsk:
     """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
 
@@ -54,7 +73,7 @@ class DeployAsk:
     domain_id: int | None = None
     project_id: int | None = None
     network_ids: tuple[int, ...] = ()
-    ip_address: str | None = None
+    nics: tuple[NamedNic, ...] = ()
     security_group_ids: tuple[int, ...] | None = None
     security_group_names: tuple[str, ...] | None = None
     affinity_group_ids: tuple[int, ...] | None = None
@@ -76,6 +95,18 @@ class DeployAsk:
     request_token: str | None = None
     fingerprint: bytes = b""
     uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def networks_parameter(self) -> str:
+        """The parameter that names the networks."""
+        return "iptonetworklist" if any(nic.network_id for nic in self.nics) else "networkids"
+
+    def nic_in(self, position: int, network_id: int) -> NamedNic:
+        """What is asked of the nic in a network, whose position among the VM's is given."""
+        for nic in self.nics:
+            if nic.network_id == network_id or (nic.network_id is None and position == 0):
+                return nic
+        return NamedNic(network_id, None, None)
 
     @classmethod
     def of_existing(cls, vm: Any, **more: Any) -> "DeployAsk":

@@ -41,6 +41,7 @@ class Entity(StrEnum):
     VIRTUAL_MACHINE = "VirtualMachines"
     VOLUME = "Volumes"
     NIC = "Nics"
+    SECONDARY_IP = "NicSecondaryIps"
     JOB = "AsyncJobs"
     DEPLOYMENT = "BulkDeployments"
     EVENT = "Events"

@@ -272,7 +272,7 @@ class ConflictRetriesExhausted(BulkDeployError):
 
 
 class DatabaseUnreachable(BulkDeployError):
-    """The database does not answer, or gives no connection in time (530 / 4250)."""
+    """The database does not answer, or gives no connection in time (503 / 4250)."""
 
     def __init__(self) -> None:
         super().__init__("The database cannot be reached at the moment; try again later")

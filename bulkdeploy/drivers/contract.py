@@ -1,8 +1,8 @@
 """The contract of drivers as test suites: pytest classes to subclass, which docs/drivers.md shows. Needs pytest.
 
-``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` is for those
-that take batches, ``FencingContract`` for hypervisors that check fences and ``RoomContract`` for those that count
-room; each of the others is for an ability.
+``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
+take batches, ``FencingContract`` for hypervisors that check fences, ``RoomContract`` for those that refuse
+guests for which they have no memory; each of the others is for an ability.
 """
 
 import pytest

@@ -37,6 +37,28 @@ def credentials(ctx: click.Context, as_json: bool, as_profile: bool) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
+@admin.command()
+@click.pass_context
+def reencrypt(ctx: click.Context) -> None:
+    """Encrypt every stored secret anew, with the first key of secret_key.
+
+    To change that key: docs/operations.md, Passwords and keys. Safe while everything works, and to repeat.
+    """
+    from bulkdeploy.store.accounts.encrypted_secrets import encrypt_anew
+    from bulkdeploy.store.database.engine import run_transaction
+    from bulkdeploy.wiring.system import build_cipher, build_engine
+
+    settings = settings_of(ctx)
+    require(settings, "database_url")
+    cipher = build_cipher(settings)
+    engine = build_engine(settings, application_name="bulkdeploy reencrypt")
+    try:
+        count = run_transaction(engine, lambda connection: encrypt_anew(connection, cipher.encrypt_anew))
+    finally:
+        engine.dispose()
+    click.echo(f"{count} secrets are encrypted with the first key.")
+
+
 def read_credentials(settings: Settings) -> dict[str, str]:
     """``url``, ``username``, ``apikey``, ``secretkey`` and, while it is the generated one, ``password``.
 

@@ -14,10 +14,11 @@ def database() -> None:
 @database.command("upgrade")
 @click.option(
     "--half",
-    type=click.Choice(["pre", "all"]),
+    type=click.Choice(["pre", "post", "all"]),
     default="all",
     show_default=True,
-    help="pre: only what the running release can live with, before the new one starts; all: everything.",
+    help="pre: what the release that runs can live with, before programs of this one start; post: the rest, when "
+    "none of it is left; all: both, while no program of another release runs.",
 )
 @click.pass_context
 def upgrade_command(ctx: click.Context, half: str) -> None:
@@ -25,7 +26,9 @@ def upgrade_command(ctx: click.Context, half: str) -> None:
     settings = settings_of(ctx)
     require(settings, "database_url")
     prepare(settings, half=half)
-    click.echo("The database is ready.")
+    click.echo(
+        "The database is ready." if half != "pre" else "The database is ready for programs of both releases."
+    )
 
 
 @database.command("revision")
@@ -37,7 +40,7 @@ def revision_command(ctx: click.Context) -> None:
 
     settings = settings_of(ctx)
     require(settings, "database_url")
-    engine = build_engine(settings)
+    engine = build_engine(settings, of_any_release=True)
     with engine.connect() as connection:
         click.echo(f"database: {current_revision(connection) or 'empty'}\nnewest:   {newest_revision()}")
     engine.dispose()
@@ -47,14 +50,15 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
     """Migrate and bootstrap the configured database.
 
     Raises:
-        SchemaTooNew: the database is ahead of this release.
+        SchemaMismatch: the database is too far ahead of this release, or the wrong half is asked for.
+        UpgradeNotEnded: the one before this upgrade is only half done.
         SecretKeyWrong: its secrets were encrypted with another key.
     """
     from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
     from bulkdeploy.store.migrations.upgrade import Half, upgrade
     from bulkdeploy.wiring.system import build_cipher, build_engine, first_admin_password
 
-    engine = build_engine(settings, application_name="bulkdeploy upgrade")
+    engine = build_engine(settings, application_name="bulkdeploy upgrade", of_any_release=True)
     try:
         cipher = build_cipher(settings)
         upgrade(engine, Half(half))

@@ -9,6 +9,7 @@ from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed
 from bulkdeploy.embedded.system_account import AccountUnavailable
+from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.cipher import SecretKeyWrong
 from bulkdeploy.wiring.settings import SettingMissing
 
@@ -21,6 +22,7 @@ EXPECTED = (
     DriverSettingError,
     OperationalError,
     OSError,
+    SchemaMismatch,
     SecretKeyWrong,
     ServerFailed,
     SettingMissing,

@@ -44,11 +44,14 @@ def _replace(path: Path, text: str) -> None:
 
 
 def with_running_services(settings: Settings) -> Settings:
-    """``settings``, with those of the ``up`` that runs in data_dir, unless they name another database."""
-    path = settings.data_dir / FILE_NAME
-    if not path.is_file():
+    """``settings``, with those of the ``up`` that runs in data_dir, unless they name another database.
+
+    Where somebody else's data_dir can not be looked into, nothing of ours runs there.
+    """
+    try:
+        found = json.loads((settings.data_dir / FILE_NAME).read_text())
+    except (FileNotFoundError, PermissionError):
         return settings
-    found = json.loads(path.read_text())
     if settings.database_url not in (None, found["database_url"]):
         return settings
     found_here = {name: found[name] for name in ADDRESSES}

@@ -32,16 +32,16 @@ class _State(Enum):
 
 
 class _Entry:
-    """A call on its way. Who takes it from those that gathered changes its state, then releases ``told``, once."""
+    """A call on its way. Who takes it from those that gathered changes its state, then releases ``taken``, once."""
 
-    __slots__ = ("answer", "call", "state", "told")
+    __slots__ = ("answer", "call", "state", "taken")
 
     def __init__(self, call: GuestCall) -> None:
         self.call = call
         self.state = _State.GATHERED
         self.answer: Answer | None = None
-        self.told = Lock()
-        self.told.acquire()
+        self.taken = Lock()
+        self.taken.acquire()
 
 
 class DriverBatches:
@@ -84,13 +84,13 @@ class DriverBatches:
 
     def _is_to_send(self, entry: _Entry) -> bool:
         """Wait until the entry has its answer (False), or its thread is to send it, with others (True)."""
-        if not entry.told.acquire(timeout=self._patience_s):
+        if not entry.taken.acquire(timeout=self._patience_s):
             with self._lock:
                 if entry.state is _State.GATHERED:
                     self._gathered.remove(entry)
                     self._sending += 1
                     return True
-            entry.told.acquire()  # somebody took it a moment ago; now as long as it takes
+            entry.taken.acquire()  # somebody took it a moment ago; now as long as it takes
         return entry.state is _State.SENDS
 
     def _send(self, entry: _Entry) -> None:
@@ -103,14 +103,14 @@ class DriverBatches:
             for number, each in enumerate(batch):
                 each.answer = self._alone(each.call) if answers is None else answers[number]
                 if each is not entry:
-                    each.told.release()
+                    each.taken.release()
             with self._lock:
                 self._sending -= 1
                 if self._gathered and not self._sending:
                     self._sending += 1
                     following = self._gathered.popleft()
                     following.state = _State.SENDS
-                    following.told.release()
+                    following.taken.release()
 
     def _take(self, first: _Entry) -> list[_Entry]:
         """What goes into a batch with ``first``; of calls for one guest only one, the others stay for the next."""

@@ -10,10 +10,11 @@ by its row.
 import os
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -43,6 +44,8 @@ CLOSING_POLL_S = 0.02
 STUCK_LEASES = 3
 """Nothing was written for so many lease times although the database is there: no more will be."""
 
+SLOTS_PER_THREAD, SLOTS_BESIDES = 2, 4
+"""Jobs accepted and not yet through with their driver: half of them wait leased, so that no thread does."""
 
 PACE_S = 0.05
 """Under light load batches are begun no faster: at 350 VMs a second over two processes that saves a fifth of the
@@ -54,7 +57,7 @@ class RunnerOptions:
     """How one process runs jobs.
 
     Attributes:
-        threads: driver calls at once.
+        threads: driver calls at once that ``accept`` makes room for.
         lease_seconds: how long a lease holds without renewal.
         driver_timeout_s: how long one driver call may take.
     """
@@ -62,11 +65,6 @@ class RunnerOptions:
     threads: int
     lease_seconds: float
     driver_timeout_s: float
-
-    @property
-    def open_jobs(self) -> int:
-        """Jobs accepted and not yet through with their driver: half of them wait leased, so that no thread does."""
-        return 2 * self.threads + 4
 
 
 class JobRunner:
@@ -94,24 +92,22 @@ class JobRunner:
         }
         # Queues in C instead of semaphores and executors in Python: two thirds of the cost of handing a job over.
         self._slots: SimpleQueue[None] = SimpleQueue()
-        for _ in range(options.open_jobs):
+        for _ in range(SLOTS_BESIDES):
             self._slots.put(None)
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._draining = False
         self._accepted = self._ended = 0
-        self._ending = Lock()
+        self._counting = Lock()
+        self._callers: dict[int, list[Event]] = defaultdict(list)
         self._lease_seconds = options.lease_seconds
         self._held = HeldLeases(engine, options.lease_seconds)
         self._cancels = CancelWatch(engine)
         leases = LeaseAcquisition(self._steps, worker_name(), options.lease_seconds, self._held.quarantined)
         self._writer = JobWriter(engine, job_queue, leases, self)
         self._commits: GroupCommit[Entry] = GroupCommit(self._writer.write, pace_s=PACE_S, name="commit")
-        self._threads = [
-            Thread(target=self._call_drivers, name=f"driver-{number}", daemon=True)
-            for number in range(options.threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[Thread] = []
+        for _ in range(options.threads):
+            self._start_thread()
 
     def accept(self, job_id: int) -> None:
         """Run this job if it may be run; returns at once, but blocks while too many jobs are open.
@@ -121,6 +117,20 @@ class JobRunner:
         self._slots.get()
         self._accepted += 1
         self._commits.put(job_id)
+
+    def run(self, job_id: int) -> None:
+        """Run this job if it may be run; returns when there is nothing more to do for it here.
+
+        From any number of threads, none of which calls ``accept``; as many drivers are called at once as threads
+        wait here.
+        """
+        ended = Event()
+        with self._counting:
+            self._callers[job_id].append(ended)
+            if sum(map(len, self._callers.values())) > len(self._threads):
+                self._start_thread()
+            self.accept(job_id)
+        ended.wait()
 
     def drain(self) -> None:
         """Begin nothing more: what waits for a thread is handed back to other workers, now and from now on.
@@ -168,7 +178,7 @@ class JobRunner:
         """See Listener."""
         for _ in acquired.refused:
             self._slots.put(None)
-        self._count_ended(len(acquired.refused))
+        self._count_ended(acquired.refused)
         for finished in acquired.decided:
             self._held.add(finished.job)
             self._end(finished)
@@ -182,7 +192,7 @@ class JobRunner:
         """See Listener."""
         for entry in finished:
             self._held.discard(entry.job)
-        self._count_ended(len(finished))
+        self._count_ended([entry.job.id for entry in finished])
 
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
@@ -197,7 +207,7 @@ class JobRunner:
             return
         self._slots.put(None)
         self._held.discard(work.job)
-        self._count_ended(1)
+        self._count_ended([work.job.id])
 
     def _outcome(self, work: Work) -> Outcome | None:
         """How the driver's part ended; None: the job is somebody else's now."""
@@ -223,9 +233,22 @@ class JobRunner:
         self._slots.put(None)
         self._commits.put(finished)
 
-    def _count_ended(self, jobs: int) -> None:
-        with self._ending:
-            self._ended += jobs
+    def _count_ended(self, job_ids: Sequence[int]) -> None:
+        with self._counting:
+            self._ended += len(job_ids)
+            for job_id in job_ids if self._callers else ():
+                callers = self._callers.get(job_id, [])
+                if callers:
+                    callers.pop().set()
+                if not callers:
+                    self._callers.pop(job_id, None)
+
+    def _start_thread(self) -> None:
+        thread = Thread(target=self._call_drivers, name=f"driver-{len(self._threads)}", daemon=True)
+        for _ in range(SLOTS_PER_THREAD):
+            self._slots.put(None)
+        self._threads.append(thread)
+        thread.start()
 
 
 def worker_name() -> str:

@@ -1,6 +1,8 @@
 """The Celery application that workers run, without its tasks."""
 
 import socket
+from collections.abc import Callable
+from typing import Any
 
 from celery import Celery
 
@@ -20,40 +22,45 @@ SILENCE_OPTIONS = {
 """A line that is cut without a word is noticed after 25 to 30 s, not after hours: a consumer only listens."""
 
 
-def make_celery(redis_url: str) -> Celery:
+CONFIGURATION = {
+    "accept_content": ["json"],
+    "task_serializer": "json",
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "broker_transport_options": {
+        "ack_emulation": False,
+        "queue_order_strategy": "round_robin",
+        # One list per queue: with kombu's four priorities each BRPOP names 20 lists, not 5.
+        "priority_steps": [0],
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": True,
+        "socket_keepalive_options": SILENCE_OPTIONS,
+    },
+    "result_backend": None,
+    "task_ignore_result": True,
+    "task_store_errors_even_if_ignored": False,
+    "worker_hijack_root_logger": False,
+    "worker_redirect_stdouts": False,
+    "worker_prefetch_multiplier": 1,
+    "task_queues": {name: {"exchange": name, "routing_key": name} for name in ALL_QUEUES},
+    "task_default_queue": ALL_QUEUES[0],
+    "timezone": "UTC",
+}
+"""Acknowledgements are not emulated: the emulation costs two thirds of Celery's CPU per task on Redis, and buys
+redelivery that a worker killed between BRPOP and the note of it escapes anyway. What was asked is remembered in the
+database, and the sweeper sends again what got lost. Results have no reader: job rows say what became of a job.
+"""
+
+
+def make_celery(redis_url: Callable[[], str]) -> Celery:
     """A Celery application that consumes and can publish; it has no tasks yet.
 
-    Acknowledgements are not emulated: the emulation costs two thirds of Celery's CPU per task on Redis, and
-    buys redelivery that a worker killed between BRPOP and the note of it escapes anyway. What was asked is
-    remembered in the database, and the sweeper sends again what got lost. Results, events, gossip and remote
-    control have no reader: job rows say what became of a job.
+    Its configuration is made when first used: whoever imports an application need not have settings.
     """
-    app = Celery("bulkdeploy", broker=redis_url, set_as_current=False)
-    app.conf.update(
-        accept_content=["json"],
-        task_serializer="json",
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_transport_options={
-            "ack_emulation": False,
-            "queue_order_strategy": "round_robin",
-            # One list per queue: with kombu's four priorities each BRPOP names 20 lists, not 5.
-            "priority_steps": [0],
-            "socket_connect_timeout": CONNECT_TIMEOUT_S,
-            "socket_keepalive": True,
-            "socket_keepalive_options": SILENCE_OPTIONS,
-        },
-        result_backend=None,
-        task_ignore_result=True,
-        task_store_errors_even_if_ignored=False,
-        worker_send_task_events=False,
-        task_send_sent_event=False,
-        worker_enable_remote_control=False,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        worker_prefetch_multiplier=1,
-        task_create_missing_queues=True,
-        task_default_queue=ALL_QUEUES[0],
-        timezone="UTC",
-    )
+    app = Celery("bulkdeploy", set_as_current=False)
+
+    def configure(**_: Any) -> None:
+        app.config_from_object({**CONFIGURATION, "broker_url": redis_url()})
+
+    app.on_configure.connect(configure, weak=False)
     return app

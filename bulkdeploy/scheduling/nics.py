@@ -3,6 +3,7 @@
 Networks and address ranges are locked before the VM (ADR 5).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -20,6 +21,8 @@ from bulkdeploy.store.ledger.addresses import Address, take_addresses, take_mac_
 from bulkdeploy.store.networks import nics as store
 from bulkdeploy.store.networks.network_changes import keep_networks
 from bulkdeploy.store.virtual_machines.guests import lock_vm
+
+MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +46,14 @@ def add_nic(
         TransactionConflict: repeat the whole transaction.
     """
     keep_networks(connection, [network.id])
-    address = _address(connection, network, ip_address)
+    address = take_address(connection, network, ip_address)
     vm = lock_vm(connection, vm_id)
     there = store.live_nics(connection, vm_id)
     if any(nic.network_id == network.id for nic in there):
         raise InvalidParameter("networkid", network.name, f"VM {vm.uuid} has a nic in this network already")
     if names_in_use(connection, [vm.name], [network.id]):
         raise InvalidParameter("networkid", network.name, f"another VM of this network has the name {vm.name}")
-    if mac is not None and store.mac_in_use(connection, mac):
-        raise InvalidParameter("macaddress", mac, "another nic has it")
-    chosen = take_mac_addresses(connection, 1)[0] if mac is None else mac
+    chosen = take_mac_addresses(connection, 1)[0] if mac is None else checked_mac(connection, "macaddress", mac)
     taken = {nic.device_id for nic in there}
     device_id = next(number for number in range(len(there) + 1) if number not in taken)
     made = store.insert_nic(connection, vm_id, network.id, address, chosen, device_id, default=not there)
@@ -65,7 +66,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
     Raises:
         InvalidParameter: the VM has no such nic, or it is the default one.
     """
-    store.lock_range_of(connection, nic.id)
+    store.lock_ranges_of(connection, nic.id)
     vm = lock_vm(connection, vm_id)
     check_removable(store.live_nics(connection, vm_id), vm.uuid, nic)
     store.remove_nic(connection, nic.id)
@@ -74,7 +75,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
 
 def take_back(connection: Connection, nic_id: int) -> None:
     """Let a nic that was added, and that no guest has, be gone; its address is given back."""
-    store.lock_range_of(connection, nic_id)
+    store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)
 
 
@@ -101,20 +102,46 @@ def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
     raise InvalidParameter("nicid", str(nic.uuid), f"VM {vm_uuid} has no such nic")
 
 
-def _address(connection: Connection, network: NetworkFacts, ip_address: str | None) -> Address | None:
+def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
+    """A MAC address that a nic can have, in lower case.
+
+    Raises:
+        InvalidParameter: it is malformed, a group's, or another nic has it.
+    """
+    if not MAC.fullmatch(mac.lower()):
+        raise InvalidParameter(parameter, mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
+    if store.mac_in_use(connection, mac.lower()):
+        raise InvalidParameter(parameter, mac, "another nic has it")
+    return mac.lower()
+
+
+def take_address(
+    connection: Connection,
+    network: NetworkFacts,
+    ip_address: str | None,
+    pod_id: int | None = None,
+    *,
+    parameter: str = "ipaddress",
+) -> Address | None:
+    """The address asked for, or a free one that serves the pod; None: the network has no addresses.
+
+    Raises:
+        InvalidParameter: the address is malformed or in use, or the network has none.
+        InsufficientAddresses: the network has none left.
+    """
     if network.guest_type == GuestType.L2:
         if ip_address is not None:
-            raise InvalidParameter("ipaddress", ip_address, "an L2 network has no addresses")
+            raise InvalidParameter(parameter, ip_address, "an L2 network has no addresses")
         return None
     if ip_address is None:
-        return take_addresses(connection, network.id, network.name, [None])[0]
+        return take_addresses(connection, network.id, network.name, [pod_id])[0]
     try:
         IPv4Address(ip_address)
     except ValueError:
-        raise InvalidParameter("ipaddress", ip_address, "it should be an IPv4 address such as 10.1.0.17") from None
+        raise InvalidParameter(parameter, ip_address, "it should be an IPv4 address such as 10.1.0.17") from None
     named = take_named_address(connection, network.id, ip_address)
     if named is None:
         raise InvalidParameter(
-            "ipaddress", ip_address, f"it is in use, or outside the ranges of network {network.name}"
+            parameter, ip_address, f"it is in use, or outside the ranges of network {network.name}"
         )
     return named

@@ -64,6 +64,18 @@ def check_free(volume: Row[Any]) -> None:
         raise InvalidParameter("id", str(volume.uuid), "it should be a data volume that no VM has")
 
 
+def check_deletable(volume: Row[Any], parameter: str) -> None:
+    """A volume may be deleted, if the rest is so.
+
+    Raises:
+        InvalidParameter: it is protected.
+    """
+    if volume.delete_protection:
+        named = f"Volume [id = {volume.uuid}, name = {volume.name}]"
+        rule = f"{named} has delete protection enabled and cannot be deleted."
+        raise InvalidParameter(parameter, str(volume.uuid), rule)
+
+
 def detach(connection: Connection, volume: Row[Any]) -> None:
     """Take a volume, which the caller holds, from its VM, which does not run or whose guest has lost it.
 

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[JobMessage]) -> None:
-    """Send jobs after the commit; what the courier does not take stays in the outbox, and the sweeper sends it.
+    """Send jobs after the commit. What the courier does not take stays in the outbox; the sweeper sends it.
 
     The call that made the jobs has done its work by then and must not be answered with an error any more;
     sending twice is harmless.

@@ -131,6 +131,10 @@ SELECT format('VM %s is %s and still holds %s', v.uuid, CASE WHEN v.removed IS N
   UNION ALL SELECT 'address ' || x.ip_address
   FROM nics x
   WHERE x.vm_id = v.id AND x.removed IS NULL
+  UNION ALL SELECT 'secondary address ' || s.ip_address
+  FROM nic_secondary_ips s
+  JOIN nics x ON x.id = s.nic_id
+  WHERE x.vm_id = v.id
   UNION ALL SELECT 'its counts'
   WHERE NOT v.compute_released
   UNION ALL SELECT 'a claim on host ' || x.host_id
@@ -151,13 +155,13 @@ SELECT format('volume %s of running VM %s is %s in pool %s', x.uuid, v.uuid, x.s
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL));
 
 -- invariant: unique_addresses
--- promise: no two live nics have one MAC address, or one address in one network
+-- promise: no two live nics have one MAC address, or one address in one network, be it their first or a secondary one
 -- compared:
 SELECT count(*) FROM nics WHERE removed IS NULL;
 -- breaches:
 SELECT format('address %s of network %s: %s live nics', n.ip_address, n.network_id, count(*))
-  FROM nics n
-  WHERE n.removed IS NULL AND n.ip_address IS NOT NULL
+  FROM (SELECT network_id, ip_address FROM nics WHERE removed IS NULL AND ip_address IS NOT NULL
+  UNION ALL SELECT network_id, ip_address FROM nic_secondary_ips) n
   GROUP BY n.network_id, n.ip_address HAVING count(*) > 1
   UNION ALL SELECT format('MAC address %s: %s live nics', n.mac_address, count(*))
   FROM nics n
@@ -189,8 +193,9 @@ SELECT format('range %s from %s: %s handed out, %s in use, %s free', r.uuid, hos
   FROM ip_ranges i
   WHERE i.removed IS NULL) r
   CROSS JOIN LATERAL (SELECT count(*) AS used
-  FROM nics n
-  WHERE n.ip_range_id = r.id AND n.removed IS NULL AND n.ip_address < r.next_ip) u
+  FROM (SELECT n.ip_address FROM nics n WHERE n.ip_range_id = r.id AND n.removed IS NULL
+  UNION ALL SELECT s.ip_address FROM nic_secondary_ips s WHERE s.ip_range_id = r.id) n
+  WHERE n.ip_address < r.next_ip) u
   CROSS JOIN LATERAL (SELECT count(*) AS free
   FROM released_addresses x
   WHERE x.ip_range_id = r.id AND x.ip_address < r.next_ip) f
@@ -206,7 +211,13 @@ SELECT format('address %s of nic %s: %s', n.ip_address, n.uuid, CASE WHEN f.ip_a
   LEFT JOIN ip_ranges r ON r.id = n.ip_range_id
   LEFT JOIN released_addresses f ON f.ip_range_id = n.ip_range_id AND f.ip_address = n.ip_address
   LEFT JOIN virtual_machines v ON v.id = n.vm_id
-  WHERE n.removed IS NULL AND (f.ip_address IS NOT NULL OR v.id IS NULL OR v.removed IS NOT NULL OR v.state = 'Error' OR NOT n.ip_address BETWEEN r.start_ip AND r.end_ip);
+  WHERE n.removed IS NULL AND (f.ip_address IS NOT NULL OR v.id IS NULL OR v.removed IS NOT NULL OR v.state = 'Error' OR NOT n.ip_address BETWEEN r.start_ip AND r.end_ip)
+  UNION ALL SELECT format('secondary address %s of nic %s: %s', s.ip_address, n.uuid, CASE WHEN f.ip_address IS NOT NULL THEN 'also listed as free' WHEN n.id IS NULL OR n.removed IS NOT NULL THEN 'its nic is gone' ELSE 'outside its range, or of another network' END)
+  FROM nic_secondary_ips s
+  LEFT JOIN nics n ON n.id = s.nic_id
+  LEFT JOIN ip_ranges r ON r.id = s.ip_range_id
+  LEFT JOIN released_addresses f ON f.ip_range_id = s.ip_range_id AND f.ip_address = s.ip_address
+  WHERE f.ip_address IS NOT NULL OR n.id IS NULL OR n.removed IS NOT NULL OR n.network_id <> s.network_id OR r.id IS NULL OR NOT s.ip_address BETWEEN r.start_ip AND r.end_ip;
 
 -- invariant: account_counts
 -- promise: resource counts of accounts are what their VMs and volumes add up to

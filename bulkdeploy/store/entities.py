@@ -90,6 +90,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.VIRTUAL_MACHINE: Source(virtual_machines.virtual_machines),
     Entity.VOLUME: Source(virtual_machines.volumes),
     Entity.NIC: Source(networks.nics, "mac_address"),
+    Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),
     Entity.JOB: Source(jobs.async_jobs, "kind"),
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
     Entity.EVENT: Source(jobs.events, "event_type"),

@@ -30,7 +30,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.filters import Condition
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, users
 from bulkdeploy.store.tables.groups import affinity_groups, security_group_rules, security_groups
-from bulkdeploy.store.tables.networks import networks, nics
+from bulkdeploy.store.tables.networks import networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.offerings import template_permissions, templates
 from bulkdeploy.store.tables.topology import dedicated_resources, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -155,6 +155,10 @@ CONDITIONS: Mapping[Entity, Known] = {
     Entity.NETWORK: _network,
     Entity.AFFINITY_GROUP: _affinity_group,
     Entity.NIC: _through(virtual_machines, virtual_machines.c.id == nics.c.vm_id),
+    Entity.SECONDARY_IP: _through(
+        virtual_machines,
+        and_(nics.c.id == nic_secondary_ips.c.nic_id, virtual_machines.c.id == nics.c.vm_id),
+    ),
     Entity.SECURITY_GROUP_RULE: _through(
         security_groups, security_groups.c.id == security_group_rules.c.security_group_id
     ),

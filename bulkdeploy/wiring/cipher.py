@@ -1,6 +1,6 @@
 """The cipher of secrets at rest: Fernet (AES-128-CBC with HMAC-SHA256)."""
 
-from cryptography.fernet import Fernet, InvalidToken
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 
 class SecretKeyWrong(Exception):
@@ -11,10 +11,10 @@ class SecretKeyWrong(Exception):
 
 
 class FernetCipher:
-    """Encrypts with one Fernet key."""
+    """Encrypts with a Fernet key; of several, with commas between them, the first encrypts and any decrypts."""
 
-    def __init__(self, key: str) -> None:
-        self._fernet = Fernet(key)
+    def __init__(self, keys: str) -> None:
+        self._fernet = MultiFernet([Fernet(key.strip()) for key in keys.split(",")])
 
     def encrypt(self, secret: str) -> bytes:
         """The secret, unreadable at rest."""
@@ -28,5 +28,16 @@ class FernetCipher:
         """
         try:
             return self._fernet.decrypt(token).decode()
+        except InvalidToken as error:
+            raise SecretKeyWrong from error
+
+    def encrypt_anew(self, token: bytes) -> bytes:
+        """The same secret, encrypted with the first key.
+
+        Raises:
+            SecretKeyWrong: none of the keys encrypted it.
+        """
+        try:
+            return self._fernet.rotate(token)
         except InvalidToken as error:
             raise SecretKeyWrong from error

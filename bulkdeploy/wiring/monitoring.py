@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from bulkdeploy.meters import OwnFigures, Program
 from bulkdeploy.wiring.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -21,7 +22,7 @@ Trouble = Callable[[], str | None]
 
 
 @contextmanager
-def monitored(settings: Settings, *, live: Trouble, ready: Trouble) -> Iterator[None]:
+def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Trouble) -> Iterator[None]:
     """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` meanwhile, where ``monitoring_listen`` is set.
 
     An address that is taken is logged and nothing is served: work is more than being watched.
@@ -31,7 +32,7 @@ def monitored(settings: Settings, *, live: Trouble, ready: Trouble) -> Iterator[
         return
     host, _, port = settings.monitoring_listen.rpartition(":")
     try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(live, ready))
+        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(OwnFigures(program), live, ready))
     except OSError as error:
         log.warning("monitoring_not_served", address=settings.monitoring_listen, why=str(error))
         yield
@@ -48,14 +49,14 @@ def monitored(settings: Settings, *, live: Trouble, ready: Trouble) -> Iterator[
         server.server_close()
 
 
-def _handler(live: Trouble, ready: Trouble) -> type[BaseHTTPRequestHandler]:
+def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTTPRequestHandler]:
     checks = {"/health/live": live, "/health/ready": ready}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Answer one of three paths."""
             if self.path == "/metrics":
-                self._answer(200, generate_latest(REGISTRY), CONTENT_TYPE_LATEST)
+                self._answer(200, generate_latest(figures), CONTENT_TYPE_LATEST)
             elif self.path in checks:
                 trouble = checks[self.path]()
                 status = self.path.rpartition("/")[2] if trouble is None else trouble

@@ -74,7 +74,8 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Fernet key that encrypts API secret keys at rest; the same on every machine. "
+        description="Fernet key that encrypts API secret keys at rest; the same on every machine. Of several, with "
+        "commas between them, the first one encrypts and all are tried to decrypt. "
         "Unset: generated once, in data_dir/secret.key.",
     )
     secret_key_file: Path | None = Field(default=None, description="File that holds secret_key instead.")

@@ -7,6 +7,7 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS, System
 from bulkdeploy.store.database.engine import Plans, create_engine, create_reading_engine
+from bulkdeploy.store.migrations.revisions import refuse_other_releases
 from bulkdeploy.wiring import secret_files
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.drivers import build_configured_drivers
@@ -33,15 +34,19 @@ def build_engine(
     application_name: str = "bulkdeploy",
     least_pool_size: int = 1,
     plans: Plans = Plans.KEPT,
+    of_any_release: bool = False,
 ) -> Engine:
-    """Connections to the configured database."""
-    return create_engine(
+    """Connections to the configured database; unless it may be any, one that fits not this release is refused."""
+    engine = create_engine(
         settings.require_database_url(),
         pool_size=max(settings.database_pool_size, least_pool_size),
         application_name=application_name,
         plans=plans,
         prepares=settings.database_prepared_statements,
     )
+    if not of_any_release:
+        refuse_other_releases(engine)
+    return engine
 
 
 def build_job_queue(settings: Settings) -> JobQueue:
@@ -63,14 +68,16 @@ def build_system(settings: Settings) -> System:
     """
     arm_crash_points(settings)
     threads, name = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS, "bulkdeploy api"
+    reader = create_reading_engine(
+        settings.require_database_url(),
+        pool_size=threads,
+        application_name=name,
+        prepares=settings.database_prepared_statements,
+    )
+    refuse_other_releases(reader)
     return System(
         engine=build_engine(settings, application_name=name, least_pool_size=threads),
-        reader=create_reading_engine(
-            settings.require_database_url(),
-            pool_size=threads,
-            application_name=name,
-            prepares=settings.database_prepared_statements,
-        ),
+        reader=reader,
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,

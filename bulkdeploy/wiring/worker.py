@@ -10,6 +10,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable, ping
 from bulkdeploy.store.database.engine import Plans, read_only
+from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import arm_crash_points, build_cipher, build_engine, build_job_queue
@@ -43,7 +44,7 @@ class Worker:
         except Exception as error:
             if not is_unreachable(error):
                 raise
-            return "the database cannot be reached"
+            return str(error) if isinstance(error, SchemaMismatch) else "the database cannot be reached"
         return None
 
     def close(self) -> None:
@@ -72,11 +73,16 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
 
 
 def build_worker_when_ready(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """``build_worker``, however long the database is away."""
+    """``build_worker``, however long the database is away, or not yet what this release needs."""
     while True:
+        worker = None
         try:
-            return build_worker(settings, plans=plans)
+            worker = build_worker(settings, plans=plans)
+            with worker.engine.connect():
+                return worker
         except Exception as error:
+            if worker is not None:
+                worker.close()
             if not is_unreachable(error):
                 raise
             log.warning("database_away", why=str(error).splitlines()[0], next_try_s=RETRY_S)

@@ -102,7 +102,7 @@ BESIDE: Mapping[str, Mapping[str, Value]] = {
     "migrateVirtualMachine": {"autoselect": "true"},
     "registerTemplate": {"hypervisor": "KVM"},
     "resetSSHKeyForVirtualMachine": {"keypair": _mine},
-    "resizeVolume": {"size": "30"},
+    "resizeVolume": {"diskofferingid": lambda scene: scene.named("disk_offerings", "Custom"), "size": "30"},
     "resetUserDataForVirtualMachine": {"userdata": "aGVsbG8="},
     "updateAccount": {"networkdomain": "walker.example"},
     "updateConfiguration": {"name": "api.allowed.source.cidr.list", "value": "0.0.0.0/0"},

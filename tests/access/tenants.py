@@ -144,6 +144,8 @@ INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gatew
         '255.255.255.0', 1, false
     FROM virtual_machines m JOIN networks n ON n.account_id = m.account_id AND n.name LIKE '%s-own-busy'
     JOIN ip_ranges r ON r.network_id = n.id WHERE m.name LIKE '%s-own-stopped';
+INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
+    SELECT id, network_id, ip_range_id, '10.8.0.11' FROM nics WHERE mac_address LIKE '02:00:00:00:99:%';
 INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v
     JOIN security_groups g ON g.account_id = v.account_id AND g.name LIKE '%s-own-busy'
     WHERE v.name LIKE '%s-own-running';

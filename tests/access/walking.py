@@ -60,6 +60,8 @@ UNNAMED = {
     Entity.USER: "users t JOIN accounts a ON a.id = t.account_id WHERE a.name = :owner",
     Entity.NIC: "nics t JOIN virtual_machines v ON v.id = t.vm_id"
     " WHERE NOT t.is_default AND v.name = :name || '-stopped'",
+    Entity.SECONDARY_IP: "nic_secondary_ips t JOIN nics n ON n.id = t.nic_id"
+    " JOIN virtual_machines v ON v.id = n.vm_id WHERE v.name = :name || '-stopped'",
     Entity.SECURITY_GROUP_RULE: "security_group_rules t JOIN security_groups g ON g.id = t.security_group_id"
     " WHERE g.name = :name AND t.direction = :suffix",
 }

@@ -1,6 +1,7 @@
 """What Prometheus reads from an API server: the state of the whole service, and what its processes counted."""
 
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -59,12 +60,16 @@ def test_jobs_queues_and_outbox_are_shown(
         1,
     )
     assert now["bulkdeploy_outbox_lag_seconds",] >= 40
+    assert now["bulkdeploy_virtual_machines", "Stopped"] == 3
+    memory = {name: now[f"bulkdeploy_capacity{name}", "MEMORY", "small"] for name in ("", "_used")}
+    assert 0 < memory["_used"] < memory[""]
     assert grown("bulkdeploy_plan_seconds_count") == 1
     assert grown("bulkdeploy_calls_total", "bulkDeployVirtualMachine", "200") == 1
     fleet.run()
-    assert grown("bulkdeploy_jobs_finished_total", "deploy_virtual_machine", "succeeded") == 3
-    assert grown("bulkdeploy_step_seconds_count", "KVM", "boot") == 3
-    assert figures_of(system)["bulkdeploy_jobs", "queued"] == 0
+    last = figures_of(system)
+    assert (last["bulkdeploy_jobs", "queued"], last["bulkdeploy_virtual_machines", "Running"]) == (0, 3)
+    assert last["bulkdeploy_build_info", "api", version("bulkdeploy")] == 1
+    assert not [key for key in last if key[0].startswith(("bulkdeploy_jobs_finished", "bulkdeploy_sweeper"))]
 
 
 def test_unknown_commands_are_one_figure(system: System, client: ApiClient, grown: Callable[..., float]) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import yaml
 from pydantic import SecretStr
 
 from bulkdeploy.drivers.simulator import SimulatorOptions
+from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.manage.main import main
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
-IMAGE = "bulkdeploy:latest"
+IMAGE = f"bulkdeploy:${{BULKDEPLOY_VERSION:-{version('bulkdeploy')}}}"
+"""The release that the file belongs to, unless somebody says another one."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,42 @@ def test_every_part_of_the_service_runs(programs: dict[str, dict[str, Any]]) -> 
     commands = {service["command"][0]: service for service in programs.values()}
     for part in ("api", "worker", "sweeper"):
         assert commands[part]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
-    assert programs["migrate"]["command"] == ["db", "upgrade"]
+    assert programs["migrate"]["command"] == ["db", "upgrade", "--half", "pre"]
+
+
+def test_one_image_is_built(programs: dict[str, dict[str, Any]]) -> None:
+    """All programs run the image that one service builds."""
+    assert [name for name, service in programs.items() if "build" in service] == ["migrate"]
+
+
+def test_no_service_may_more_than_it_needs(compose: dict[str, Any]) -> None:
+    """No capabilities, no new privileges, nothing to write to but what is named, and bounds for all it takes."""
+    for name, service in compose["services"].items():
+        assert service["cap_drop"] == ["ALL"]
+        assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == "proxy" else [])
+        assert "no-new-privileges:true" in service["security_opt"]
+        assert service["read_only"] is True
+        assert {"mem_limit", "cpus", "pids_limit"} <= set(service)
+        assert {"max-size", "max-file"} <= set(service["logging"]["options"])
+
+
+def test_programs_are_given_the_time_they_need_to_end(programs: dict[str, dict[str, Any]]) -> None:
+    """Workers and sweepers their longest driver call, API processes their delay and the calls in hand."""
+    for name in ("worker", "sweeper"):
+        minutes = int(programs[name]["stop_grace_period"].removesuffix("m"))
+        assert minutes * 60 > Settings().driver_timeout_seconds
+    delay = programs["api"]["environment"]["BULKDEPLOY_SHUTDOWN_DELAY_SECONDS"]
+    assert (
+        int(programs["api"]["stop_grace_period"].removesuffix("s")) > delay + LAST_CALLS_SECONDS + GRACEFUL_SECONDS
+    )
+
+
+def test_the_image_says_by_number_who_runs_in_it() -> None:
+    """Kubernetes can not see that a name is not root's; the data directory is that account's."""
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert user is not None
+    mounts = (ROOT / "docker-compose.yml").read_text()
+    assert f"/var/lib/bulkdeploy:uid={user[1]},gid={user[2]},mode=0700" in mounts
 
 
 def test_every_setting_exists(programs: dict[str, dict[str, Any]]) -> None:
@@ -76,22 +114,30 @@ def test_every_setting_exists(programs: dict[str, dict[str, Any]]) -> None:
     assert "DATABASE_URL" in names
 
 
-def test_values_given_are_accepted(programs: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With their placeholders filled in, the values are good settings."""
+def test_values_given_are_accepted(
+    programs: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With their placeholders filled in and secrets in their files, the values are good settings."""
+    (tmp_path / "secret").write_text("secret\n")
     for service in programs.values():
         for name, value in service["environment"].items():
-            filled = re.sub(r"\$\{\w+(?::-(\w+)|:\?[^}]*)\}", lambda found: found[1] or "secret", value)
-            monkeypatch.setenv(name, filled)
+            filled = re.sub(r"\$\{\w+(?::-(\w+)|:\?[^}]*)\}", lambda found: found[1] or "simulator", str(value))
+            monkeypatch.setenv(name, str(tmp_path / "secret") if name.endswith("_FILE") else filled)
         assert Settings().database_url == "postgresql://bulkdeploy:secret@postgres:5432/bulkdeploy"
-        assert Settings().drivers == {"default": "secret"}
+        assert Settings().redis_url == "redis://:secret@redis:6379/0"
+        assert Settings().drivers == {"default": "simulator"}
 
 
-def test_no_secret_stands_in_the_files(compose: dict[str, Any]) -> None:
-    """Secrets come from the environment, and the file refuses to start without them."""
+def test_secrets_stand_in_files_of_their_own(compose: dict[str, Any]) -> None:
+    """No variable holds one: each names the file of a secret, which its service is given."""
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
-            if re.search("PASSWORD|SECRET|URL", name):
-                assert re.search(r"\$\{\w+:\?", value), f"{name} has a value of its own"
+            if re.search("PASSWORD|SECRET", name):
+                assert name.endswith("_FILE")
+                assert Path(value).parent == Path("/run/secrets")
+                assert Path(value).name in service["secrets"]
+            assert not re.search("://[^/]*:[^/]*@", str(value))
+        assert set(service.get("secrets", [])) <= set(compose["secrets"])
 
 
 def test_dependencies_exist_and_have_what_is_waited_for(compose: dict[str, Any]) -> None:
@@ -106,7 +152,10 @@ def test_database_has_room_for_every_process(compose: dict[str, Any]) -> None:
     """The connections that all processes of the file may hold fit the server's limit."""
     settings = Settings()
     limit = int(re.search(r"max_connections=(\d+)", " ".join(compose["services"]["postgres"]["command"]))[1])  # type: ignore[index]
-    replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in compose["services"].items()}
+    replicas = {
+        name: int(re.sub(r"\D", "", str(service.get("deploy", {}).get("replicas", 1))))
+        for name, service in compose["services"].items()
+    }
     threads = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS
     api = replicas["api"] * settings.api_processes * (max(settings.database_pool_size, threads) + threads)
     simulated = SimulatorOptions(url=SecretStr("postgresql://")).pool_size

@@ -109,8 +109,9 @@ def _check_other_calls(zone: Zone, journal: Journal) -> Iterator[str]:
     for (subject, command), asked in journal.asked.items():
         if command in KINDS:
             jobs = made.get((subject, KINDS[command]), 0)
-            if not asked.answered <= jobs <= asked.answered + asked.broken:
-                yield f"{command} of {subject}: {asked.answered} answered, {asked.broken} broken, {jobs} jobs"
+            answered, broken = asked.answered, asked.broken
+            if not answered <= jobs <= answered + broken:
+                yield f"{command} of {subject}: {answered} answered, {broken} broken, {jobs} jobs"
     cancelled = {
         str(row.uuid) for row in zone.rows("SELECT uuid FROM deployments WHERE cancel_requested IS NOT NULL")
     }

@@ -205,7 +205,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
 
 @pytest.mark.parametrize(
     "parameter",
-    ["iptonetworklist[0].networkid", "nicnetworklist[0].network", "snapshotid", "customid"],
+    ["ip6address", "nicnetworklist[0].network", "snapshotid", "customid"],
 )
 def test_a_single_vm_is_never_made_without_what_was_asked_for(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str

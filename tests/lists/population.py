@@ -208,6 +208,9 @@ UPDATE volumes SET pool_id = (SELECT id FROM storage_pools WHERE name = 'b-1-pri
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'acme-2');
 UPDATE nics SET network_id = (SELECT id FROM networks WHERE name = 'rivals-wide')
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
+INSERT INTO nic_secondary_ips (nic_id, network_id, ip_range_id, ip_address)
+    SELECT id, network_id, ip_range_id, '10.1.0.250' FROM nics
+    WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
 UPDATE nics SET network_id = (SELECT id FROM networks WHERE name = 'acme-isolated')
     WHERE vm_id = (SELECT id FROM virtual_machines WHERE name = 'acme-2');
 INSERT INTO vm_security_groups SELECT v.id, g.id FROM virtual_machines v

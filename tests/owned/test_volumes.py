@@ -156,3 +156,44 @@ def test_two_vms_do_not_get_one_volume(owned_world: World) -> None:
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(one, range(6))) == [200] + [431] * 5
     assert_books_are_right(world)
+
+
+def test_a_volume_is_renamed_and_protected(owned_world: World) -> None:
+    """Its owner changes its name and protection; protected it is not deleted, nor with a destroyed VM."""
+    world = owned_world
+    vm = settled_vm(world, "with-protected", state="Stopped")
+    made = change(world, "createVolume", USER, **asked(world, "plain"))
+    assert made["deleteprotection"] is False
+    shown = change(world, "updateVolume", USER, id=made["id"], name="renamed", deleteprotection="true")
+    assert (shown["name"], shown["deleteprotection"]) == ("renamed", True)
+    (listed,) = world.rows("listVolumes", USER, id=made["id"])
+    assert listed == shown
+    for command in ("deleteVolume", "destroyVolume"):
+        failure = refusal(world, command, USER, id=made["id"])
+        assert (failure.status, "has delete protection enabled and cannot be deleted." in failure.errortext) == (
+            431,
+            True,
+        )
+    change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm)
+    failure = refusal(world, "destroyVirtualMachine", USER, id=vm, volumeids=made["id"])
+    assert (failure.status, "has delete protection enabled" in failure.errortext) == (431, True)
+    change(world, "detachVolume", USER, id=made["id"])
+    assert change(world, "updateVolume", USER, id=made["id"]) == {**shown, "state": "Ready"}
+    cases = (
+        (NEIGHBOUR, {"name": "stolen"}, 431, "does not exist"),
+        (USER, {"displayvolume": "false"}, 431, "displayvolume"),
+        (USER, {"name": "x" * 256}, 431, "name"),
+        (ADMIN, {"customid": "2c1a54ad-6b3a-4b3e-8e1e-0f5e2a1c9f11"}, 431, "ids are made here"),
+        (ADMIN, {"state": "Ready"}, 431, "state"),
+        (ADMIN, {"path": "/dev/sda"}, 431, "pool"),
+        (ADMIN, {"storageid": "1"}, 431, "pools"),
+        (ADMIN, {"chaininfo": "{}"}, 431, "chaininfo"),
+    )
+    for by, parameters, status, text in cases:
+        failure = refusal(world, "updateVolume", by, id=made["id"], **parameters)
+        assert (failure.status, text in failure.errortext) == (status, True), failure.errortext
+    assert world.rows("listVolumes", USER, id=made["id"])[0]["name"] == "renamed"
+    change(world, "updateVolume", USER, id=made["id"], deleteprotection="false", displayvolume="true")
+    change(world, "deleteVolume", USER, id=made["id"])
+    assert refusal(world, "updateVolume", USER, id=made["id"], name="late").status == 431
+    assert_books_are_right(world)

@@ -41,7 +41,7 @@ def _notes_of(redis: Redis, count: int) -> list[str]:
 
 
 def _published_by_celery(redis_url: str, redis: Redis) -> dict[str, Any]:
-    app = make_celery(redis_url)
+    app = make_celery(lambda: redis_url)
     app.send_task(task_name(DEPLOY.name), args=(7,), queue=INTERACTIVE)
     app.close()
     (message,) = take_messages(redis, INTERACTIVE)

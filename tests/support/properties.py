@@ -1,10 +1,10 @@
-"""How many examples a property gets: by Hypothesis's own profile, ``--hypothesis-profile=quick|usual|thorough``."""
+"""How many examples a property gets: by Hypothesis's own profile, ``--hypothesis-profile=NAME``."""
 
 from hypothesis import HealthCheck, settings
 
 USUAL = 100
-PROFILES = {"quick": USUAL // 4, "usual": USUAL, "thorough": USUAL * 10}
-"""Examples of a property that asks for 100: in ``make test-fast``, ``make test`` and ``make test-thorough``."""
+PROFILES = {"quick": USUAL // 4, "usual": USUAL, "longer": USUAL * 3, "thorough": USUAL * 10}
+"""Examples of a property that asks for 100, for ``make test-fast``, ``test``, integration and ``test-thorough``."""
 
 SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

@@ -1,4 +1,4 @@
-"""``python tests/support/reborn.py worker`` (or ``sweeper``): the program, started again at once when it is killed.
+"""``python tests/support/reborn.py worker`` (``sweeper``, ``celery``): a program, started again when it is killed.
 
 A process that has imported everything forks the program; a start then takes milliseconds of CPU, not a second,
 which is what lets one test kill it some fifty times. What runs is the real ``main``.
@@ -7,7 +7,9 @@ which is what lets one test kill it some fifty times. What runs is the real ``ma
 import os
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 from bulkdeploy.embedded.processes import end_with_parent
 
@@ -16,7 +18,11 @@ def main() -> None:
     """Fork and wait until somebody asks for an end, which is passed on."""
     from workers import app, sweeper
 
-    program = {"worker": app.main, "sweeper": sweeper.main}[sys.argv[1]]
+    def celery(*, args: list[str]) -> None:
+        sys.exit(app.app.worker_main(["worker", "--pool=solo", "--without-gossip", "--without-mingle", *args]))
+
+    programs: dict[str, Callable[..., Any]] = {"worker": app.main, "sweeper": sweeper.main, "celery": celery}
+    program = programs[sys.argv[1]]
     child = 0
     ended = False
 

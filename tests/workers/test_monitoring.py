@@ -44,7 +44,13 @@ def test_workers_and_sweepers_show_what_they_do(
         wait_for(lambda: all_done(fleet))
         finished = 'bulkdeploy_jobs_finished_total{kind="deploy_virtual_machine",result="succeeded"} 3.0'
         wait_for(lambda: finished in get(f"http://{addresses[0]}/metrics")[1])
-        assert "bulkdeploy_sweeper_rounds_total" in get(f"http://{addresses[1]}/metrics")[1]
+        shown = [get(f"http://{address}/metrics")[1] for address in addresses]
+        assert 'bulkdeploy_step_seconds_count{hypervisor="KVM",step="boot"} 3.0' in shown[0]
+        assert "bulkdeploy_sweeper_rounds_total" in shown[1]
+        assert "bulkdeploy_sweeper_rounds_total" not in shown[0]
+        for program_name, figures in zip(("worker", "sweeper"), shown, strict=True):
+            assert f'bulkdeploy_build_info{{program="{program_name}"' in figures
+            assert "bulkdeploy_call_seconds" not in figures
         kill(own_redis)
         for address in addresses:
             status, body = get(f"http://{address}/health/ready")

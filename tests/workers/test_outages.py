@@ -13,7 +13,7 @@ from bulkdeploy.embedded.postgres import PORT
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
-from bulkdeploy.store.ledger.zone_locks import ZONE_LOCK_SPACE
+from bulkdeploy.store.locks import Lock
 from bulkdeploy.wiring.drivers import simulator_url
 from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
@@ -45,7 +45,7 @@ def test_redis_may_lose_everything(fleet: Fleet, redis_database_url: str, start:
 def test_redis_may_be_killed_and_come_back(
     fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
 ) -> None:
-    """A courier killed under load and started again, empty: workers consume again, and every VM runs once."""
+    """A courier killed under load and started again, empty: workers consume again; every VM runs once."""
     slow_boots(fleet, 100)
     settings = quick.model_copy(update={"redis_url": own_redis.url()})
     fleet.system = replace(fleet.system, job_queue=CeleryJobQueue(own_redis.url()))
@@ -102,7 +102,9 @@ def test_a_call_whose_connection_to_the_database_breaks_changed_nothing(fleet: F
     zone = fleet.id_of("zones", "small")
     parameters = fleet.zone.bulk_parameters(5, requesttoken="once")
     with fleet.engine.connect() as rival, ThreadPoolExecutor(1) as calls:
-        rival.execute(text("SELECT pg_advisory_lock(:space, :zone)"), {"space": ZONE_LOCK_SPACE, "zone": zone})
+        rival.execute(
+            text("SELECT pg_advisory_lock(:space, :zone)"), {"space": Lock.ZONE_PLANS.value, "zone": zone}
+        )
         call = calls.submit(client.post, "bulkDeployVirtualMachine", **parameters)
         wait_for(lambda: fleet.zone.scalar(f"SELECT count(*) {WAITING}") == 1)
         fleet.zone.change(f"SELECT pg_terminate_backend(pid) {WAITING}")
@@ -138,7 +140,7 @@ def test_the_database_may_go_away_for_a_while(fleet: Fleet, start: Start) -> Non
 def test_a_worker_starts_while_redis_is_full(
     fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
 ) -> None:
-    """A courier without memory refuses what a worker says at its start; once it has room the worker consumes."""
+    """A courier without memory refuses what a worker says at its start; with memory the worker consumes."""
     settings = quick.model_copy(update={"redis_url": own_redis.url()})
     redis = Redis.from_url(own_redis.url())
     redis.config_set("maxmemory", 1)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bulkdeploy.commands.accounts.counter_fields import ACCOUNT_COUNTERS
 from bulkdeploy.commands.accounts.new_user import NEW_USER, new_user
-from bulkdeploy.commands.accounts.user_response import USER
+from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS, USER
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging

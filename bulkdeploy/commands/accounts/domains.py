@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bulkdeploy.commands.accounts.counter_fields import DOMAIN_COUNTERS
+from bulkdeploy.commands.accounts.responses import DOMAIN_COUNTERS
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_TAGGED_LIMITS

@@ -1,6 +1,6 @@
 """Projects: the lists, and all that changes them."""
 
-from bulkdeploy.commands.accounts.counter_fields import ACCOUNT_COUNTERS
+from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket

@@ -18,7 +18,7 @@ from bulkdeploy.commands.deployments.deploy_calls import (
     host_ids,
     require_root_admin,
 )
-from bulkdeploy.commands.job_response import ASYNC_JOB
+from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, Instead

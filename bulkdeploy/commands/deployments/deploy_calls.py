@@ -7,12 +7,13 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
+from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.declare.command import Instead
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployAsk, NamedDisk
+from bulkdeploy.domain.deployment import DeployAsk, NamedDisk, NamedNic
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
@@ -22,6 +23,7 @@ from bulkdeploy.store.deployments.deployments import DeployedVms
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
+NICS = "iptonetworklist"
 DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
@@ -94,6 +96,26 @@ def host_ids(call: Call) -> tuple[int, ...]:
     return _ids(call.arguments, "hostids") or ()
 
 
+def named_nics(call: Call) -> tuple[NamedNic, ...]:
+    """The nics of ``iptonetworklist``; or what ``ipaddress`` and ``macaddress`` ask of the default one.
+
+    Raises:
+        InvalidParameter: an entry names no network, or an IPv6 address.
+    """
+    ip, mac = call.text("ipaddress"), call.text("macaddress")
+    if ip is not None or mac is not None:
+        return (NamedNic(None, ip, mac),)
+    return tuple(_named_nic(entry) for entry in call.arguments.get(NICS, ()))
+
+
+def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
+    if "networkid" not in entry:
+        raise InvalidParameter(NICS, entry.get("ip"), "each entry must name a network by networkid")
+    if "ipv6" in entry:
+        raise InvalidParameter(NICS, entry["ipv6"], NO_IPV6)
+    return NamedNic(entry["networkid"].id, entry.get("ip"), entry.get("mac"))
+
+
 def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
     return {
         "count": result.asked,
@@ -125,7 +147,8 @@ def _ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
         data_disks=_data_disks(arguments),
         pod_id=call.ref_id("podid"),
         cluster_id=call.ref_id("clusterid"),
-        network_ids=_ids(arguments, "networkids") or (),
+        network_ids=_ids(arguments, "networkids")
+        or tuple(entry["networkid"].id for entry in arguments.get(NICS, ())),
         security_group_ids=_ids(arguments, "securitygroupids") or None,
         security_group_names=arguments.get("securitygroupnames") or None,
         affinity_group_ids=_ids(arguments, "affinitygroupids") or None,

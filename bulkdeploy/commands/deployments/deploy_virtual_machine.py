@@ -1,9 +1,9 @@
 """deployVirtualMachine: one VM, by the same service as the bulk call (reference section 5)."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES, UNSUPPORTED
-from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
+from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan, named_nics
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.errors import (
@@ -25,7 +25,7 @@ def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
         host_id=call.ref_id("hostid"),
         name=call.text("name"),
         display_name=call.text("displayname"),
-        ip_address=call.text("ipaddress"),
+        nics=named_nics(call),
     )
     return result if isinstance(result, Instead) else JobTicket(result.job_uuids[0], result.vm_uuids[0])
 
@@ -40,7 +40,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(*OF_ANY_VM, *OF_ONE_VM),
         unsupported=UNSUPPORTED,
-        rules=RULES,
+        rules=RULES_OF_ONE_VM,
         errors=(
             PermissionDenied,
             OwnerDisabled,

@@ -1,7 +1,7 @@
 """listCapacity."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.capacity_fields import CAPACITY_FIELDS
+from bulkdeploy.commands.infrastructure.responses import CAPACITY_FIELDS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.capacity_fields import CLUSTER_CAPACITY
+from bulkdeploy.commands.infrastructure.responses import CLUSTER_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS
 from bulkdeploy.declare.command import Command

@@ -1,7 +1,7 @@
 """prepareHostForMaintenance and cancelHostMaintenance (reference section 8.4)."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Shape

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS, NO_TAG_RULES
 from bulkdeploy.declare.command import Command, JobTicket

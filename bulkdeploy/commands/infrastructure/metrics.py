@@ -10,7 +10,15 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.metric_fields import CLUSTER, HOST, PLACE, POOL, VIRTUAL_MACHINE, VOLUME, ZONE
+from bulkdeploy.commands.infrastructure.metric_fields import (
+    CLUSTER,
+    HOST,
+    PLACE,
+    POOL,
+    VIRTUAL_MACHINE,
+    VOLUME,
+    ZONE,
+)
 from bulkdeploy.declare.command import Command, Derived
 from bulkdeploy.declare.parameters import Parameter, boolean
 from bulkdeploy.declare.responses import Field

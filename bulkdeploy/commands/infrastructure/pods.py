@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.capacity_fields import POD_CAPACITY
+from bulkdeploy.commands.infrastructure.responses import POD_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS
 from bulkdeploy.declare.command import Command

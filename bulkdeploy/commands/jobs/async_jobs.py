@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.job_response import ASYNC_JOB
+from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.networks.network_response import NETWORK
+from bulkdeploy.commands.networks.responses import NETWORK
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, NO_IPV6, NO_ROUTERS, NO_VPCS

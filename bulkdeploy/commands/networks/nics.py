@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_DHCP_OPTIONS
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import NIC_FIELDS, VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import NIC_FIELDS, VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid

@@ -3,7 +3,7 @@
 from functools import partial
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.networks.security_group_response import SECURITY_GROUP
+from bulkdeploy.commands.networks.responses import SECURITY_GROUP
 from bulkdeploy.commands.ownership import named_owner
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.owner_parameters import FOR_OWNER

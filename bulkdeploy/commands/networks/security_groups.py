@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.networks.security_group_response import SECURITY_GROUP
+from bulkdeploy.commands.networks.responses import SECURITY_GROUP
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS

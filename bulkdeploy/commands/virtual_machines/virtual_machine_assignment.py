@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import string, uuid, uuids
 from bulkdeploy.declare.responses import Shape

@@ -6,7 +6,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported import NO_QUALITY_OF_SERVICE
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import (
     Exclusive,

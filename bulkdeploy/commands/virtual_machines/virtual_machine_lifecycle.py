@@ -6,7 +6,7 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import deployment_planner
 from bulkdeploy.commands.unsupported import NO_SETUP
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, uuid, uuids
 from bulkdeploy.declare.responses import Shape

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.host_response import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.placement_fields import REASON_FIELDS
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, uuid

@@ -1,7 +1,7 @@
 """resetPasswordForVirtualMachine (reference section 8.16)."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.virtual_machines.virtual_machine_response import VIRTUAL_MACHINE
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import string, uuid
 from bulkdeploy.declare.responses import Shape

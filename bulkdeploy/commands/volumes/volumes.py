@@ -1,4 +1,4 @@
-"""listVolumes, createVolume, attachVolume, detachVolume, resizeVolume, deleteVolume, destroyVolume."""
+"""Commands of volumes (one file: what is done with one thing)."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
@@ -74,6 +74,7 @@ VOLUME = Response(
         text("provisioningtype", "thin"),
         flag("destroyed", "whether it is about to be removed"),
         flag("displayvolume", "always true"),
+        flag("deleteprotection", "whether it is protected from being deleted"),
         flag("isextractable", "always false"),
         TAGS,
         moment("created", "when it was made"),
@@ -127,6 +128,17 @@ def detach_volume(call: Call) -> JobTicket:
         call.ref("id"),
         call.ref("virtualmachineid"),
         call.arguments.get("deviceid"),
+    )
+
+
+def update_volume(call: Call) -> JobTicket:
+    """Change a volume's name or protection."""
+    return service.update_volume(
+        call.connection,
+        call.caller,
+        call.arguments["id"],
+        call.text("name"),
+        delete_protection=call.arguments.get("deleteprotection"),
     )
 
 
@@ -245,6 +257,31 @@ COMMANDS = (
             Needs("virtualmachineid", "deviceid"),
             Needs("deviceid", "virtualmachineid"),
         ),
+    ),
+    Command(
+        name="updateVolume",
+        description="Gives a volume another name, or protects it from being deleted",
+        handler=update_volume,
+        shape=Shape.JOB,
+        response=VOLUME,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VOLUME, "the volume", required=True),
+            string("name", "its name"),
+            boolean(
+                "deleteprotection",
+                "true: it is not deleted, nor with a VM that is expunged, which a data volume outlives from now on",
+            ),
+            only_true("displayvolume", "true, as every volume is shown"),
+        ),
+        unsupported={
+            "customid": NO_CUSTOM_IDS,
+            "chaininfo": "what a volume is made of on its pool is its hypervisor's to know",
+            "path": "a volume's place on its pool is its hypervisor's to know",
+            "state": "a volume's state follows from what is done with it",
+            "storageid": "volumes stay in their pools",
+        },
     ),
     Command(
         name="resizeVolume",

@@ -7,14 +7,13 @@ the sweeper sends.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployAsk, DeploySpec, NetworkFacts
+from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
@@ -25,6 +24,7 @@ from bulkdeploy.placement.model import Disk, HostAnswer, Plan
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
+from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import Planned, claim_plan, plan_in_zone
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.services.abilities import require_driver
@@ -38,7 +38,7 @@ from bulkdeploy.store.configuration.configuration import Configuration, read_con
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import deployment_rows as rows
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token
-from bulkdeploy.store.ledger.addresses import Address, take_addresses, take_named_address
+from bulkdeploy.store.ledger.addresses import Address, take_addresses
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_zone
 
 log = structlog.get_logger(__name__)
@@ -217,24 +217,15 @@ def _addresses(
     pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
-        if network.guest_type == L2:
+        named = spec.ask.nic_in(position, network.id)
+        if named.ip_address is not None:
+            address = take_address(connection, network, named.ip_address, parameter=named.ip_parameter)
+            taken.append(None if address is None else [address])
+        elif network.guest_type == L2:
             taken.append(None)
-        elif position == 0 and spec.ask.ip_address is not None:
-            taken.append([_named_address(connection, network, spec.ask.ip_address)])
         else:
             taken.append(take_addresses(connection, network.id, network.name, pods))
     return taken
-
-
-def _named_address(connection: Connection, network: NetworkFacts, ip: str) -> Address:
-    try:
-        IPv4Address(ip)
-    except ValueError:
-        raise InvalidParameter("ipaddress", ip, "it must be an IPv4 address such as 10.1.0.17") from None
-    named = take_named_address(connection, network.id, ip)
-    if named is None:
-        raise InvalidParameter("ipaddress", ip, f"it is in use, or outside the ranges of network {network.name}")
-    return named
 
 
 def _write(

@@ -6,6 +6,7 @@ from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.deployment import DeployAsk, NetworkFacts, ZoneFacts
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.topology import HypervisorType, NetworkType
+from bulkdeploy.scheduling.nics import checked_mac
 from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.networks.network_changes import keep_networks
 
@@ -23,7 +24,16 @@ def choose_networks(
     """
     networks = _choose_networks(connection, ask, owner, zone)
     keep_networks(connection, [network.id for network in networks])
+    _check_mac_addresses(connection, ask)
     return networks
+
+
+def _check_mac_addresses(connection: Connection, ask: DeployAsk) -> None:
+    named = [(nic.mac_parameter, nic.mac_address) for nic in ask.nics if nic.mac_address is not None]
+    checked = [checked_mac(connection, parameter, mac) for parameter, mac in named]
+    for position, (parameter, mac) in enumerate(named):
+        if checked[position] in checked[:position]:
+            raise InvalidParameter(parameter, mac, "another nic of the VM has it")
 
 
 def _choose_networks(
@@ -32,7 +42,8 @@ def _choose_networks(
     if zone.network_type is NetworkType.BASIC:
         if ask.network_ids:
             raise InvalidCombination(
-                ("networkids", "zoneid"), f"Can't specify 'networkids' parameter in basic zone {zone.name}"
+                (ask.networks_parameter, "zoneid"),
+                f"Can't specify '{ask.networks_parameter}' parameter in basic zone {zone.name}",
             )
         return (_only_network(connection, zone),)
     if ask.network_ids:
@@ -58,29 +69,35 @@ def _asked_networks(
     for network_id in ask.network_ids:
         network = found.get(network_id)
         if network is None:
-            shown = ask.shown("networkids", network_id)
-            raise InvalidParameter("networkids", shown, f"Unable to find network by id {shown}")
+            shown = ask.shown(ask.networks_parameter, network_id)
+            raise InvalidParameter(ask.networks_parameter, shown, f"Unable to find network by id {shown}")
         if not is_usable(network, owner):  # first: what else is wrong with it is told only to who may use it
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.uuid}"
             )
         if network.is_system:
             raise InvalidParameter(
-                "networkids",
+                ask.networks_parameter,
                 network.name,
                 f"Network id={network.uuid} is system only and can't be used for vm deployment",
             )
         if network.zone_id != zone.id:
             raise InvalidParameter(
-                "networkids", network.name, f"Network id={network.uuid} doesn't belong to zone {zone.name}"
+                ask.networks_parameter,
+                network.name,
+                f"Network id={network.uuid} doesn't belong to zone {zone.name}",
             )
+        if network in networks:
+            raise InvalidParameter(ask.networks_parameter, network.name, "a VM has one nic in a network")
         networks.append(network)
     if zone.security_groups_enabled:
         if len(networks) > 1:
-            raise InvalidCombination(("networkids",), "Only support one network per VM if security group enabled")
+            raise InvalidCombination(
+                (ask.networks_parameter,), "Only support one network per VM if security group enabled"
+            )
         if not networks[0].has_security_groups:
             raise InvalidParameter(
-                "networkids", networks[0].name, "the zone wants networks with security groups enabled"
+                ask.networks_parameter, networks[0].name, "the zone wants networks with security groups enabled"
             )
     return tuple(networks)
 

@@ -3,7 +3,6 @@
 Which nic is the default one is a matter of rows: hypervisors are not told.
 """
 
-import re
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from bulkdeploy.store.networks import nics as store
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 
-MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 OF_VM = "virtualmachineid"
 MAKE_DEFAULT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.UpdateDefaultNicForVMCmdByAdmin"
 
@@ -55,10 +53,10 @@ def add_nic(
         PermissionDenied: the VM is not the caller's, or its owner may not use the network.
         InsufficientAddresses: the network has no address left.
     """
-    if mac is not None and not MAC.fullmatch(mac.lower()):
+    if mac is not None and not rows.MAC.fullmatch(mac.lower()):
         raise InvalidParameter("macaddress", mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
     wanted = None if mac is None else mac.lower()
-    row, owner = _vm(connection, caller, vm)
+    row, owner = vm_of(connection, caller, vm)
     found = _network(connection, row, owner, network)
 
     def change() -> Row[Any]:
@@ -66,7 +64,7 @@ def add_nic(
 
     if is_changed_now(connection, ADD_NIC, vm, owner.account_id, change):
         text = f"added a nic in network {network.name} to Vm {row.name}"
-        return _done(connection, caller, vm, ADD_NIC.event_type, ADD_NIC.command_class, text)
+        return done(connection, caller, vm, ADD_NIC.event_type, ADD_NIC.command_class, text)
     params = {"network_id": network.id, "ip_address": ip_address, "mac_address": wanted}
     return submit(connection, system, caller, vm, ADD_NIC, params, parameter=OF_VM)
 
@@ -78,12 +76,12 @@ def remove_nic(connection: Connection, system: System, caller: Caller, vm: Entit
         InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one.
         PermissionDenied: the VM is not the caller's.
     """
-    row, owner = _vm(connection, caller, vm)
+    row, owner = vm_of(connection, caller, vm)
     rows.check_removable(store.live_nics(connection, vm.id), vm.uuid, nic)
     change = partial(rows.remove_nic, connection, vm.id, nic)
     if is_changed_now(connection, REMOVE_NIC, vm, owner.account_id, change):
         text = f"took nic {nic.uuid} from Vm {row.name}"
-        return _done(connection, caller, vm, REMOVE_NIC.event_type, REMOVE_NIC.command_class, text)
+        return done(connection, caller, vm, REMOVE_NIC.event_type, REMOVE_NIC.command_class, text)
     params = {"nic_id": nic.id, "nic_uuid": str(nic.uuid)}
     return submit(connection, system, caller, vm, REMOVE_NIC, params, parameter=OF_VM)
 
@@ -95,7 +93,7 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
         InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one already.
         PermissionDenied: the VM is not the caller's.
     """
-    _vm(connection, caller, vm)
+    vm_of(connection, caller, vm)
     row = lock_vm(connection, vm.id)
     if row.removed or row.has_job or row.state not in ADD_NIC.states:
         state = "expunged" if row.removed else "worked on by another job" if row.has_job else row.state
@@ -106,22 +104,22 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
         raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
     store.make_default(connection, vm.id, nic.id)
     text = f"made nic {nic.uuid} the default one of Vm {row.name}"
-    return _done(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)
+    return done(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)
 
 
-def _done(
+def done(
     connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
 ) -> JobTicket:
     """The event, and the ticket of a job that is done; its result is the VM. ``cmd``: as root admins see it."""
     about = Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
-    _, owner = _vm(connection, caller, vm)
+    _, owner = vm_of(connection, caller, vm)
     record_event(connection, caller, event_type, text, about, owner)
     shown = virtual_machine_rows(connection, [vm.id])[vm.id]
     cmd = class_for(cmd, is_root_admin=caller.is_root_admin)
     return done_with_object(connection, caller, cmd, "virtualmachine", shown, about)
 
 
-def _vm(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
+def vm_of(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
     """The VM, not locked yet, and its owner: addresses are locked before VMs."""
     row = store.read_vm(connection, vm.id)
     return row, require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")

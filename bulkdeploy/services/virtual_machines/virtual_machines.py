@@ -22,6 +22,7 @@ from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.sending import send_jobs
@@ -31,6 +32,7 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.volume_removal import data_volumes_of, owners_of_volumes
 from bulkdeploy.store.virtual_machines.guests import lock_vm
+from bulkdeploy.store.volumes.volume_changes import known_volume
 
 
 def start_virtual_machine(
@@ -92,7 +94,7 @@ def destroy_virtual_machine(
 
     Raises:
         PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
-        InvalidParameter: it is protected, or was expunged, or a volume is no data volume of it.
+        InvalidParameter: it is protected, or was expunged, or a volume is protected or no data volume of it.
     """
     if expunge:
         require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
@@ -120,6 +122,7 @@ def _check_destroyable(
         if volume.id not in found:
             rule = f"it should be a data volume that virtual machine {vm.uuid} has"
             raise InvalidParameter("volumeids", str(volume.uuid), rule)
+        check_deletable(known_volume(connection, volume.id), "volumeids")
 
 
 def reboot_virtual_machine(

@@ -15,9 +15,11 @@ from bulkdeploy.domain.deployment import DiskOfferingFacts, ZoneFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import class_for
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.topology import StorageType, VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
+from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.deployments.deployment_checks import check_available
 from bulkdeploy.services.deployments.deployment_sizes import disk_gib
 from bulkdeploy.services.jobs.done_jobs import done_with_object
@@ -36,9 +38,11 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes
 from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.store.volumes import volume_changes as store
 from bulkdeploy.store.volumes.volumes import DESTROYED, EXPUNGED, list_volumes
 
+UPDATE_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.volume.UpdateVolumeCmdByAdmin"
 COMMANDS = "org.apache.cloudstack.api.command.user.volume"
 
 
@@ -76,6 +80,33 @@ def create_volume(
     row = volume_row(connection, caller, ref)
     cmd = f"{COMMANDS}.CreateVolumeCmd"
     return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=True)
+
+
+def update_volume(
+    connection: Connection, caller: Caller, ref: EntityRef, name: str | None, *, delete_protection: bool | None
+) -> JobTicket:
+    """Change a volume's name or protection; the job's result is the volume.
+
+    A data volume that was made with its VM outlives it once it was protected.
+
+    Raises:
+        InvalidParameter: it was deleted, or is to be protected while a job works on the VM that it was made with.
+        PermissionDenied: it is not the caller's to touch.
+    """
+    row, owner = owned_volume(connection, caller, ref)
+    values: dict[str, Any] = {} if name is None else {"name": name}
+    if delete_protection is not None:
+        values["delete_protection"] = delete_protection
+    if delete_protection and row.volume_type == VolumeType.DATADISK and not row.standalone:
+        values["standalone"] = True
+        if row.vm_id is not None and lock_vm(connection, row.vm_id).has_job:
+            rule = "a job works on the virtual machine that has it; wait for its end"
+            raise InvalidParameter("id", str(ref.uuid), rule)
+    store.update_volume(connection, row.id, values)
+    text = f"changed {', '.join(sorted(values)) or 'nothing'} of volume {row.name}"
+    record_event(connection, caller, EventType.VOLUME_UPDATE, text, about(ref), owner)
+    cmd = class_for(UPDATE_COMMAND_CLASS, is_root_admin=caller.is_root_admin)
+    return done_with_object(connection, caller, cmd, "volume", volume_row(connection, caller, ref), about(ref))
 
 
 def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> None:
@@ -136,6 +167,7 @@ def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: 
     row, owner = owned_volume(connection, caller, ref)
     if row.vm_id is not None or row.volume_type == VolumeType.ROOT:
         raise InvalidParameter("id", str(ref.uuid), "Please specify a volume that is not attached to any VM.")
+    check_deletable(row, "id")
     if not destroy_volumes(connection, [row.id]):
         raise TransactionConflict
     record_event(connection, caller, event_type, f"deleted volume {row.name}", about(ref), owner)

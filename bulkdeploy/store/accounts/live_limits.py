@@ -4,18 +4,16 @@ Who adds one holds an advisory lock of the account and of each domain above it, 
 once can not both pass. ``resource_counts`` does the same for what deployments use by the thousand.
 """
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, func, select
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.store.accounts.resource_counts import limit_exceeded
 from bulkdeploy.store.accounts.resource_limits import domain_ids, effective_limit_rows
+from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
-
-ACCOUNT_LOCK_SPACE, DOMAIN_LOCK_SPACE = 4205, 4203
-"""First keys of the advisory locks; the second is the account's or domain's id."""
 
 _TABLES = {ResourceType.NETWORK: networks, ResourceType.TEMPLATE: templates}
 
@@ -30,12 +28,9 @@ def require_room(connection: Connection, owner: Owner, kind: ResourceType) -> No
     """
     if owner.is_root_admin:
         return
-    keys = [
-        *((DOMAIN_LOCK_SPACE, each) for each in domain_ids(owner.lineage)[1:]),
-        (ACCOUNT_LOCK_SPACE, owner.account_id),
-    ]
-    for space, key in keys:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:space, :key)"), {"space": space, "key": key})
+    for domain_id in domain_ids(owner.lineage)[1:]:
+        take_lock(connection, Lock.DOMAIN_LIMITS, domain_id)
+    take_lock(connection, Lock.ACCOUNT_LIMITS, owner.account_id)
     for holder, limits in effective_limit_rows(connection, owner).items():
         most = limits.get(kind, UNLIMITED)
         if most == UNLIMITED:

@@ -34,7 +34,10 @@ SETTING_NOUNS: Mapping[ResourceType, str] = {
     ResourceType.PRIMARY_STORAGE: "primary.storage",
     ResourceType.SECONDARY_STORAGE: "secondary.storage",
 }
-"""The noun of the ``max.account.<noun>`` settings; projects have no default, so they are unlimited."""
+"""The noun in the settings ``max.account.<noun>``, ``max.project.<noun>`` and ``max.domain.<noun>``.
+
+They hold where no limit is set. The number of projects has no such setting: it is unlimited.
+"""
 
 
 @dataclass(frozen=True, slots=True)

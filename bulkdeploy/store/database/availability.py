@@ -6,14 +6,18 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionInTime
 
 from bulkdeploy.domain.errors import OutcomeUnknown
+from bulkdeploy.store.migrations.revisions import SchemaMismatch
 
 REFUSING = ("08", "57P", "53300")
 """SQLSTATEs of a lost connection, a server that stops or starts, and too many connections."""
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether an error means that the database can not be reached, rather than that it refused a statement."""
-    if isinstance(error, NoConnectionInTime | OutcomeUnknown):
+    """Whether an error means that the database can not be reached, rather than that it refused a statement.
+
+    One of another release is, to a program of this one, not there.
+    """
+    if isinstance(error, NoConnectionInTime | OutcomeUnknown | SchemaMismatch):
         return True
     if isinstance(error, psycopg.OperationalError):  # of a driver's own database, past SQLAlchemy
         return error.sqlstate is None or error.sqlstate.startswith(REFUSING)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argon2 import PasswordHasher
-from sqlalchemy import Connection, Engine, Table, func, select, text
+from sqlalchemy import Connection, Engine, Table, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from bulkdeploy.domain.accounts import AccountType
@@ -25,11 +25,11 @@ from bulkdeploy.store.database.default_rows import (
     SYSTEM_ACCOUNT_ID,
     SYSTEM_USER_ID,
 )
+from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.accounts import accounts, api_keys, domains, role_rules, roles, users
 from bulkdeploy.store.tables.networks import network_offerings
 from bulkdeploy.store.tables.offerings import os_categories, os_types
 
-ADVISORY_LOCK = 0x62756C6B_64620002
 KEY_BYTES = 64
 """Gives keys of 86 base64url characters, as CloudStack's are (reference section 2.3)."""
 
@@ -51,7 +51,7 @@ def bootstrap(engine: Engine, *, encrypt: Callable[[str], bytes], admin_password
     made, only when there is no admin yet.
     """
     with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
+        take_lock(connection, Lock.BOOTSTRAP)
         _write_roles(connection)
         _write_accounts(connection, encrypt, admin_password)
         _write_os_types(connection)

@@ -204,7 +204,7 @@ def write_nics(
     """One nic per VM and network; the first is the default. A generated name, with a uuid in it, is not held."""
     is_given = spec.ask.name is not None or spec.ask.name_prefix is not None
     for position, network in enumerate(spec.networks):
-        taken = addresses[position]
+        taken, mac = addresses[position], spec.ask.nic_in(position, network.id).mac_address
         addressed: dict[str, object] = {}
         if taken is not None:
             addressed = {
@@ -221,7 +221,7 @@ def write_nics(
                 "vm_id": PerRow(new.ids),
                 "network_id": network.id,
                 **addressed,
-                "mac_address": PerRow(take_mac_addresses(connection, new.count)),
+                "mac_address": PerRow(take_mac_addresses(connection, new.count) if mac is None else [mac.lower()]),
                 "device_id": position,
                 "is_default": position == 0,
                 "vm_name": PerRow([name.lower() for name in new.names]) if is_given else None,

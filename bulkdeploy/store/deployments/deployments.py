@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 from sqlalchemy import Connection, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import deployments
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
@@ -33,15 +35,12 @@ class DeployedVms:
     vm_uuids: Sequence[str]
 
 
-_LOCK_TOKEN = text("SELECT pg_advisory_xact_lock(hashtextextended(:token, 1))")
-
-
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
     """The fingerprint and the jobs of the call that used this token before, or None.
 
     Waits for a call with this token that is still under way, and keeps others waiting until the transaction ends.
     """
-    connection.execute(_LOCK_TOKEN, {"token": f"{user_id} {token}"})
+    take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
     row = connection.execute(
         text(
             "SELECT id, uuid, created, request_fingerprint FROM deployments"

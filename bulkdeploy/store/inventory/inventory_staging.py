@@ -23,13 +23,13 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as upserting
 
 from bulkdeploy.domain.inventory_owners import Where
 from bulkdeploy.store.database.copying import PerRow, copy_rows
+from bulkdeploy.store.locks import Lock, take_lock
 
 Row = Mapping[str, object]
 
@@ -153,16 +153,13 @@ class Upsert:
         return len(changing)
 
 
-INVENTORY_LOCK = 0x62756C6B_64620003
-
-
 def serialize_loads(connection: Connection) -> None:
     """Wait for, and hold until the end of the transaction, the right to write an inventory.
 
     Many names have no unique index (two offerings may be called alike), so two loads at once could
     each find the same thing missing.
     """
-    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": INVENTORY_LOCK})
+    take_lock(connection, Lock.INVENTORY)
 
 
 def merge(connection: Connection, table: Table, rows: Sequence[Row], changes: Changes, noun: str) -> None:

@@ -16,9 +16,7 @@ from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.jobs.jobs import FIRST, LeasedJob
 from bulkdeploy.store.jobs.outbox import TO_OUTBOX, Lanes, Unsent
-
-HOST_LOCK_SPACE = 4202
-"""First key of the advisory locks that serialise leases per host; the second is the host's id, 0: all hosts."""
+from bulkdeploy.store.locks import Lock, take_lock
 
 RETRY_S = 2
 """A job that waits for another of its VM is woken when that ends; this is the net below."""
@@ -144,11 +142,12 @@ def take_leases(
     """Lease those of these jobs that may be run now; the others are left out.
 
     May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
-    unfinished jobs; of a kind the lessee knows; within the limits; and of suspects no more than ``suspects``.
+    unfinished jobs; of a kind the lessee knows; within the limits; and no more than ``suspects`` of those
+    whose workers ended abruptly too often.
     """
     ids = int_array(sorted(job_ids))
     if limits.per_host or limits.per_hypervisor:
-        lock = {"space": HOST_LOCK_SPACE, "ids": ids, "per_hypervisor": limits.per_hypervisor}
+        lock = {"space": Lock.DRIVER_TURNS.value, "ids": ids, "per_hypervisor": limits.per_hypervisor}
         connection.execute(_LOCK_HOSTS, lock)
     rows = connection.execute(
         _TAKE_LEASES,
@@ -261,8 +260,6 @@ def wake_held_back(connection: Connection, ended_ids: Sequence[int], lanes: Lane
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 
 
-_LOCK_HOST = text("SELECT pg_advisory_xact_lock(:space, :host)")
-
 _CHANGE_HOST = text(
     "UPDATE async_jobs j SET host_id = v.host_id FROM virtual_machines v"
     " WHERE j.id = :id AND j.lease_fence = :fence AND v.id = j.instance_id AND (:per_host = 0 OR :per_host >"
@@ -278,7 +275,6 @@ def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: Dr
     that are to be changed were locked before.
     """
     if limits.per_host:
-        lock = {"space": HOST_LOCK_SPACE, "host": 0 if limits.per_hypervisor else host_id}
-        connection.execute(_LOCK_HOST, lock)
+        take_lock(connection, Lock.DRIVER_TURNS, 0 if limits.per_hypervisor else host_id)
     given = {"id": job.id, "fence": job.fence, "per_host": limits.per_host}
     return connection.execute(_CHANGE_HOST, given).first() is not None

@@ -1,8 +1,10 @@
-"""How much there is to do and how long it has waited: what rows alone can say."""
+"""How much there is to do, how long it has waited, and what there is: what rows alone can say."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
+
+from bulkdeploy.domain.virtual_machines import VmState
 
 JOB_STATES = ("queued", "running", "dropped", "waiting", "held_back")
 """Of unfinished jobs. Dropped: leased, and the lease ran out. Held back: waiting for a place with their host."""
@@ -23,6 +25,8 @@ _JOBS = text(
     " FROM async_jobs WHERE status = 0 GROUP BY 1"
 )
 
+_VMS = text("SELECT state, count(*) AS vms FROM virtual_machines WHERE removed IS NULL GROUP BY 1")
+
 _OUTBOX = text(
     "SELECT count(*) AS rows, coalesce(extract(epoch FROM now() - min(created)), 0) AS oldest_s FROM outbox"
     " WHERE created <= now()"
@@ -39,3 +43,9 @@ def unsent_messages(connection: Connection) -> Backlog:
     """Messages that were not sent yet and are due."""
     row = connection.execute(_OUTBOX).one()
     return Backlog(row.rows, float(row.oldest_s))
+
+
+def vms_by_state(connection: Connection) -> dict[str, int]:
+    """VMs by state, every state; those that are gone do not count."""
+    found = {row.state: row.vms for row in connection.execute(_VMS)}
+    return {state.value: found.get(state, 0) for state in VmState}

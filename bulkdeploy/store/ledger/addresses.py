@@ -19,6 +19,13 @@ MAC_PREFIX = 0x1E << 40
 """Locally administered, unicast: the first octet of every generated MAC address."""
 
 
+IN_USE = (
+    "(SELECT network_id, ip_address FROM nics WHERE removed IS NULL"
+    " UNION ALL SELECT network_id, ip_address FROM nic_secondary_ips)"
+)
+"""First and secondary addresses of live nics, for statements."""
+
+
 class Address(NamedTuple):
     """One guest address with the range it came from."""
 
@@ -99,7 +106,7 @@ def _take_from_cursor(
         used = set(
             connection.execute(
                 text(
-                    "SELECT host(ip_address) FROM nics WHERE network_id = :network AND removed IS NULL"
+                    f"SELECT host(ip_address) FROM {IN_USE} used WHERE network_id = :network"  # noqa: S608 - ours
                     " AND ip_address BETWEEN CAST(:first AS inet) AND CAST(:last AS inet)"
                 ),
                 {"network": network_id, "first": str(IPv4Address(cursor)), "last": str(IPv4Address(last))},
@@ -129,7 +136,8 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
         return None
     taken = connection.execute(
         text(
-            "SELECT 1 FROM nics WHERE network_id = :network AND removed IS NULL AND ip_address = CAST(:ip AS inet)"
+            f"SELECT 1 FROM {IN_USE} used WHERE network_id = :network"  # noqa: S608 - ours
+            " AND ip_address = CAST(:ip AS inet)"
         ),
         {"network": network_id, "ip": ip},
     ).first()
@@ -142,20 +150,43 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
     return Address(row.id, ip, row.gateway, row.netmask)
 
 
+def lock_ranges(connection: Connection, network_id: int) -> None:
+    """Lock a network's ranges: nobody else takes an address of it, or gives one back, before the end."""
+    connection.execute(
+        text("SELECT FROM ip_ranges WHERE network_id = :network ORDER BY id FOR UPDATE"), {"network": network_id}
+    )
+
+
+def give_back(connection: Connection, range_id: int, ip: str) -> None:
+    """Let an address that nobody has any more be taken again; its range is locked by the caller."""
+    connection.execute(
+        text(
+            "INSERT INTO released_addresses (ip_range_id, ip_address) SELECT id, CAST(:ip AS inet) FROM ip_ranges"
+            " WHERE id = :range AND CAST(:ip AS inet) < next_ip ON CONFLICT DO NOTHING"
+        ),
+        {"range": range_id, "ip": ip},
+    )
+
+
 def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
     """Remove these VMs' live nics and give their addresses back."""
     # num_nulls: see store.arrays.is_live
     connection.execute(
         text(
             "SELECT FROM ip_ranges WHERE id IN (SELECT ip_range_id FROM nics WHERE vm_id = ANY(:vms)"
-            " AND num_nulls(removed) = 1) ORDER BY id FOR UPDATE"
+            "   AND num_nulls(removed) = 1 UNION ALL SELECT s.ip_range_id FROM nic_secondary_ips s"
+            "   JOIN nics n ON n.id = s.nic_id WHERE n.vm_id = ANY(:vms) AND num_nulls(n.removed) = 1)"
+            " ORDER BY id FOR UPDATE"
         ),
         {"vms": list(vm_ids)},
     )
     connection.execute(
         text(
-            "WITH gone AS (UPDATE nics SET removed = now() WHERE vm_id = ANY(:vms) AND num_nulls(removed) = 1"
-            "   RETURNING ip_range_id, ip_address)"
+            "WITH first AS (UPDATE nics SET removed = now() WHERE vm_id = ANY(:vms) AND num_nulls(removed) = 1"
+            "   RETURNING ip_range_id, ip_address),"
+            " secondary AS (DELETE FROM nic_secondary_ips s USING nics n WHERE n.id = s.nic_id"
+            "   AND n.vm_id = ANY(:vms) AND num_nulls(n.removed) = 1 RETURNING s.ip_range_id, s.ip_address),"
+            " gone AS (SELECT * FROM first UNION ALL SELECT * FROM secondary)"
             " INSERT INTO released_addresses (ip_range_id, ip_address)"
             " SELECT g.ip_range_id, g.ip_address FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id"
             " WHERE g.ip_address IS NOT NULL AND g.ip_address < r.next_ip"

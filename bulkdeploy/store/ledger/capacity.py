@@ -82,6 +82,17 @@ def list_capacity(
     return cut_page(rows, paging)
 
 
+def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]:
+    """Per live zone and type of capacity: both names, how much there is, and how much of it is taken."""
+    zone_ids = place_ids(connection, CapacityLevel.ZONE, zone_id=None, pod_id=None, cluster_id=None)
+    by_zone = read_capacity(connection, CapacityLevel.ZONE, zone_ids)
+    return [
+        (row["zonename"], row["name"], row["capacitytotal"], row["capacityused"])
+        for rows in by_zone.values()
+        for row in rows
+    ]
+
+
 def place_ids(
     connection: Connection, level: CapacityLevel, *, zone_id: int | None, pod_id: int | None, cluster_id: int | None
 ) -> list[int]:

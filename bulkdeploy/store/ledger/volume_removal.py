@@ -56,13 +56,16 @@ def owners_of_volumes(connection: Connection, volume_ids: Sequence[int]) -> dict
 
 _WITH_VMS = text(
     "UPDATE volumes SET vm_id = NULL, device_id = NULL, attached = NULL, standalone = true"
-    " WHERE id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL"
+    " WHERE id = ANY(CAST(:volumes AS bigint[])) AND removed IS NULL AND NOT delete_protection"
     " AND (vm_id = ANY(CAST(:vms AS bigint[])) OR vm_id IS NULL) RETURNING id"
 )
 
 
 def destroy_volumes_with(connection: Connection, vm_ids: Sequence[int], volume_ids: Sequence[int]) -> None:
-    """Delete these volumes, which these VMs have, or had until this transaction gave back what they held."""
+    """Delete these volumes, which these VMs have, or had until this transaction gave back what they held.
+
+    Those that were protected since they were asked for stay.
+    """
     wanted = {"vms": int_array(vm_ids), "volumes": int_array(volume_ids)}
     destroy_volumes(connection, list(connection.execute(_WITH_VMS, wanted).scalars()))
 

@@ -1,8 +1,20 @@
-"""Alembic's entry: runs migrations on the connection that ``upgrade`` hands over."""
+"""Alembic's entry: runs migrations on the connection that ``upgrade`` hands over, and notes each of them."""
 
 from alembic import context
+from alembic.runtime.migration import MigrationInfo
+from sqlalchemy import insert
 
 from bulkdeploy.store.tables.catalog import metadata
+from bulkdeploy.store.tables.revisions import schema_revisions
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+connection = context.config.attributes["connection"]
+
+
+def note(ctx: object, step: MigrationInfo, heads: object, run_args: object) -> None:
+    """Remember that a migration was applied."""
+    del ctx, heads, run_args
+    connection.execute(insert(schema_revisions), [{"revision": name} for name in step.up_revision_ids])
+
+
+context.configure(connection=connection, target_metadata=metadata, on_version_apply=note)
 context.run_migrations()

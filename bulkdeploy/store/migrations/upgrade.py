@@ -1,9 +1,4 @@
-"""Bringing a database's schema to this release's, safely from several processes at once.
-
-Migrations come in two halves (their file names say ``pre`` or ``post``): ``pre`` ones leave the
-previous release working and run before the new code starts, ``post`` ones run when no old code is
-left. A release's ``pre`` always stands before its ``post`` in the one line of revisions.
-"""
+"""Bringing a database's schema to this release's, safely from several processes at once: ``revisions`` says how."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,46 +6,58 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, select
 
 from bulkdeploy.domain.errors import BulkDeployError
-
-ADVISORY_LOCK = 0x62756C6B_64620001
-"""Held while migrating; the second starter waits and finds nothing to do."""
+from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.migrations.revisions import (
+    SchemaTooOld,
+    is_post,
+    known_revisions,
+    needed_revision,
+    require_fitting,
+)
+from bulkdeploy.store.tables.revisions import schema_revisions
 
 
 class Half(StrEnum):
     """Which migrations to run."""
 
     PRE = "pre"
+    POST = "post"
     ALL = "all"
 
 
-class SchemaTooNew(BulkDeployError):
-    """The database was migrated by a later release than this one."""
+class UpgradeNotEnded(BulkDeployError):
+    """The first half is asked for while the second half of an earlier upgrade is missing."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
-        super().__init__(f"The database has revision {revision}, which this release does not know; use a later one")
+        super().__init__(
+            f"An earlier upgrade was not ended: {revision} is missing. Run `bulkdeploy db upgrade --half post` of "
+            "the release that runs now; or stop all programs and run `bulkdeploy db upgrade`"
+        )
 
 
 def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
     """Run what is missing, all in one transaction.
 
+    An empty database has no older programs to care for: it gets everything, whichever half is asked for. One that a
+    later release has begun to upgrade, and not ended, fits this one, too: nothing is done.
+
     Raises:
-        SchemaTooNew: the database is ahead of this release.
+        SchemaTooNew: a later release has ended its upgrade.
+        SchemaTooOld: the second half is asked for, and the first one was not run.
+        UpgradeNotEnded: the first half is asked for, and a second one before it was not run.
     """
     with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
-        configuration = _configuration(connection)
-        scripts = ScriptDirectory.from_config(configuration)
+        take_lock(connection, Lock.SCHEMA)
+        schema_revisions.create(connection, checkfirst=True)
         current = current_revision(connection)
-        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-            raise SchemaTooNew(current)
-        target = _target(scripts, half)
-        if target is not None and current != target:
-            command.upgrade(configuration, target)
+        applied = list(connection.execute(select(schema_revisions.c.revision)).scalars())
+        target = _target(current, applied, half)
+        if target is not None:
+            command.upgrade(_configuration(connection), target)
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -58,17 +65,29 @@ def current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def newest_revision() -> str | None:
+def newest_revision() -> str:
     """The last revision this release knows."""
-    return ScriptDirectory.from_config(_configuration(None)).get_current_head()
+    return known_revisions()[-1]
 
 
-def _target(scripts: ScriptDirectory, half: Half) -> str | None:
-    """The newest revision of the wanted half; ``walk_revisions`` goes from the newest down."""
-    return next((s.revision for s in scripts.walk_revisions() if half is Half.ALL or "_pre_" in s.revision), None)
+def _target(current: str | None, applied: list[str], half: Half) -> str | None:
+    """Up to which revision to go; None: there is nothing to do."""
+    known = known_revisions()
+    if current is None:
+        return newest_revision()
+    if current not in known:
+        require_fitting(current, applied)
+        return None
+    target = needed_revision() if half is Half.PRE else newest_revision()
+    missing = known[known.index(current) + 1 : known.index(target) + 1]
+    if half is Half.POST and not all(map(is_post, missing)):
+        raise SchemaTooOld(current)
+    if half is Half.PRE and any(map(is_post, missing)):
+        raise UpgradeNotEnded(next(filter(is_post, missing)))
+    return target if missing else None
 
 
-def _configuration(connection: Connection | None) -> Config:
+def _configuration(connection: Connection) -> Config:
     configuration = Config()
     configuration.set_main_option("script_location", str(Path(__file__).parent))
     configuration.set_main_option("path_separator", "os")

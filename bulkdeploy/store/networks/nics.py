@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, text, update
+from sqlalchemy import Connection, Row, func, insert, select, text, union_all, update
 
 from bulkdeploy.store.filters import Arguments, Filters, always, by_id, filtered, keyword
 from bulkdeploy.store.ledger.addresses import Address
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.networks import ip_ranges, networks, nics
+from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
+from bulkdeploy.store.virtual_machines.virtual_machine_lists import secondary_ips_of
 
 FILTERS: Filters = {
     "nicid": by_id(nics.c.id),
@@ -25,6 +26,7 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
     has_vlan = func.coalesce(ip_ranges.c.vlan, network.vlan).is_not(None)
     query = (
         select(
+            nic.id.label("_id"),
             nic.uuid.label("id"),
             network.uuid.label("networkid"),
             network.name.label("networkname"),
@@ -48,7 +50,9 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
         .order_by(nic.device_id, nic.id)
     )
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
+    secondary = secondary_ips_of(connection, [row["_id"] for row in rows])
     for row in rows:
+        row["secondaryip"] = secondary.get(row.pop("_id"), [])
         row["broadcasturi"] = row["broadcasturi"] if row.pop("_has_vlan") else None
         row.update(traffictype="Guest", isolationuri=row["broadcasturi"], deviceid=str(row["deviceid"]))
     return Page(rows, count)
@@ -104,18 +108,25 @@ def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:
     connection.execute(changed.values(is_default=nic.id == nic_id))
 
 
-def lock_range_of(connection: Connection, nic_id: int) -> None:
-    """Lock the range that the nic's address is from: before the VM, as everybody does (ADR 5)."""
-    wanted = select(nics.c.ip_range_id).where(nics.c.id == nic_id).scalar_subquery()
-    connection.execute(select(ip_ranges.c.id).where(ip_ranges.c.id == wanted).with_for_update())
+def lock_ranges_of(connection: Connection, nic_id: int) -> None:
+    """Lock the ranges that the nic's addresses are from: before the VM, as everybody does (ADR 5)."""
+    secondary = nic_secondary_ips.c
+    wanted = union_all(
+        select(nics.c.ip_range_id).where(nics.c.id == nic_id),
+        select(secondary.ip_range_id).where(secondary.nic_id == nic_id),
+    )
+    ranges = select(ip_ranges.c.id).where(ip_ranges.c.id.in_(wanted)).order_by(ip_ranges.c.id)
+    connection.execute(ranges.with_for_update())
 
 
 def remove_nic(connection: Connection, nic_id: int) -> None:
-    """Mark a nic removed and give its address back; its range is locked by the caller."""
+    """Mark a nic removed and give its addresses back; their ranges are locked by the caller."""
     connection.execute(
         text(
-            "WITH gone AS (UPDATE nics SET removed = now() WHERE id = :nic AND removed IS NULL"
-            "   RETURNING ip_range_id, ip_address)"
+            "WITH first AS (UPDATE nics SET removed = now() WHERE id = :nic AND removed IS NULL"
+            "   RETURNING ip_range_id, ip_address),"
+            " secondary AS (DELETE FROM nic_secondary_ips WHERE nic_id = :nic RETURNING ip_range_id, ip_address),"
+            " gone AS (SELECT * FROM first UNION ALL SELECT * FROM secondary)"
             " INSERT INTO released_addresses (ip_range_id, ip_address)"
             " SELECT g.ip_range_id, g.ip_address FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id"
             " WHERE g.ip_address IS NOT NULL AND g.ip_address < r.next_ip ON CONFLICT DO NOTHING"

@@ -2,13 +2,13 @@
 
 from ipaddress import IPv4Network
 
-from sqlalchemy import Connection, case, cast, func, literal, select
+from sqlalchemy import Connection, case, cast, func, literal, select, union_all
 from sqlalchemy.dialects.postgresql import INET
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.tables.networks import ip_ranges, networks, nics, physical_networks
+from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics, physical_networks
 from bulkdeploy.store.tables.topology import pods, zones
 
 UNTAGGED = "untagged"
@@ -77,8 +77,10 @@ def overlapped(
 
 def count_addresses(connection: Connection, range_id: int) -> int:
     """Addresses of a range that nics have; with its row held, none is taken or given back."""
-    query = select(func.count()).where(nics.c.ip_range_id == range_id, nics.c.removed.is_(None))
-    return connection.execute(query).scalar_one()
+    first = select(nics.c.ip_range_id).where(nics.c.ip_range_id == range_id, nics.c.removed.is_(None))
+    secondary = select(nic_secondary_ips.c.ip_range_id).where(nic_secondary_ips.c.ip_range_id == range_id)
+    used = union_all(first, secondary).subquery()
+    return connection.execute(select(func.count()).select_from(used)).scalar_one()
 
 
 def network_type(connection: Connection, zone_id: int) -> str:

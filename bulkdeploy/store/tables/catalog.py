@@ -8,11 +8,23 @@ from bulkdeploy.store.tables import (
     ledger,
     networks,
     offerings,
+    revisions,
     topology,
     virtual_machines,
 )
 from bulkdeploy.store.tables.schema import metadata
 
-TABLE_MODULES = (accounts, groups, image_stores, jobs, ledger, networks, offerings, topology, virtual_machines)
+TABLE_MODULES = (
+    accounts,
+    groups,
+    image_stores,
+    jobs,
+    ledger,
+    networks,
+    offerings,
+    revisions,
+    topology,
+    virtual_machines,
+)
 
 __all__ = ["TABLE_MODULES", "metadata"]

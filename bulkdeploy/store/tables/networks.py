@@ -218,3 +218,17 @@ nics = Table(
         postgresql_where=text("removed IS NULL AND vm_name IS NOT NULL"),
     ),
 )
+
+nic_secondary_ips = Table(
+    "nic_secondary_ips",
+    metadata,
+    identity(),
+    public_uuid(),
+    parent_id("nic_id", index=True),
+    parent_id("network_id"),
+    parent_id("ip_range_id"),
+    Column("ip_address", INET, nullable=False),
+    created(),
+    Index("uq_nic_secondary_ips_address", "network_id", "ip_address", unique=True),
+)
+"""Addresses that a nic has besides its first one; whoever takes or gives back an address holds its range."""

@@ -140,8 +140,9 @@ volumes = Table(
         Boolean,
         nullable=False,
         server_default=text("false"),
-        comment="made by createVolume, or detached once: it outlives the VMs it is attached to",
+        comment="made by createVolume, detached or protected once: it outlives the VMs it is attached to",
     ),
+    Column("delete_protection", Boolean, nullable=False, server_default=text("false")),
     Column(
         "removal_due",
         DateTime(timezone=True),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal, select
+from sqlalchemy import Connection, Select, func, literal, select, text
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.database.arrays import any_of, each_of, int_array, is_live
@@ -34,9 +34,26 @@ VM_INSTANCE_TYPE = "VirtualMachine"
 def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
     """The live nics of each VM in device order, as ``nic[]``."""
     lists = _grouped(connection, _nics_query(), vm_ids)
-    for rows in lists.values():
-        for row in rows:
-            row["deviceid"] = str(row["deviceid"])
+    rows = [row for of_vm in lists.values() for row in of_vm]
+    secondary = secondary_ips_of(connection, [row["_id"] for row in rows])
+    for row in rows:
+        row["deviceid"] = str(row["deviceid"])
+        row["secondaryip"] = secondary.get(row.pop("_id"), [])
+    return lists
+
+
+_OF_NICS = text(
+    "SELECT nic_id, uuid AS id, host(ip_address) AS ipaddress FROM nic_secondary_ips"
+    " WHERE nic_id = ANY(CAST(:nics AS bigint[])) ORDER BY nic_secondary_ips.id"
+)
+
+
+def secondary_ips_of(connection: Connection, nic_ids: Sequence[int]) -> dict[int, list[Row]]:
+    """``secondaryip[]`` of each nic that has any, in the order in which it got them."""
+    lists: dict[int, list[Row]] = defaultdict(list)
+    if nic_ids:
+        for row in connection.execute(_OF_NICS, {"nics": int_array(nic_ids)}):
+            lists[row.nic_id].append({"id": row.id, "ipaddress": row.ipaddress})
     return lists
 
 
@@ -87,6 +104,7 @@ def _nics_query() -> Select[Any]:
     return (
         select(
             nics.c.vm_id,
+            nics.c.id.label("_id"),
             nics.c.uuid.label("id"),
             networks.c.uuid.label("networkid"),
             networks.c.name.label("networkname"),

@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, text, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import PoolScope, StorageType, VolumeType
+from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.offerings import disk_offerings, service_offerings
 from bulkdeploy.store.tables.topology import storage_pools
 from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
 
 ALLOCATED, ATTACHING, READY = "Allocated", "Attaching", "Ready"
 """States: it exists nowhere; its VM's guest does not have it yet; it exists where its pool is."""
-
-VOLUME_LOCK_SPACE = 4204
-"""First key of the advisory locks of volumes; the second is the volume's id."""
 
 
 def insert_volume(connection: Connection, **values: Any) -> EntityRef:
@@ -30,9 +28,7 @@ def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
 
     By an advisory lock: its row is locked after pools and VMs (ADR 5), and too late to choose a pool by it.
     """
-    connection.execute(
-        text("SELECT pg_advisory_xact_lock(:space, :volume)"), {"space": VOLUME_LOCK_SPACE, "volume": volume_id}
-    )
+    take_lock(connection, Lock.VOLUME, volume_id)
     return read_volume(connection, volume_id)
 
 
@@ -100,6 +96,12 @@ def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
     hosts = {other.host_id for other in others if other.scope == PoolScope.HOST}
     hosts |= {vm.host_id} if vm.host_id is not None else set()
     return bool(clusters - {mine.cluster_id}) or (mine.scope == PoolScope.HOST and bool(hosts - {mine.host_id}))
+
+
+def update_volume(connection: Connection, volume_id: int, values: Mapping[str, Any]) -> None:
+    """Change columns of a volume that do not depend on where it is."""
+    if values:
+        connection.execute(update(volumes).where(volumes.c.id == volume_id).values(**values))
 
 
 def change_volume(

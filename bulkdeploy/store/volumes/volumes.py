@@ -71,6 +71,7 @@ def _query() -> Select[Any]:
         volume.device_id.label("deviceid"),
         volume.created,
         volume.attached,
+        volume.delete_protection.label("deleteprotection"),
         *owner_columns(),
         zones.c.uuid.label("zoneid"),
         zones.c.name.label("zonename"),

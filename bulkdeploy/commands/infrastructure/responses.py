@@ -1,10 +1,7 @@
-"""The host object: what every command that answers a host declares (reference section 8.4).
+"""What commands about hosts and other places answer; ``store.infrastructure`` reads it."""
 
-``store.infrastructure.hosts`` reads it.
-"""
-
-from bulkdeploy.declare.response_fields import flag, large_number, moment, number, text, text_map
-from bulkdeploy.declare.responses import Response
+from bulkdeploy.declare.response_fields import flag, large_number, moment, number, objects, text, text_map
+from bulkdeploy.declare.responses import Field, Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 
 HOST = Response(
@@ -53,3 +50,22 @@ HOST = Response(
         moment("created", "when it was added"),
     ),
 )
+
+AMOUNTS: tuple[Field, ...] = (
+    number("type", "0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
+    text("name", "the type's name"),
+    large_number("capacitytotal", "all there is, after over-commit: bytes, MHz, addresses or cores"),
+    large_number("capacityused", "what is taken, in the same unit"),
+    large_number("capacityallocated", "what is promised, in the same unit"),
+    text("percentused", "the share that is taken, in percent"),
+    text("zoneid", "the zone"),
+    text("zonename", "the zone's name"),
+)
+POD: tuple[Field, ...] = (text("podid", "the pod"), text("podname", "the pod's name"))
+CLUSTER: tuple[Field, ...] = (text("clusterid", "the cluster"), text("clustername", "the cluster's name"))
+
+CAPACITY_FIELDS = (*AMOUNTS, *POD, *CLUSTER)
+
+ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS)
+POD_CAPACITY = objects("capacity", "what the pod holds, with showcapacities", (*AMOUNTS, *POD))
+CLUSTER_CAPACITY = objects("capacity", "what the cluster holds, with showcapacities", CAPACITY_FIELDS)

@@ -31,6 +31,11 @@ NIC_FIELDS = (
     flag("isdefault", "whether it leads to the default network"),
     text("macaddress", "the MAC address"),
     text("deviceid", "its number in the VM, from 0"),
+    objects(
+        "secondaryip",
+        "its secondary addresses",
+        (text("id", "the secondary address"), text("ipaddress", "the address")),
+    ),
 )
 
 SECURITY_GROUP_FIELDS = (

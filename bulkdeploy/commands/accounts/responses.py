@@ -1,0 +1,64 @@
+"""What commands about accounts and users answer."""
+
+from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, text
+from bulkdeploy.declare.responses import Field, Response
+
+USER = Response(
+    "user",
+    (
+        text("id", "the user"),
+        text("username", "the name to log in by"),
+        text("firstname", "the first name"),
+        text("lastname", "the last name"),
+        text("email", "the e-mail address"),
+        text("timezone", "the time zone"),
+        text("state", "enabled, disabled or locked"),
+        text("accountid", "the account"),
+        text("account", "the account's name"),
+        number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+        text("domainid", "the account's domain"),
+        text("domain", "the domain's name"),
+        text("roleid", "the account's role"),
+        text("rolename", "the role's name"),
+        text("roletype", "the role's type"),
+        text("apikey", "the user's newest API key"),
+        flag("isdefault", "whether the user came with the installation"),
+        flag("iscallerchilddomain", "whether the user's domain is below the caller's"),
+        moment("created", "when the user was made"),
+    ),
+)
+
+NOUNS = {
+    "vm": "VMs",
+    "volume": "volumes",
+    "cpu": "CPU cores",
+    "memory": "MiB of memory",
+    "primarystorage": "GiB of primary storage",
+    "secondarystorage": "GiB of secondary storage",
+    "ip": "public addresses",
+    "snapshot": "snapshots",
+    "vpc": "VPCs",
+}
+ACCOUNT_NOUNS = {**NOUNS, "network": "networks", "template": "templates"}
+
+
+def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
+    """``<noun>limit``, ``<noun>total`` and ``<noun>available`` of each noun; limits are texts."""
+    fields: list[Field] = []
+    for noun, meaning in nouns.items():
+        total = fraction if noun == "secondarystorage" else large_number
+        fields += (
+            text(f"{noun}limit", f"how many {meaning} it may have, or Unlimited"),
+            total(f"{noun}total", f"how many {meaning} it has"),
+            text(f"{noun}available", f"how many more {meaning} it may have, or Unlimited"),
+        )
+    return tuple(fields)
+
+
+DOMAIN_COUNTERS = counter_fields(NOUNS)
+
+ACCOUNT_COUNTERS = (
+    *counter_fields(ACCOUNT_NOUNS),
+    number("vmrunning", "how many of its VMs run"),
+    number("vmstopped", "how many of its VMs do not run"),
+)

@@ -1,0 +1,72 @@
+"""addIpToNic, removeIpFromNic, updateVmNicIp: secondary addresses of nics, and other first ones."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InsufficientAddresses, PermissionDenied
+from bulkdeploy.services.networks import nic_addresses
+
+SECONDARY_IP = Response(
+    "nicsecondaryip",
+    (
+        text("id", "the secondary address"),
+        text("ipaddress", "the address"),
+        text("nicid", "its nic"),
+        text("networkid", "the nic's network"),
+        text("virtualmachineid", "the nic's VM"),
+    ),
+)
+
+NIC = uuid("nicid", Entity.NIC, "the nic", required=True)
+
+
+def add_ip(call: Call) -> JobTicket:
+    """Give a nic one more address."""
+    return nic_addresses.add_ip(call.connection, call.caller, call.arguments["nicid"], call.text("ipaddress"))
+
+
+def remove_ip(call: Call) -> JobTicket:
+    """Take a secondary address from its nic."""
+    return nic_addresses.remove_ip(call.connection, call.caller, call.arguments["id"])
+
+
+def change_ip(call: Call) -> JobTicket:
+    """Give a nic another first address."""
+    return nic_addresses.change_ip(call.connection, call.caller, call.arguments["nicid"], call.text("ipaddress"))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="addIpToNic",
+        description="Gives a nic a secondary address; its guest is not told",
+        handler=add_ip,
+        shape=Shape.JOB,
+        response=SECONDARY_IP,
+        errors=(PermissionDenied, InsufficientAddresses),
+        changes_state=True,
+        parameters=(NIC, string("ipaddress", "the address; a free one of the network where not given")),
+    ),
+    Command(
+        name="removeIpFromNic",
+        description="Takes a secondary address from its nic; its guest is not told",
+        handler=remove_ip,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(uuid("id", Entity.SECONDARY_IP, "the secondary address", required=True),),
+    ),
+    Command(
+        name="updateVmNicIp",
+        description="Gives a nic of a stopped virtual machine another address, which it has from its next start",
+        handler=change_ip,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied, InsufficientAddresses),
+        changes_state=True,
+        parameters=(NIC, string("ipaddress", "the address; a free one of the network where not given")),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Secondary addresses of nics, and other first ones: rows alone, hypervisors are not told."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.deployment import NetworkFacts
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.provisioning.kinds.add_nic import ADD_NIC
+from bulkdeploy.scheduling.nics import take_address
+from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.networks.nics import done, vm_of
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.deployments import deployment_facts as facts
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.ledger.addresses import Address, lock_ranges
+from bulkdeploy.store.networks import nics
+from bulkdeploy.store.networks import secondary_ips as store
+from bulkdeploy.store.networks.network_changes import keep_networks
+from bulkdeploy.store.virtual_machines.guests import lock_vm
+
+COMMANDS = "org.apache.cloudstack.api.command.user.vm"
+MOST = "vm.network.nic.max.secondary.ipaddresses"
+
+
+def add_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: str | None) -> JobTicket:
+    """Give a nic one more address, the one asked for or a free one; the job's result is the secondary address.
+
+    Raises:
+        InvalidParameter: the VM is in no state for it, the nic was removed or has as many as it may, its network
+            has no addresses, or the address is malformed or in use.
+        PermissionDenied: the VM is not the caller's.
+        InsufficientAddresses: the network has none left.
+    """
+    held, vm, owner, network = _lock(connection, caller, "nicid", nic, nic.id, ADD_NIC.states)
+    most, used = read_configuration(connection).number(MOST), store.count_secondary_ips(connection, nic.id)
+    if used >= most:
+        rule = f"Allocating guest ip for nic failed: it has {used} secondary addresses, and {MOST} is {most}"
+        raise InvalidParameter("nicid", str(nic.uuid), rule)
+    address = _take(connection, vm, network, nic, ip_address)
+    made = store.insert_secondary_ip(connection, held, address)
+    text = f"gave nic {nic.uuid} of Vm {vm.name} the secondary address {address.ip}"
+    instance = Instance("NicSecondaryIp", made.id, made.uuid)
+    record_event(connection, caller, EventType.NIC_SECONDARY_IP_ASSIGN, text, instance, owner)
+    row = {
+        "id": made.uuid,
+        "ipaddress": address.ip,
+        "nicid": nic.uuid,
+        "networkid": network.uuid,
+        "virtualmachineid": vm.uuid,
+    }
+    cmd = f"{COMMANDS}.AddIpToVmNicCmd"
+    return done_with_object(connection, caller, cmd, "nicsecondaryip", row, instance, created=True)
+
+
+def remove_ip(connection: Connection, caller: Caller, ip: EntityRef) -> JobTicket:
+    """Take a secondary address from its nic, and give it back; the job's result is a bare success.
+
+    Raises:
+        InvalidParameter: it was removed, or the VM is in no state for it.
+        PermissionDenied: the VM is not the caller's.
+    """
+    seen = store.read_secondary_ip(connection, ip.id)
+    if seen is None:
+        raise InvalidParameter("id", str(ip.uuid), "the secondary address was removed")
+    _, vm, owner, _ = _lock(connection, caller, "id", ip, seen.nic_id, ADD_NIC.states)
+    if store.read_secondary_ip(connection, ip.id) is None:
+        raise InvalidParameter("id", str(ip.uuid), "the secondary address was removed")
+    store.delete_secondary_ip(connection, seen)
+    text = f"took the secondary address {seen.ip_address} from Vm {vm.name}"
+    instance = Instance("NicSecondaryIp", ip.id, ip.uuid)
+    record_event(connection, caller, EventType.NIC_SECONDARY_IP_UNASSIGN, text, instance, owner)
+    return done_with_success(connection, caller, f"{COMMANDS}.RemoveIpFromVmNicCmd", instance)
+
+
+def change_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: str | None) -> JobTicket:
+    """Give a nic of a stopped VM another first address; the job's result is the VM, which starts with it.
+
+    Raises:
+        InvalidParameter, PermissionDenied, InsufficientAddresses: as ``add_ip``; or the VM is not Stopped.
+    """
+    held, vm, _, network = _lock(connection, caller, "nicid", nic, nic.id, {VmState.STOPPED})
+    address = _take(connection, vm, network, nic, ip_address)
+    store.change_address(connection, held, address)
+    text = f"gave nic {nic.uuid} of Vm {vm.name} the address {address.ip}"
+    of_vm = EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
+    return done(connection, caller, of_vm, EventType.NIC_UPDATE, f"{COMMANDS}.UpdateVmNicIpCmd", text)
+
+
+def _lock(
+    connection: Connection,
+    caller: Caller,
+    parameter: str,
+    named: EntityRef,
+    nic_id: int,
+    states: Collection[StrEnum],
+) -> tuple[Row[Any], Row[Any], Owner, NetworkFacts]:
+    """The nic, its VM's row, locked with all addresses of the network, the VM's owner, and the network."""
+    seen = store.read_nic(connection, nic_id)
+    if seen is None:
+        raise InvalidParameter(parameter, str(named.uuid), "the nic was removed")
+    vm = nics.read_vm(connection, seen.vm_id)
+    _, owner = vm_of(connection, caller, EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name))
+    keep_networks(connection, [seen.network_id])
+    lock_ranges(connection, seen.network_id)
+    row = lock_vm(connection, seen.vm_id)
+    if row.account_id != vm.account_id:
+        raise TransactionConflict
+    if row.removed or row.has_job or row.state not in states:
+        state = "expunged" if row.removed else "worked on by a job" if row.has_job else row.state
+        rule = f"its virtual machine is {state}; it must be {one_of(states)}"
+        raise InvalidParameter(parameter, str(named.uuid), rule)
+    held = store.read_nic(connection, nic_id)
+    if held is None:
+        raise InvalidParameter(parameter, str(named.uuid), "the nic was removed")
+    (network,) = facts.read_networks(connection, ids=[seen.network_id])
+    return held, row, owner, network
+
+
+def _take(
+    connection: Connection, vm: Row[Any], network: NetworkFacts, nic: EntityRef, ip_address: str | None
+) -> Address:
+    address = take_address(connection, network, ip_address, vm.pod_id)
+    if address is None:
+        raise InvalidParameter("nicid", str(nic.uuid), "its network is an L2 network, which has no addresses")
+    return address

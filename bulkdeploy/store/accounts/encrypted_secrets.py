@@ -1,0 +1,30 @@
+"""Every secret that is stored encrypted: users' secret keys and passwords of VMs."""
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from bulkdeploy.store.tables.accounts import api_keys
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
+
+COLUMNS = (api_keys.c.secret_key_encrypted, virtual_machines.c.password_encrypted)
+
+
+def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:
+    """Replace each stored secret by what ``anew`` makes of it; how many there were.
+
+    One that somebody else replaces meanwhile stays as they wrote it.
+    """
+    replaced = 0
+    for column in COLUMNS:
+        key = column.table.c.id
+        rows = connection.execute(select(key, column).where(column.is_not(None))).all()
+        if rows:
+            connection.execute(
+                update(column.table)
+                .where(key == bindparam("row"), column == bindparam("old"))
+                .values({column: bindparam("new")}),
+                [{"row": row, "old": token, "new": anew(token)} for row, token in rows],
+            )
+        replaced += len(rows)
+    return replaced

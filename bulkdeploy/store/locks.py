@@ -1,0 +1,84 @@
+"""Every lock at which transactions wait for each other, in the order in which they take them (ADR 5).
+
+A transaction takes locks of ascending rank, rows of one table by ascending key, so that no two ever wait for each
+other crosswise. Tests watch it (``tests/support/lock_order.py``).
+"""
+
+from enum import Enum
+
+from sqlalchemy import Connection, text
+
+
+class Lock(Enum):
+    """The locks in order. A number is the first key of an advisory lock, a name the table whose rows are locked."""
+
+    SCHEMA = 4210
+    """Migrating: who comes second waits, and finds nothing to do."""
+
+    BOOTSTRAP = 4208
+    """Writing what a new database begins with."""
+
+    INVENTORY = 4209
+    """Loading an inventory: names of many nouns have no unique index. A load goes on in the order of its file."""
+
+    REQUEST_TOKEN = 4207
+    """A call with this token, by the token's hash."""
+
+    VOLUME = 4204
+    """A volume that a call is about, by id; its row comes too late to choose a pool by it."""
+
+    ZONE_RULES = 4206
+    """What a zone lets VMs use, by the zone's id: shared by who plans, alone by who changes it."""
+
+    NETWORKS = "networks"
+    """Networks that new nics are in."""
+
+    ZONE_PLANS = 4201
+    """Planning a bulk call, by the zone's id."""
+
+    AFFINITY_GROUPS = "affinity_groups"
+    """Counting members: by one planner at a time."""
+
+    DOMAIN_LIMITS = 4203
+    """Counting what a domain has where no count is kept, by its id."""
+
+    ACCOUNT_LIMITS = 4205
+    """The same of an account."""
+
+    CLUSTERS = "clusters"
+    """Claims that a cluster's thresholds bind are made one at a time."""
+
+    HOSTS = "host_capacity"
+    """Room of hosts."""
+
+    ACCOUNT_CLUSTERS = "account_clusters"
+    """How many VMs an account has in a cluster."""
+
+    POOLS = "storage_pools"
+    """Room of primary storage pools."""
+
+    ADDRESS_RANGES = "ip_ranges"
+    """Free addresses."""
+
+    RESOURCE_COUNTS = "resource_counts"
+    """What owners use: the ROOT domain's rows are everybody's, and held only from the last check to the commit."""
+
+    DRIVER_TURNS = 4202
+    """Leases of a host's jobs, by the host's id; 0: of all hosts."""
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order."""
+        return list(Lock).index(self)
+
+
+_ALONE = text("SELECT pg_advisory_xact_lock(:space, :key)")
+_SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :key)")
+
+
+def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool = False) -> None:
+    """Wait for an advisory lock, and hold it until the end of the transaction.
+
+    Advisory locks queue: who waits to hold one alone lets nobody new share it before him.
+    """
+    connection.execute(_SHARED if shared else _ALONE, {"space": lock.value, "key": key})

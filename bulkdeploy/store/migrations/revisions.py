@@ -1,0 +1,98 @@
+"""Which revisions of the schema this release knows, and whether it can work with the one that a database has.
+
+Migrations come in two halves (their file names say ``pre`` or ``post``): ``pre`` ones leave the previous release
+working and run before the new code starts, ``post`` ones run when no old code is left. A release's ``pre`` always
+stands before its ``post`` in the one line of revisions. So a release works with every database that has all of its
+own ``pre`` ones and no ``post`` one of a later release. Nothing here loads Alembic: every program asks.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.errors import UndefinedTable
+from sqlalchemy import Engine, event
+
+VERSIONS = Path(__file__).parent / "versions"
+
+APPLIED = "schema_revisions"
+"""Table of every revision that was ever applied: a later release's ``post`` ones are known by it."""
+
+_STATE = f"SELECT (SELECT version_num FROM alembic_version), array(SELECT revision FROM {APPLIED} ORDER BY 1)"  # noqa: S608
+
+
+class SchemaMismatch(Exception):
+    """The database is not one that this release can work with."""
+
+
+class SchemaTooOld(SchemaMismatch):
+    """It lacks migrations that this release needs before it starts."""
+
+    def __init__(self, revision: str | None) -> None:
+        self.revision = revision
+        super().__init__(
+            f"The database has revision {revision or 'none'}, and this release needs {needed_revision()}: run "
+            "`bulkdeploy db upgrade --half pre` of this release"
+        )
+
+
+class SchemaTooNew(SchemaMismatch):
+    """A later release has changed it so that this one does not work with it any more."""
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+        super().__init__(
+            f"A later release ended its upgrade of the database ({revision}, which this release does not know): "
+            "use that release"
+        )
+
+
+@cache
+def known_revisions() -> tuple[str, ...]:
+    """All of them, the first one first."""
+    return tuple(sorted(file.stem for file in VERSIONS.glob("[0-9]*.py")))
+
+
+def is_post(revision: str) -> bool:
+    """Whether it is of the half that no older release survives."""
+    return "_post_" in revision
+
+
+def needed_revision() -> str:
+    """The last one without which this release's programs do not start: its newest ``pre``."""
+    return next(revision for revision in reversed(known_revisions()) if not is_post(revision))
+
+
+def refuse_other_releases(engine: Engine) -> None:
+    """Let every new connection of ``engine`` fail with SchemaMismatch while its database does not fit this release.
+
+    A database that does not fit counts as one that can not be reached: programs are not ready and wait for it.
+    """
+    event.listen(engine, "connect", _require_fitting)
+
+
+def _require_fitting(connection: psycopg.Connection[Any], record: object) -> None:
+    del record
+    try:
+        current, applied = connection.execute(_STATE).fetchone() or (None, [])
+    except UndefinedTable as error:
+        raise SchemaTooOld(None) from error
+    finally:
+        connection.rollback()
+    require_fitting(current, applied)
+
+
+def require_fitting(current: str | None, applied: list[str]) -> None:
+    """Check what a database has against what this release knows.
+
+    Raises:
+        SchemaTooOld: ``current``, its revision, comes before the newest ``pre`` of this release.
+        SchemaTooNew: among those ``applied`` is a ``post`` of a later release.
+    """
+    known = known_revisions()
+    for revision in applied:
+        if is_post(revision) and revision not in known:
+            raise SchemaTooNew(revision)
+    if current is None or (current in known and known.index(current) < known.index(needed_revision())):
+        raise SchemaTooOld(current)

@@ -1,0 +1,54 @@
+"""Secondary addresses of nics, and the first ones that nics get instead of theirs.
+
+Whoever writes here holds the network's ranges (``lock_ranges``) and the VM.
+"""
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from bulkdeploy.store.ledger.addresses import Address, give_back
+from bulkdeploy.store.tables.networks import nic_secondary_ips, nics
+
+
+def read_nic(connection: Connection, nic_id: int) -> Row[Any] | None:
+    """A live nic."""
+    return connection.execute(select(nics).where(nics.c.id == nic_id, nics.c.removed.is_(None))).first()
+
+
+def read_secondary_ip(connection: Connection, ip_id: int) -> Row[Any] | None:
+    """A secondary address."""
+    return connection.execute(select(nic_secondary_ips).where(nic_secondary_ips.c.id == ip_id)).first()
+
+
+def count_secondary_ips(connection: Connection, nic_id: int) -> int:
+    """How many a nic has."""
+    one = nic_secondary_ips.c
+    return connection.execute(select(func.count()).where(one.nic_id == nic_id)).scalar_one()
+
+
+def insert_secondary_ip(connection: Connection, nic: Row[Any], address: Address) -> Row[Any]:
+    """Give a nic one more address; its internal id and its uuid."""
+    made = insert(nic_secondary_ips).values(
+        nic_id=nic.id, network_id=nic.network_id, ip_range_id=address.range_id, ip_address=address.ip
+    )
+    return connection.execute(made.returning(nic_secondary_ips.c.id, nic_secondary_ips.c.uuid)).one()
+
+
+def delete_secondary_ip(connection: Connection, ip: Row[Any]) -> None:
+    """Take an address from its nic, and give it back."""
+    connection.execute(delete(nic_secondary_ips).where(nic_secondary_ips.c.id == ip.id))
+    give_back(connection, ip.ip_range_id, str(ip.ip_address))
+
+
+def change_address(connection: Connection, nic: Row[Any], address: Address) -> None:
+    """Give a nic another first address, and its old one back."""
+    values = {
+        "ip_range_id": address.range_id,
+        "ip_address": address.ip,
+        "gateway": address.gateway,
+        "netmask": address.netmask,
+    }
+    connection.execute(update(nics).where(nics.c.id == nic.id).values(**values))
+    if nic.ip_address is not None:
+        give_back(connection, nic.ip_range_id, str(nic.ip_address))

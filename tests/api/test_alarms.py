@@ -1,0 +1,148 @@
+"""config/monitoring: the rules and the dashboard ask for what programs really show, and alarm when they should."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+from prometheus_client.core import Sample
+from prometheus_client.parser import text_string_to_metric_families
+
+from bulkdeploy.api.app import create_monitoring_app
+from bulkdeploy.meters import OwnFigures, Program
+from bulkdeploy.services.system import System
+from tests.api.test_metrics import fleet, fleet_simulator_url, template_database
+from tests.architecture.test_imports import ROOT
+from tests.support.api_client import ApiClient
+from tests.support.api_server import serving
+from tests.support.fleet import Fleet
+
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
+
+PLACE = ROOT / "config" / "monitoring"
+RULES = PLACE / "rules.yaml"
+GUIDE = (ROOT / "docs" / "operations.md").read_text()
+WORDS = re.compile(r"\b(bulkdeploy_\w+)(?:\{([^}]*)\})?")
+
+
+def expressions() -> Iterator[str]:
+    """Every query of the rules and the dashboard."""
+    for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
+        yield str(rule["expr"])
+    for panel in json.loads((PLACE / "dashboard.json").read_text())["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+@pytest.fixture
+def samples(fleet: Fleet, system: System) -> list[tuple[str, Sample]]:
+    """What each program shows after a batch was deployed, and which program it is."""
+    fleet.deploy(3)
+    fleet.run()
+    with serving(create_monitoring_app(system)) as url:
+        texts = {Program.API: ApiClient(url, "", "").request("GET", "/metrics").text}
+    for program in (Program.WORKER, Program.SWEEPER):
+        texts[program] = generate_latest(OwnFigures(program)).decode()
+    return [
+        (program, sample)
+        for program, text in texts.items()
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+
+
+def test_every_metric_that_is_asked_for_is_explained() -> None:
+    """Names in queries are those of the guide, where an operator finds what they mean."""
+    explained = set(re.findall(r"^\| `(bulkdeploy_\w+)`", GUIDE, re.MULTILINE))
+    asked = {re.sub("_(bucket|count|sum)$", "", name) for text in expressions() for name, _ in WORDS.findall(text)}
+    assert asked <= explained, asked - explained
+    assert len(asked) > 20
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What Prometheus' own tool says, with success."""
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not here (Debian has it in the package prometheus)")
+    ended = subprocess.run([tool, *arguments], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def check(folder: Path, samples: list[tuple[str, Sample]], changed: dict[str, float], expected: set[str]) -> None:
+    """Let the rules see these figures for a day, with some changed; exactly the ``expected`` alarms are on then.
+
+    Counters grow by their value every minute: rates of what was counted once would be nothing.
+    """
+    series = {}
+    for program, sample in samples:
+        labels = {**sample.labels, "instance": program, "job": program}
+        name = sample.name + "{" + ",".join(f'{key}="{value}"' for key, value in sorted(labels.items())) + "}"
+        value = next((to for start, to in changed.items() if name.startswith(start)), sample.value)
+        step = value if sample.name.endswith(("_total", "_bucket", "_count", "_sum")) else 0
+        series[name] = f"{value}+{step}x1440"
+    document: dict[str, Any] = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                        "eval_time": "20h",
+                        "exp_samples": [
+                            {"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(expected)
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+    file = folder / "alarms.yaml"
+    file.write_text(yaml.safe_dump(document))
+    promtool("test", "rules", file)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, set()),
+        ({"bulkdeploy_database_up": 0}, {"BulkdeployDatabaseDown"}),
+        ({"bulkdeploy_redis_up": 0}, {"BulkdeployRedisDown"}),
+        ({'bulkdeploy_jobs{instance="api",job="api",state="dropped"': 1}, {"BulkdeployNoSweeper"}),
+        ({'bulkdeploy_jobs_oldest_seconds{instance="api",job="api",state="queued"': 90}, {"BulkdeployNoWorker"}),
+        ({"bulkdeploy_outbox_lag_seconds": 90}, {"BulkdeployOutboxLags"}),
+        ({"bulkdeploy_sweeper_rounds_total": 0}, {"BulkdeploySweeperStuck"}),
+        ({'bulkdeploy_virtual_machines{instance="api",job="api",state="Unknown"': 1}, {"BulkdeployVmsUnknown"}),
+    ],
+)
+def test_alarms_are_on_when_they_should(
+    samples: list[tuple[str, Sample]], tmp_path: Path, changed: dict[str, float], expected: set[str]
+) -> None:
+    """With what programs really show none is on; with one figure changed the one that is for it."""
+    promtool("check", "rules", RULES)
+    moving = {"bulkdeploy_sweeper_rounds_total": 30.0, **changed}
+    check(tmp_path, samples, moving, expected)
+
+
+def test_labels_of_queries_are_shown(samples: list[tuple[str, Sample]]) -> None:
+    """Labels that a query picks by or sums by are labels of one of its metrics."""
+    labels: dict[str, set[str]] = {}
+    for _, sample in samples:
+        labels.setdefault(sample.name, set()).update(sample.labels)
+    for text in expressions():
+        names = [name for name, _ in WORDS.findall(text)]
+        known = set(chain.from_iterable(labels.get(name, set()) for name in names))
+        if not any(name in labels for name in names):
+            continue  # counted by labels, and nothing was
+        picked = {key for _, inner in WORDS.findall(text) for key in re.findall(r"(\w+)[=!]", inner)}
+        summed = {key.strip() for inner in re.findall(r"by \(([^)]*)\)", text) for key in inner.split(",")}
+        assert (picked | summed) - {"instance"} <= known, text
