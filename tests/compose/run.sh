@@ -25,6 +25,7 @@ if ! docker info > /dev/null 2>&1; then
         > "$place/log" 2>&1 &
     engine=$!
     trap 'kill "$engine"; wait "$engine" || true; rm -rf "$place"' EXIT
+    trap 'exit 130' INT TERM
     for _ in $(seq 60); do
         docker info > /dev/null 2>&1 && break
         sleep 1
