@@ -22,6 +22,7 @@ from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")

@@ -27,7 +27,7 @@ NOUN = "user data"
 def register_user_data(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], *, method: str = "POST"
 ) -> list[EntityRef]:
-    """Keep user data under names. ``params``: names of variables in it, separated by commas.
+    """Register user data under names. ``params``: names of variables in it, separated by commas.
 
     Raises:
         InvalidParameter: some data breaks a rule of user data, an owner has user data of a name, or there is no
@@ -58,7 +58,7 @@ def register_user_data(
 
 
 def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Keep other data under the same names; VMs that were made with it keep what they have.
+    """Replace user data under its names; VMs that were made with it keep what they have.
 
     Raises:
         InvalidParameter: some data breaks a rule of user data, or was deleted.

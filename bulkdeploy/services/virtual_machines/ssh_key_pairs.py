@@ -47,7 +47,7 @@ def register_ssh_key_pairs(
     batch: Sequence[Arguments],
     event_type: EventType = EventType.SSH_KEY_PAIR_REGISTER,
 ) -> list[EntityRef]:
-    """Keep public keys in OpenSSH's one-line form.
+    """Register public keys in OpenSSH's one-line form.
 
     Raises:
         InvalidParameter: a text is no public key, an owner has a key pair of a name, or there is no such owner.
@@ -76,7 +76,7 @@ def register_ssh_key_pairs(
 
 
 def replace_public_keys(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Keep other public keys under the same names; VMs that were made with a pair keep the key that they have.
+    """Replace public keys under their names; VMs that were made with a pair keep the key that they have.
 
     Raises:
         InvalidParameter: a text is no public key, or a pair was deleted.

@@ -9,7 +9,7 @@ from bulkdeploy.store.ledger.addresses import Address
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.virtual_machines.virtual_machine_lists import secondary_ips_of
+from bulkdeploy.store.virtual_machines.virtual_machine_lists import secondary_ips
 
 FILTERS: Filters = {
     "nicid": by_id(nics.c.id),
@@ -26,7 +26,6 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
     has_vlan = func.coalesce(ip_ranges.c.vlan, network.vlan).is_not(None)
     query = (
         select(
-            nic.id.label("_id"),
             nic.uuid.label("id"),
             network.uuid.label("networkid"),
             network.name.label("networkname"),
@@ -39,6 +38,7 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
             network.guest_type.label("type"),
             uri.label("broadcasturi"),
             has_vlan.label("_has_vlan"),
+            secondary_ips(),
             virtual_machines.c.uuid.label("virtualmachineid"),
         )
         .select_from(
@@ -50,9 +50,7 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
         .order_by(nic.device_id, nic.id)
     )
     rows, count = fetch_rows(connection, filtered(query, FILTERS, arguments), paging)
-    secondary = secondary_ips_of(connection, [row["_id"] for row in rows])
     for row in rows:
-        row["secondaryip"] = secondary.get(row.pop("_id"), [])
         row["broadcasturi"] = row["broadcasturi"] if row.pop("_has_vlan") else None
         row.update(traffictype="Guest", isolationuri=row["broadcasturi"], deviceid=str(row["deviceid"]))
     return Page(rows, count)

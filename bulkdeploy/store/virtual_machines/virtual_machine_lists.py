@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal, select, text
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, literal_column, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.store.database.arrays import any_of, each_of, int_array, is_live
@@ -20,7 +21,7 @@ from bulkdeploy.store.tables.groups import (
     vm_security_groups,
 )
 from bulkdeploy.store.tables.jobs import async_jobs
-from bulkdeploy.store.tables.networks import networks, nics
+from bulkdeploy.store.tables.networks import networks, nic_secondary_ips, nics
 from bulkdeploy.store.virtual_machines.virtual_machine_details import VM_IDS
 from bulkdeploy.store.visibility import account_name
 
@@ -34,27 +35,18 @@ VM_INSTANCE_TYPE = "VirtualMachine"
 def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
     """The live nics of each VM in device order, as ``nic[]``."""
     lists = _grouped(connection, _nics_query(), vm_ids)
-    rows = [row for of_vm in lists.values() for row in of_vm]
-    secondary = secondary_ips_of(connection, [row["_id"] for row in rows])
-    for row in rows:
-        row["deviceid"] = str(row["deviceid"])
-        row["secondaryip"] = secondary.get(row.pop("_id"), [])
+    for of_vm in lists.values():
+        for row in of_vm:
+            row["deviceid"] = str(row["deviceid"])
     return lists
 
 
-_OF_NICS = text(
-    "SELECT nic_id, uuid AS id, host(ip_address) AS ipaddress FROM nic_secondary_ips"
-    " WHERE nic_id = ANY(CAST(:nics AS bigint[])) ORDER BY nic_secondary_ips.id"
-)
-
-
-def secondary_ips_of(connection: Connection, nic_ids: Sequence[int]) -> dict[int, list[Row]]:
-    """``secondaryip[]`` of each nic that has any, in the order in which it got them."""
-    lists: dict[int, list[Row]] = defaultdict(list)
-    if nic_ids:
-        for row in connection.execute(_OF_NICS, {"nics": int_array(nic_ids)}):
-            lists[row.nic_id].append({"id": row.id, "ipaddress": row.ipaddress})
-    return lists
+def secondary_ips() -> ColumnElement[Any]:
+    """``secondaryip[]`` of a row of ``nics``, in the order in which it got them."""
+    ip = nic_secondary_ips.c
+    shown = func.json_build_object("id", ip.uuid, "ipaddress", func.host(ip.ip_address))
+    listed = select(func.json_agg(aggregate_order_by(shown, ip.id))).where(ip.nic_id == nics.c.id)
+    return func.coalesce(listed.scalar_subquery(), literal_column("'[]'::json")).label("secondaryip")
 
 
 def security_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
@@ -104,7 +96,6 @@ def _nics_query() -> Select[Any]:
     return (
         select(
             nics.c.vm_id,
-            nics.c.id.label("_id"),
             nics.c.uuid.label("id"),
             networks.c.uuid.label("networkid"),
             networks.c.name.label("networkname"),
@@ -118,6 +109,7 @@ def _nics_query() -> Select[Any]:
             nics.c.is_default.label("isdefault"),
             nics.c.mac_address.label("macaddress"),
             nics.c.device_id.label("deviceid"),
+            secondary_ips(),
         )
         .join(networks, networks.c.id == nics.c.network_id)
         .where(nics.c.vm_id == _any_vm(), is_live(nics.c.removed))
