@@ -263,7 +263,7 @@ def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:
 def _known(error: Exception, request: WireRequest) -> BulkDeployError:
     """The declared error that stands for an exception which no handler meant; logged here, once."""
     if is_unreachable(error):
-        log.error("database unreachable", command=request.command, reason=str(error.__cause__ or error))
+        log.error("database_unreachable", command=request.command, reason=str(error.__cause__ or error))
         return DatabaseUnreachable()
-    log.error("call failed unexpectedly", command=request.command, exc_info=error)
+    log.error("call_failed", command=request.command, exc_info=error)
     return UnexpectedFailure()

@@ -24,8 +24,9 @@ def add_health(app: Flask, system: System) -> None:
         except Exception as error:
             if not is_unreachable(error):
                 raise
-            log.warning("not_ready", why=str(error).splitlines()[0])
-            return _status(503, str(error) if isinstance(error, SchemaMismatch) else UNREACHABLE)
+            wrong_schema = isinstance(error, SchemaMismatch)
+            log.warning("not_ready", reason="schema" if wrong_schema else "database")
+            return _status(503, str(error) if wrong_schema else UNREACHABLE)
         return _status(200, "ready")
 
     app.add_url_rule("/health/ready", "ready", ready)

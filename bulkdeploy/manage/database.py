@@ -8,7 +8,7 @@ from bulkdeploy.wiring.settings import Settings
 
 @click.group("db")
 def database() -> None:
-    """Look after the database's schema."""
+    """Create and upgrade the database schema."""
 
 
 @database.command("upgrade")

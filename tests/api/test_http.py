@@ -123,7 +123,7 @@ def test_database_unreachable(system: System, client: ApiClient, log: list[Event
         assert answer.body["errortext"] == "The database cannot be reached at the moment; try again later"
     with serving(create_monitoring_app(unplugged)) as url:
         assert ApiClient(url, "", "").request("GET", "/health/ready").status == 503
-    assert [entry["event"] for entry in log if entry["log_level"] == "error"] == ["database unreachable"]
+    assert [entry["event"] for entry in log if entry["log_level"] == "error"] == ["database_unreachable"]
     gone.dispose()
 
 

@@ -284,6 +284,20 @@ def test_the_specifications_own_spelling_is_understood(bulk: Bulk, zone: Zone, c
     assert shown["nameprefix"] == 40
 
 
+def test_variables_of_user_data_are_read_as_clients_write_them(bulk: Bulk, zone: Zone) -> None:
+    """As CloudStack reads them, as cloudstack-go sends maps, and as Terraform's provider fills these."""
+    sent = {
+        "userdatadetails[0].role": "web",
+        "userdatadetails[1].key": "size",
+        "userdatadetails[1].value": "small",
+        "userdatadetails[2].key": "userdatadetails[0].place",
+        "userdatadetails[2].value": "here",
+    }
+    bulk(count=2, userdata=HELLO, **sent)
+    kept = zone.scalar("SELECT config -> 'user_data_details' FROM deployments")
+    assert kept == {"role": "web", "size": "small", "place": "here"}
+
+
 def test_a_repeat_is_told_from_another_call_by_what_is_in_maps(bulk: Bulk, zone: Zone) -> None:
     """The order of the entries' fields says nothing, their values do, and offerings count by id, not by name."""
     disk = zone.id_of("disk_offerings", "Custom")

@@ -249,3 +249,32 @@ def test_jobs_in_a_queue_find_what_those_before_them_left(owned: Owned) -> None:
     assert (first["jobstatus"], second["jobstatus"], second["jobresult"]["errorcode"]) == (1, 2, 530)
     assert "does not have it any more" in second["jobresult"]["errortext"]
     assert sizes(owned, volume) == (4 * GIB, 4 * GIB)
+
+
+def test_one_volume_that_everybody_changes_at_once_has_one_size(owned: Owned) -> None:
+    """Resized, attached, detached and deleted by eight callers: whatever order it was, the books agree."""
+    for turn in range(3):
+        volume, vm = custom(owned, 2), owned.vm
+        asks: list[tuple[str, dict[str, object]]] = [
+            ("resizeVolume", {"id": volume, "size": gib, "shrinkok": True}) for gib in (3, 4, 5, 1)
+        ]
+        asks += [
+            ("attachVolume", {"id": volume, "virtualmachineid": vm}),
+            ("detachVolume", {"id": volume}),
+            ("updateVolume", {"id": volume, "name": f"turn {turn}"}),
+            ("deleteVolume", {"id": volume}),
+        ]
+
+        def ask(one: tuple[str, dict[str, object]]) -> int:
+            try:
+                owned.client.call(one[0], **one[1])
+            except ApiFailure as failure:
+                return failure.status
+            return 200
+
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(ask, asks)) <= {200, 431}
+        for _ in range(3):
+            owned.again()
+        assert {job.status for job in owned.fleet.jobs()} <= {1, 2}
+        owned.fleet.assert_intact()

@@ -89,17 +89,17 @@ def update_account(call: Call) -> Mapping[str, Any]:
 
 
 def enable_account(call: Call) -> Mapping[str, Any]:
-    """Let an account's users in again."""
+    """Enable an account."""
     return service.enable_account(call.connection, call.caller, every_api(), _account(call))
 
 
 def lock_account(call: Call) -> Mapping[str, Any]:
-    """Keep an account's users out."""
+    """Lock an account."""
     return service.lock_account(call.connection, call.caller, every_api(), _account(call))
 
 
 def disable_account(call: Call) -> JobTicket:
-    """Keep an account's users out and, unless it is only locked, stop its VMs."""
+    """Disable an account and, unless it is only locked, stop its VMs."""
     queue, lock = call.system.job_queue, call.flag("lock")
     return service.disable_account(call.connection, queue, call.caller, every_api(), _account(call), lock=lock)
 
@@ -196,7 +196,7 @@ COMMANDS = (
     UPDATE,
     Command(
         name="enableAccount",
-        description="Lets the users of an account in again",
+        description="Enables a disabled or locked account",
         handler=enable_account,
         shape=Shape.OBJECT,
         response=ACCOUNT,
@@ -207,7 +207,7 @@ COMMANDS = (
     ),
     Command(
         name="disableAccount",
-        description="Keeps the users of an account out and, unless it is only locked, stops its virtual machines",
+        description="Disables an account and, unless lock=true, stops its virtual machines",
         handler=disable_account,
         shape=Shape.JOB,
         response=ACCOUNT,
@@ -221,7 +221,7 @@ COMMANDS = (
     ),
     Command(
         name="lockAccount",
-        description="Keeps the users of an account out; its virtual machines run on",
+        description="Locks an account: its users cannot log in; its virtual machines keep running",
         handler=lock_account,
         shape=Shape.OBJECT,
         response=ACCOUNT,

@@ -62,7 +62,7 @@ COMMANDS = (
     ),
     Command(
         name="resetApiLimit",
-        description="Lets an account, or all of them, begin a new interval of calls",
+        description="Resets the API call counter of one account, or of all",
         handler=reset_api_limit,
         shape=Shape.SUCCESS,
         parameters=(uuid("account", Entity.ACCOUNT, "the account; without it, all accounts"),),

@@ -279,7 +279,7 @@ COMMANDS = (
             string("roletype", "its role; default Regular", choices=ROLES),
         ),
         unsupported={
-            "email": "nobody is invited by e-mail: an account is added at once",
+            "email": "no invitation is sent by e-mail: the account is added at once",
             "projectroleid": NO_PROJECT_ROLES,
         },
     ),

@@ -201,7 +201,7 @@ COMMANDS = (
     CREATE_RULE,
     Command(
         name="updateRolePermission",
-        description="Lets one rule of a role allow or deny, or puts all its rules into another order",
+        description="Changes the permission of one rule of a role, or the order of all its rules",
         handler=update_role_permission,
         shape=Shape.SUCCESS,
         roles=ROOT_ADMIN_ONLY,

@@ -74,17 +74,17 @@ def update_user(call: Call, prepared: PreparedUpdate) -> Mapping[str, Any] | Inv
 
 
 def enable_user(call: Call) -> Mapping[str, Any]:
-    """Let a user in again."""
+    """Enable a user."""
     return user_states.enable_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
 def lock_user(call: Call) -> Mapping[str, Any]:
-    """Keep a user out."""
+    """Disable a user."""
     return user_states.lock_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
 def disable_user(call: Call) -> JobTicket:
-    """Keep a user out."""
+    """Disable a user."""
     return user_states.disable_user(call.connection, call.caller, every_api(), call.arguments["id"])
 
 
@@ -198,7 +198,7 @@ COMMANDS = (
     UPDATE,
     Command(
         name="enableUser",
-        description="Lets a user in again",
+        description="Enables a disabled or locked user",
         handler=enable_user,
         shape=Shape.OBJECT,
         response=USER,
@@ -209,7 +209,7 @@ COMMANDS = (
     ),
     Command(
         name="lockUser",
-        description="Keeps a user out, as disableUser does; enableUser lets it in again",
+        description="Locks a user, as disableUser does; enableUser unlocks it",
         handler=lock_user,
         shape=Shape.OBJECT,
         response=USER,
@@ -220,7 +220,7 @@ COMMANDS = (
     ),
     Command(
         name="disableUser",
-        description="Keeps a user out: neither password nor keys nor sessions work from then on",
+        description="Disables a user: its password, keys and sessions stop working",
         handler=disable_user,
         shape=Shape.JOB,
         response=USER,

@@ -91,7 +91,7 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
 
 CREATE = Command(
     name="createDiskOffering",
-    description="Makes a disk offering, for everybody or for some domains",
+    description="Creates a disk offering, for all domains or for some",
     handler=create_disk_offering,
     shape=Shape.OBJECT,
     response=DISK_OFFERING,
@@ -139,7 +139,7 @@ UPDATE = Command(
         string("displaytext", "its new description", length=4096),
         string("tags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
         boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
-        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
         string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
         string("state", "Active or Inactive", choices=("Active", "Inactive")),
         integer("sortkey", "its place in lists, smallest first"),

@@ -118,7 +118,7 @@ STORAGE_TAGS = string("tags", "tags that a pool must have, separated by commas",
 
 CREATE = Command(
     name="createServiceOffering",
-    description="Makes a service offering, for everybody or for some domains",
+    description="Creates a service offering, for all domains or for some",
     handler=create_service_offering,
     shape=Shape.OBJECT,
     response=SERVICE_OFFERING,
@@ -189,7 +189,7 @@ UPDATE = Command(
         string("displaytext", "its new description", length=4096),
         string("hosttags", "tags that a host must have, separated by commas; empty: none", rule=TAGS),
         string("storagetags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
-        string("domainid", "the domains it is for, separated by commas; public: everybody", length=4096),
+        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
         string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
         string("state", "Active or Inactive", choices=("Active", "Inactive")),
         integer("sortkey", "its place in lists, smallest first"),

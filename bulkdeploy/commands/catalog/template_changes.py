@@ -51,7 +51,7 @@ ARCHITECTURE = string(
     "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
 )
 PUBLICITY: tuple[Parameter, ...] = (
-    boolean("ispublic", "whether everybody may use it; default false"),
+    boolean("ispublic", "whether all accounts may use it; default false"),
     boolean("isfeatured", "whether it is featured; for admins"),
     boolean("isextractable", "whether it can be downloaded"),
 )

@@ -1,6 +1,7 @@
 """What both deploy commands do: a bound call becomes a ``DeployAsk``, and is deployed or planned."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,9 @@ from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
+REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 DATA_DISKS = ("datadiskofferinglist", "datadisksdetails")
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
@@ -154,7 +157,7 @@ def _ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
         keypairs=key_pair_names(call),
         user_data=call.text("userdata"),
         registered_user_data=call.ref("userdataid"),
-        user_data_details=_merged(arguments, "userdatadetails"),
+        user_data_details=_variables(arguments),
         group=call.text("group"),
         details=_merged(arguments, "details"),
         flags={column: False for name, column in FLAGS.items() if not call.flag(name, default=True)},
@@ -171,6 +174,18 @@ def _ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
 def _merged(arguments: Mapping[str, Any], name: str) -> Mapping[str, str]:
     """All sub-maps of a map parameter as one, as CloudStack reads them."""
     return {key: value for part in arguments.get(name, ()) for key, value in part.items()}
+
+
+def _variables(arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    """``userdatadetails`` by variable: written as CloudStack reads them, or as keys and values (cloudstack-go).
+
+    Terraform's provider repeats the parameter in the variable's name.
+    """
+    entries = [
+        {entry["key"]: entry["value"]} if entry.keys() == {"key", "value"} else entry
+        for entry in arguments.get("userdatadetails", ())
+    ]
+    return {REPEATED.sub("", name): value for entry in entries for name, value in entry.items()}
 
 
 def _data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:

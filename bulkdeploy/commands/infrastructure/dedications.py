@@ -31,7 +31,7 @@ def dedicate(place: Entity, call: Call) -> JobTicket:
 
 
 def release(place: Entity, call: Call) -> JobTicket:
-    """Let everybody use it again."""
+    """Release a dedication."""
     return dedication_service.release(call.connection, call.caller, call.arguments[f"{place.name.lower()}id"])
 
 
@@ -73,7 +73,7 @@ def _dedicate(place: Entity, dedicated: Response, which: Parameter) -> Command:
 def _release(place: Entity, which: Parameter) -> Command:
     return Command(
         name=f"releaseDedicated{place.name.capitalize()}",
-        description=f"Lets everybody use a {place.name.lower()} again",
+        description=f"Releases the dedication of a {place.name.lower()}",
         handler=partial(release, place),
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,

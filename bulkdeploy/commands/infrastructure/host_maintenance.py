@@ -18,7 +18,7 @@ def prepare_host_for_maintenance(call: Call) -> JobTicket:
 
 
 def cancel_host_maintenance(call: Call) -> JobTicket:
-    """Let a host take VMs again; the job's result is the host."""
+    """Cancel a host's maintenance; the job's result is the host."""
     return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
 
 
@@ -35,7 +35,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="cancelHostMaintenance",
-        description="Lets a host in maintenance, or on its way there, take virtual machines again",
+        description="Cancels the maintenance of a host, or its preparation: the host takes virtual machines again",
         handler=cancel_host_maintenance,
         shape=Shape.JOB,
         response=HOST,

@@ -79,12 +79,12 @@ def delete_storage_pool(call: Call) -> None:
 
 
 def enable_storage_maintenance(call: Call) -> JobTicket:
-    """Let a pool take no volumes."""
+    """Put a pool into maintenance."""
     return pool_service.enable_maintenance(call.connection, call.caller, call.arguments["id"])
 
 
 def cancel_storage_maintenance(call: Call) -> JobTicket:
-    """Let a pool take volumes again."""
+    """Cancel a pool's maintenance."""
     return pool_service.cancel_maintenance(call.connection, call.caller, call.arguments["id"])
 
 

@@ -33,7 +33,7 @@ def list_traffic_types(call: Call) -> Page:
 
 
 def add_traffic_type(call: Call) -> JobTicket:
-    """Let a physical network carry it."""
+    """Add a traffic type to a physical network."""
     return type_service.add_type(call.connection, call.caller, call.arguments)
 
 
@@ -43,7 +43,7 @@ def update_traffic_type(call: Call) -> JobTicket:
 
 
 def delete_traffic_type(call: Call) -> JobTicket:
-    """Let a physical network carry it no longer."""
+    """Remove a traffic type from a physical network."""
     return type_service.delete_type(call.connection, call.caller, call.arguments["id"])
 
 
@@ -64,7 +64,7 @@ COMMANDS = (
     ),
     Command(
         name="addTrafficType",
-        description="Lets a physical network carry a type of traffic",
+        description="Adds a traffic type to a physical network",
         handler=add_traffic_type,
         shape=Shape.JOB,
         response=TRAFFIC_TYPE,
@@ -97,7 +97,7 @@ COMMANDS = (
     ),
     Command(
         name="deleteTrafficType",
-        description="Lets a physical network carry a type of traffic no longer",
+        description="Removes a traffic type from a physical network",
         handler=delete_traffic_type,
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,

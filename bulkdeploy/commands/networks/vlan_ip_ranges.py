@@ -114,7 +114,7 @@ COMMANDS = (
     CREATE,
     Command(
         name="deleteVlanIpRange",
-        description="Deletes an address range that nobody has an address of",
+        description="Deletes an address range of which no address is in use",
         handler=delete_range,
         shape=Shape.SUCCESS,
         roles=ROOT_ADMIN_ONLY,

@@ -59,7 +59,7 @@ def create_ssh_key_pair(call: Call, keys: service.KeyTexts) -> Mapping[str, Any]
 
 
 def register_ssh_key_pair(call: Call) -> Mapping[str, Any]:
-    """Keep a public key."""
+    """Register a public key."""
     (pair,) = service.register_ssh_key_pairs(call.connection, call.caller, [call.arguments])
     return _row(call, pair)
 
@@ -76,7 +76,7 @@ def delete_ssh_key_pair(call: Call) -> None:
 
 REGISTER = Command(
     name="registerSSHKeyPair",
-    description="Keeps a public key under a name",
+    description="Registers a public key under a name",
     handler=register_ssh_key_pair,
     shape=Shape.OBJECT,
     response=Response("keypair", SSH_KEY_PAIR.fields),
@@ -108,7 +108,7 @@ COMMANDS = (
     ),
     Command(
         name="createSSHKeyPair",
-        description="Makes an RSA key pair; its private key is in this answer and nowhere else",
+        description="Creates an RSA key pair; its private key is in this answer and nowhere else",
         handler=create_ssh_key_pair,
         prepare=generate_keys,
         shape=Shape.OBJECT,

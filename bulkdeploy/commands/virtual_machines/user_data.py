@@ -48,7 +48,7 @@ def list_user_data(call: Call) -> Page:
 
 
 def register_user_data(call: Call) -> Mapping[str, Any]:
-    """Keep user data under a name."""
+    """Register user data under a name."""
     (ref,) = registered_user_data.register_user_data(
         call.connection, call.caller, [call.arguments], method=call.method
     )
@@ -68,7 +68,7 @@ VARIABLES = ValueRule(
 
 REGISTER = Command(
     name="registerUserData",
-    description="Keeps user data under a name",
+    description="Registers user data under a name",
     handler=register_user_data,
     shape=Shape.OBJECT,
     response=USER_DATA,

@@ -126,7 +126,7 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
 def enable_account(
     connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters
 ) -> Mapping[str, Any]:
-    """Let an account's users in again, and answer the account.
+    """Enable an account, and answer it.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to enable.
@@ -135,7 +135,7 @@ def enable_account(
 
 
 def lock_account(connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters) -> Mapping[str, Any]:
-    """Keep an account's users out while its VMs run on, and answer the account.
+    """Lock an account while its VMs keep running, and answer it.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: as for ``disable_account``.
@@ -146,7 +146,7 @@ def lock_account(connection: Connection, caller: Caller, apis: Apis, asked: Acco
 def disable_account(
     connection: Connection, job_queue: JobQueue, caller: Caller, apis: Apis, asked: AccountParameters, *, lock: bool
 ) -> JobTicket:
-    """Keep an account's users out; unless it is only locked, its VMs are stopped by jobs of their own.
+    """Disable an account; unless it is only locked, its VMs are stopped by jobs of their own.
 
     Raises:
         InvalidParameter: it is the default admin's account or the caller's own.

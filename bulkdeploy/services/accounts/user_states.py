@@ -24,7 +24,7 @@ DISABLE_CLASS = "org.apache.cloudstack.api.command.admin.user.DisableUserCmd"
 
 
 def enable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> Mapping[str, Any]:
-    """Let a user in again, with no failed logins counted and so the password unlocked, and answer the user.
+    """Enable a user, reset its failed logins and so unlock its password, and answer the user.
 
     Raises:
         InvalidParameter, PermissionDenied: it is not the caller's to enable.
@@ -37,13 +37,13 @@ def enable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityR
 
 
 def lock_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> Mapping[str, Any]:
-    """Keep a user out from now on, as ``disable_user`` does and with its errors, and answer the user."""
+    """Lock a user, as ``disable_user`` does and with its errors, and answer the user."""
     user = _shut_out(connection, caller, apis, ref, AccountState.LOCKED)
     return users.read_user(connection, caller, user.id)
 
 
 def disable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> JobTicket:
-    """Keep a user out from now on.
+    """Disable a user.
 
     Raises:
         InvalidParameter: the user came with the installation, or is the caller.

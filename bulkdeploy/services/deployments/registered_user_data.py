@@ -27,7 +27,7 @@ NOUN = "user data"
 def register_user_data(
     connection: Connection, caller: Caller, batch: Sequence[Arguments], *, method: str = "POST"
 ) -> list[EntityRef]:
-    """Keep user data under names. ``params``: names of variables in it, separated by commas.
+    """Register user data under names. ``params``: names of variables in it, separated by commas.
 
     Raises:
         InvalidParameter: some data breaks a rule of user data, an owner has user data of a name, or there is no

@@ -64,7 +64,7 @@ def dedicate(
 
 
 def release(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """Let everybody use a place again.
+    """Release the dedication of a place.
 
     Raises:
         InvalidParameter: nobody has it alone.

@@ -23,7 +23,7 @@ LABELS = tuple(f"{hypervisor}networklabel" for hypervisor in ("xen", "kvm", "vmw
 
 
 def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTicket:
-    """Let a physical network carry a type of traffic.
+    """Add a traffic type to a physical network.
 
     Raises:
         InvalidParameter: the physical network was deleted, or carries it already.
@@ -50,7 +50,7 @@ def update_type(connection: Connection, caller: Caller, one: EntityRef, given: A
 
 
 def delete_type(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
-    """Let a physical network carry it no longer.
+    """Remove a traffic type from a physical network.
 
     Raises:
         InvalidParameter: it was deleted.

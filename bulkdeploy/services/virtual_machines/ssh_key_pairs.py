@@ -47,7 +47,7 @@ def register_ssh_key_pairs(
     batch: Sequence[Arguments],
     event_type: EventType = EventType.SSH_KEY_PAIR_REGISTER,
 ) -> list[EntityRef]:
-    """Keep public keys in OpenSSH's one-line form.
+    """Register public keys in OpenSSH's one-line form.
 
     Raises:
         InvalidParameter: a text is no public key, an owner has a key pair of a name, or there is no such owner.

@@ -49,7 +49,7 @@ def current_count(connection: Connection, account_id: int, interval_seconds: int
 
 
 def forget_calls(connection: Connection, account_id: int | None) -> None:
-    """Let an account, or all of them, begin a new interval."""
+    """Reset the call counter of an account, or of all."""
     query = delete(api_calls)
     connection.execute(query if account_id is None else query.where(api_calls.c.account_id == account_id))
 

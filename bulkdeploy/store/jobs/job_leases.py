@@ -142,8 +142,8 @@ def take_leases(
     """Lease those of these jobs that may be run now; the others are left out.
 
     May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
-    unfinished jobs; of a kind the lessee knows; within the limits; and no more than ``suspects`` of those
-    whose workers ended abruptly too often.
+    unfinished jobs; of a kind the lessee knows; within the limits; and no more than ``suspects``
+    of those whose workers ended abruptly too often.
     """
     ids = int_array(sorted(job_ids))
     if limits.per_host or limits.per_hypervisor:
