@@ -7,9 +7,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -217,13 +218,12 @@ def _watched(settings: Settings) -> Settings:
 
 def load_zone(settings: Settings, directory: Path) -> None:
     """The small zone with more hosts, known to the simulator, whose steps take their time."""
-    zone = yaml.safe_load(SMALL_ZONE.read_text())
-    for holder in [*zone["domains"], *zone["accounts"]]:
+    text = SMALL_ZONE.read_text().replace("{1..3}", f"{{1..{HOSTS_PER_CLUSTER}}}")
+    for first in (11, 21):
+        text = text.replace(f"{{{first}..{first + 2}}}", f"{{{first}..{first + HOSTS_PER_CLUSTER - 1}}}")
+    zone = yaml.safe_load(text)
+    for holder in _holders(zone):
         holder["limits"] = dict(AMPLE)
-    for pod in zone["pods"]:
-        for cluster in pod["clusters"]:
-            for hosts in cluster["hosts"]:
-                hosts["names"] = f"{cluster['name']}-{{1..{HOSTS_PER_CLUSTER}}}"
     path = directory / "zone.yaml"
     path.write_text(yaml.safe_dump(zone))
     load(settings, path)
@@ -231,6 +231,14 @@ def load_zone(settings: Settings, directory: Path) -> None:
         set_latency(simulator, Latency(Step.BOOT, Distribution.EXPONENTIAL, 150))
         set_latency(simulator, Latency(Step.STOP, Distribution.EXPONENTIAL, 60))
         set_latency(simulator, Latency(Step.DELETE, Distribution.EXPONENTIAL, 40))
+
+
+def _holders(within: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All domains and accounts of a zone file, or in a domain."""
+    yield from within.get("accounts", ())
+    for domain in within.get("domains", ()):
+        yield domain
+        yield from _holders(domain)
 
 
 def slow_hypervisors(simulator: psycopg.Connection) -> None:
