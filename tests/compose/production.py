@@ -21,7 +21,8 @@ def commands_of(guide: str, heading: str, number: int = 0) -> str:
     """The block of commands with this number below a heading of a guide, word for word."""
     text = (ROOT / guide).read_text()
     section = re.split(rf"^## {re.escape(heading)}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
-    return re.findall(r"^```\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)[number]
+    blocks: list[str] = re.findall(r"^```\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
+    return blocks[number]
 
 
 class Production:
