@@ -147,6 +147,7 @@ INSERT INTO traffic_types (physical_network_id, traffic_type, labels)
     SELECT id, t, '{"xennetworklabel": "x", "kvmnetworklabel": "k", "vmwarenetworklabel": "v",
                     "hypervnetworklabel": "h", "ovm3networklabel": "o"}'
     FROM physical_networks, unnest(ARRAY['Guest', 'Public']) t;
+DELETE FROM network_service_providers;
 INSERT INTO network_service_providers (physical_network_id, name, state, element_enabled)
     SELECT id, p, CASE name WHEN 'guests' THEN 'Enabled' ELSE 'Disabled' END, name = 'guests'
     FROM physical_networks, unnest(ARRAY['VirtualRouter', 'VpcVirtualRouter', 'InternalLbVm']) p;
