@@ -261,6 +261,22 @@ def test_whoever_watches_needs_no_thread_of_calls(server: Server) -> None:
         assert {call.result().status for call in calls} == {200}
 
 
+def test_calls_with_passwords_take_no_thread_of_others(server: Server) -> None:
+    """While more calls than there are threads set passwords, and wait, other calls are answered."""
+    (admin,) = server.admin.call("listUsers", username="admin")["user"]
+    change = {"id": admin["id"], "password": "a password of some length"}
+    with ThreadPoolExecutor(PROCESSES * THREADS * 3) as pool:
+        with psycopg.connect(server.database_url) as connection:
+            connection.execute("SELECT FROM users WHERE username = 'admin' FOR UPDATE")
+            calls = [pool.submit(server.admin.post, "updateUser", **change) for _ in range(PROCESSES * THREADS * 3)]
+            while server.waiting_for_locks() < 1:
+                time.sleep(0.1)
+            honest_calls_are_answered(server)
+            assert not any(call.done() for call in calls)
+            connection.rollback()
+        assert {call.result().status for call in calls} == {200}
+
+
 def test_whoever_watches_has_an_address_of_his_own(server: Server) -> None:
     """Metrics and health are not at the address that a proxy shows to the world, and calls not at theirs."""
     assert server.watched("/health/ready") == (200, '{"status":"ready"}')

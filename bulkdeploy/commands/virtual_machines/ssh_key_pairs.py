@@ -108,7 +108,7 @@ COMMANDS = (
     ),
     Command(
         name="createSSHKeyPair",
-        description="Creates an RSA key pair; its private key is in this answer and nowhere else",
+        description="Makes an RSA key pair; its private key is in this answer and nowhere else",
         handler=create_ssh_key_pair,
         prepare=generate_keys,
         shape=Shape.OBJECT,
