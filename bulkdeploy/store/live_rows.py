@@ -4,7 +4,7 @@ Deleting marks a row ``removed``; it still resolves by its uuid. Whoever hangs s
 shared, whoever deletes it holds it alone: what has just become a parent is not deleted under its child.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -119,12 +119,15 @@ def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
     change_rows(connection, [(ref, values)])
 
 
-def columns_of(fields: Fields, given: Values) -> dict[str, Any]:
-    """The columns that given parameters set: ids for references, lists for tuples, NULL for empty texts."""
+def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) -> dict[str, Any]:
+    """The columns that given parameters set: ids for references, lists for tuples, NULL for empty texts.
+
+    Of those that are ``never_empty`` an empty text counts as not given.
+    """
     return {
         column.name: _kept(given[name], nullable=bool(column.nullable))
         for name, column in fields.items()
-        if name in given and isinstance(column, Column)
+        if name in given and isinstance(column, Column) and not (given[name] == "" and name in never_empty)
     }
 
 

@@ -48,8 +48,10 @@ def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:
     return {
         "addImageStore": {"url": "nfs://10.1.1.9/secondary", "provider": "NFS"},
         "assignVirtualMachine": acme,
+        "createAffinityGroup": {"type": "host anti-affinity"},
         "createDiskOffering": {"disksize": "1"},
         "createStoragePool": {"url": "nfs://10.1.1.9/export", "scope": "ZONE", "hypervisor": "KVM"},
+        "createUser": acme,
         "createVlanIpRange": addresses,
         "createZone": dns,
         "resetSSHKeyForVirtualMachine": {"keypair": "laptop"},

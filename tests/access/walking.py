@@ -12,6 +12,7 @@ from sqlalchemy import text
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.registry import find_commands
+from bulkdeploy.declare import value_rules
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType
 from bulkdeploy.domain.entities import Entity
@@ -50,6 +51,15 @@ SAMPLES = {
     WireType.LIST: "x",
     WireType.MAP: "x",
 }
+
+BY_RULE = {
+    value_rules.IP_ADDRESS: "10.78.0.9",
+    value_rules.CIDR: "10.78.0.0/24",
+    value_rules.NETMASK: "255.255.255.0",
+    value_rules.TIME_ZONE: "UTC",
+    value_rules.URL: "http://images.example/walker",
+}
+"""Texts that keep the rules that "x" breaks."""
 
 SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free"}
 """Which of a tenant's things is taken where a call does not want a certain one."""
@@ -178,7 +188,9 @@ class Walker:
             return str(parameter.minimum)
         if parameter.type is WireType.LIST and parameter.element in (WireType.INTEGER, WireType.LONG):
             return "1"
-        return TEXTS.get(parameter.name, SAMPLES.get(parameter.type))
+        if parameter.name in TEXTS:
+            return TEXTS[parameter.name]
+        return BY_RULE[parameter.rule] if parameter.rule in BY_RULE else SAMPLES.get(parameter.type)
 
     def plausible(self, command: Command, owner: str, with_one: str = "") -> dict[str, str]:
         """Parameters that a call of this account could have, ``with_one`` of them among them."""

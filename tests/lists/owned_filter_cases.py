@@ -102,7 +102,7 @@ def groups(world: World) -> dict[str, Cases]:
             "state": equal("state", "completed", "Completed"),
             "startdate": Case("2020-02-03", lambda row: row["created"] >= "2020-02-03"),
             "enddate": Case("2020-02-02", lambda row: row["created"] < "2020-02-03"),
-            "resourcetype": constant("VirtualMachine", keeps=True),
+            "resourcetype": equal("resourcetype", "virtualmachine", "VirtualMachine"),
             "resourceid": equal("resourceid", vm),
             "keyword": word("start", "type", "description", "level", "username"),
         },

@@ -222,7 +222,8 @@ INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM virtual_machines v, affini
     WHERE v.name = 'neighbour-1' AND g.name = 'of domain customers';
 UPDATE events SET level = 'WARN', state = 'Completed', archived = false, event_type = 'VM.START',
     parent_uuid = gen_random_uuid(), created = '2020-02-02 12:00Z'
-    WHERE resource_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
+    WHERE resource_type = 'VirtualMachine'
+        AND resource_id = (SELECT id FROM virtual_machines WHERE name = 'rival-1');
 INSERT INTO events (event_type, description, account_id, user_id, archived)
     SELECT 'VM.STOP', 'an archived one', id, 2, true FROM accounts WHERE name = 'acme';
 INSERT INTO resource_tags (resource_type, resource_id, key, value, customer, account_id)

@@ -112,8 +112,8 @@ def test_a_limit_that_is_set_is_answered_and_holds(fresh_world: World) -> None:
     with pytest.raises(ApiFailure) as caught:
         world.deploy("second", "acme", "acme")
     assert caught.value.status == 535
-    (event,) = world.rows("listEvents", type="RESOURCE.LIMIT.UPDATE")
-    assert event["description"] == "set the user_vm limit of account acme to 1"
+    events = world.rows("listEvents", type="RESOURCE.LIMIT.UPDATE")
+    assert events[0]["description"] == "set the user_vm limit of account acme to 1"
 
 
 def test_a_limit_without_an_amount_is_lifted(fresh_world: World) -> None:

@@ -1,5 +1,6 @@
 """Users: made, changed, deleted, and given keys (reference section 8.15)."""
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -290,9 +291,9 @@ def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments
 
 
 def _kept(cipher: Cipher, given: Arguments) -> Arguments:
-    kept = {name: value for name, value in given.items() if name not in ("password", "usersecretkey")}
+    hidden: dict[str, Any] = {}
     if "password" in given:
-        kept["passwordhash"] = hash_password(given["password"])
+        hidden["passwordhash"] = hash_password(given["password"])
     if "usersecretkey" in given:
-        kept["usersecretkey"] = cipher.encrypt(given["usersecretkey"])
-    return kept
+        hidden["usersecretkey"] = cipher.encrypt(given["usersecretkey"])
+    return ChainMap(hidden, given)  # type: ignore[arg-type] # only read

@@ -168,7 +168,7 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
 
 def _columns(given: Arguments) -> dict[str, Any]:
     """The columns that given values set; an empty text counts as not given."""
-    columns = columns_of(store.FIELDS, {name: value for name, value in given.items() if value != ""})
+    columns = columns_of(store.FIELDS, given, never_empty=store.FIELDS)
     if columns.get("hypervisor") == store.NO_HYPERVISOR:
         columns["hypervisor"] = None
     if "details" in given:

@@ -141,8 +141,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
 
 def _update(connection: Connection, caller: Caller, ref: EntityRef, given: Arguments) -> None:
     row, owner = lock_own(connection, caller, ref, NOUN)
-    kept = {name: value for name, value in given.items() if name not in NEVER_EMPTY or value}
-    values = columns_of(store.CHANGEABLE, kept)
+    values = columns_of(store.CHANGEABLE, given, never_empty=NEVER_EMPTY)
     offering: EntityRef | None = given.get("networkofferingid")
     if offering is not None and offering.id != row.network_offering_id:
         check_new_offering(connection, caller, row.network_offering_id, offering)

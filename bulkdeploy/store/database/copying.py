@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Table
 
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR
+from bulkdeploy.store.database.hidden_values import hide_values
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _TO_ESCAPE = re.compile(r"[\\\t\n\r]")
@@ -89,17 +90,21 @@ def copy_rows(connection: Connection, table: Table, count: int, columns: Mapping
     line = "\t".join(cells) + "\n"
     rows: Iterable[tuple[object, ...]] = zip(*varying, strict=True) if varying else ((),) * count
     names = ", ".join(f'"{name}"' for name in columns)
-    with (
-        psycopg_connection(connection).cursor() as cursor,
-        cursor.copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy,
-    ):
-        chunk: list[str] = []
-        for row in rows:
-            chunk.append(line % row)
-            if len(chunk) == _NUMBERS_PER_CHUNK:
-                copy.write("".join(chunk))
-                chunk.clear()
-        copy.write("".join(chunk))
+    try:
+        with (
+            psycopg_connection(connection).cursor() as cursor,
+            cursor.copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy,
+        ):
+            chunk: list[str] = []
+            for row in rows:
+                chunk.append(line % row)
+                if len(chunk) == _NUMBERS_PER_CHUNK:
+                    copy.write("".join(chunk))
+                    chunk.clear()
+            copy.write("".join(chunk))
+    except psycopg.Error as error:
+        hide_values(error)
+        raise
 
 
 def read_columns(

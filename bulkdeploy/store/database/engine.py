@@ -28,6 +28,7 @@ from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.column_cache import OPTION, ColumnCache, column_cache
 from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
 from bulkdeploy.store.database.database_url import database_parameters
+from bulkdeploy.store.database.hidden_values import hide_values
 from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
 from bulkdeploy.store.database.request_coalescing import Coalescers
 
@@ -193,12 +194,9 @@ def _sqlalchemy_url(url: str) -> URL:
 
 
 def _forget_values(context: ExceptionContext) -> None:
-    """Errors end in logs, rows hold hashes and encrypted secrets: PostgreSQL's DETAIL shows them, and goes."""
     error, wrapped = context.original_exception, context.sqlalchemy_exception
-    if isinstance(error, psycopg.Error) and error.diag.message_detail is not None:
-        error.args = (error.diag.message_primary,)
-        if wrapped is not None:
-            wrapped.args = (f"({type(error).__name__}) {error.diag.message_primary}",)
+    if isinstance(error, psycopg.Error) and hide_values(error) and wrapped is not None:
+        wrapped.args = (f"({type(error).__name__}) {error.diag.message_primary}",)
 
 
 def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolEntry, proxy: object) -> None:

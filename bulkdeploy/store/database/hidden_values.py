@@ -1,0 +1,11 @@
+"""Errors of PostgreSQL without the values of rows: errors end in logs, rows hold hashes and encrypted secrets."""
+
+import psycopg
+
+
+def hide_values(error: psycopg.Error) -> bool:
+    """Leave the first line only of an error that shows values (DETAIL, and CONTEXT of COPY); whether it did."""
+    if error.diag.message_detail is None and error.diag.context is None:
+        return False
+    error.args = (error.diag.message_primary,)
+    return True
