@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Numeric, Select, and_, case, cast, func, select
+from psycopg.errors import LockNotAvailable
+from sqlalchemy import BigInteger, Column, Connection, Numeric, Select, and_, case, cast, func, select, text
+from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.domain.capacity import CapacityLevel, CapacityType, percentage
 from bulkdeploy.domain.configuration import BY_NAME, Scope
@@ -28,6 +30,8 @@ Amounts = tuple[CapacityType, int, int]
 
 FACTOR = "storage.overprovisioning.factor"
 GLOBAL_ID = 0
+
+_WAIT_BRIEFLY = text("SET LOCAL lock_timeout = '250ms'")
 
 
 def read_capacity(connection: Connection, level: CapacityLevel, place_ids: Iterable[int]) -> dict[int, list[Row]]:
@@ -83,9 +87,19 @@ def list_capacity(
 
 
 def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Per live zone and type of capacity: both names, how much there is, and how much of it is taken."""
-    zone_ids = place_ids(connection, CapacityLevel.ZONE, zone_id=None, pod_id=None, cluster_id=None)
-    by_zone = read_capacity(connection, CapacityLevel.ZONE, zone_ids)
+    """Per live zone and type of capacity: both names, how much there is, and how much of it is taken.
+
+    Empty while a table is locked, as a migration locks it: who watches must not wait for that.
+    """
+    connection.execute(_WAIT_BRIEFLY)
+    try:
+        zone_ids = place_ids(connection, CapacityLevel.ZONE, zone_id=None, pod_id=None, cluster_id=None)
+        by_zone = read_capacity(connection, CapacityLevel.ZONE, zone_ids)
+    except DBAPIError as error:
+        if not isinstance(error.orig, LockNotAvailable):
+            raise
+        connection.rollback()
+        return []
     return [
         (row["zonename"], row["name"], row["capacitytotal"], row["capacityused"])
         for rows in by_zone.values()
