@@ -39,7 +39,8 @@ def find_nouns() -> dict[str, Noun]:
         - {section}
         for section, noun in nouns.items()
     }
-    return {section: nouns[section] for section in TopologicalSorter(before).static_order()}
+    in_order = {section: sorted(others) for section, others in sorted(before.items())}  # sets have none
+    return {section: nouns[section] for section in TopologicalSorter(in_order).static_order()}
 
 
 def _modules() -> dict[str, ModuleType]:
