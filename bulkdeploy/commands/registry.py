@@ -39,7 +39,7 @@ def find_nouns() -> dict[str, Noun]:
         - {section}
         for section, noun in nouns.items()
     }
-    in_order = {section: sorted(others) for section, others in sorted(before.items())}  # sets have none
+    in_order = {section: sorted(others) for section, others in before.items()}  # sets have none
     return {section: nouns[section] for section in TopologicalSorter(in_order).static_order()}
 
 
