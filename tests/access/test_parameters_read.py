@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bulkdeploy.commands.absent_resources import ABSENT
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
 from tests.access.walking import COMMANDS, Walker

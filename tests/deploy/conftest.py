@@ -34,7 +34,7 @@ def bulk(client: ApiClient, zone: Zone) -> Callable[..., dict[str, Any]]:
     return call
 
 
-class Books:
+class TableChanges:
     """Whether any table that a deploy call writes has changed since the last mark."""
 
     TABLES = (
@@ -68,6 +68,6 @@ class Books:
 
 
 @pytest.fixture
-def nothing_written(zone: Zone) -> Books:
-    """The books as they are once the zone is loaded."""
-    return Books(zone.engine)
+def nothing_written(zone: Zone) -> TableChanges:
+    """The accounting as they are once the zone is loaded."""
+    return TableChanges(zone.engine)

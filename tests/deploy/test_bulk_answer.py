@@ -14,7 +14,7 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from bulkdeploy.store.audit import check_invariants
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.test_bulk_rules import refused
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
@@ -93,7 +93,9 @@ def test_a_pinned_pod_or_cluster_is_considered_alone(
     assert zone.scalar("SELECT pinned FROM deployments") is True
 
 
-def test_limits_hold_for_the_whole_batch(bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Books) -> None:
+def test_limits_hold_for_the_whole_batch(
+    bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: TableChanges
+) -> None:
     """A batch that would pass the account's limit is refused whole, with limit, current and requested."""
     domain = zone.id_of("domains", "acme")
     client.call("updateResourceLimit", resourcetype=0, max=10, account="acme", domainid=domain)
@@ -110,7 +112,13 @@ def test_limits_hold_for_the_whole_batch(bulk: Bulk, client: ApiClient, zone: Zo
     [(0, "user_vm", 3), (2, "volume", 3), (8, "cpu", 3), (9, "memory", 3 * 512), (10, "primary_storage", 7)],
 )
 def test_limits_of_parent_domains_hold(
-    bulk: Bulk, client: ApiClient, zone: Zone, nothing_written: Books, resource_type: int, name: str, limit: int
+    bulk: Bulk,
+    client: ApiClient,
+    zone: Zone,
+    nothing_written: TableChanges,
+    resource_type: int,
+    name: str,
+    limit: int,
 ) -> None:
     """Every limited resource is checked against the domains above the account too."""
     domain = zone.id_of("domains", "customers")
@@ -121,7 +129,7 @@ def test_limits_of_parent_domains_hold(
     assert bulk(count=3)["count"] == 3
 
 
-def test_a_full_zone_is_refused_with_reasons(bulk: Bulk, zone: Zone, nothing_written: Books) -> None:
+def test_a_full_zone_is_refused_with_reasons(bulk: Bulk, zone: Zone, nothing_written: TableChanges) -> None:
     """Not enough room: 533, how many would fit, and which rules ruled hosts out."""
     zone.change("UPDATE hosts SET resource_state = 'Maintenance' WHERE name LIKE 'a-%'")
     zone.change("UPDATE hosts SET state = 'Down' WHERE name LIKE 'b-1-%'")
@@ -180,7 +188,7 @@ def test_dedicated_hosts_are_for_their_owner(bulk: Bulk, zone: Zone) -> None:
     assert zone.vms_per_cluster()["a-1"] == 2
 
 
-def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: Books) -> None:
+def test_dry_run_shows_the_plan_and_keeps_nothing(bulk: Bulk, nothing_written: TableChanges) -> None:
     """dryrun=true answers what each cluster would get, and nothing is written."""
     plan = bulk(count=7, dryrun="true")["plan"]
     assert (plan["count"], plan["fits"], plan["skew"]) == (7, 7, 1)
@@ -300,8 +308,8 @@ def test_jobs_wait_in_the_outbox_when_the_courier_is_gone(
     """A call that cannot be sent is answered all the same; the sweeper finds it in the outbox."""
     client.call("bulkDeployVirtualMachine", **zone.bulk_parameters(2))
     assert zone.scalar("SELECT count(*) FROM outbox") == 0
-    nobody_there = CeleryJobQueue("redis://127.0.0.1:1/0")
-    with serving(create_app(replace(system, job_queue=nobody_there))) as url:
+    unreachable = CeleryJobQueue("redis://127.0.0.1:1/0")
+    with serving(create_app(replace(system, job_queue=unreachable))) as url:
         cut_off = ApiClient(url, client.api_key, client.secret_key)
         assert cut_off.call("bulkDeployVirtualMachine", **zone.bulk_parameters(3))["count"] == 3
     assert zone.scalar("SELECT count(*) FROM outbox") == 3

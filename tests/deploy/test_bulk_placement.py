@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.test_bulk_answer import assert_intact
 from tests.deploy.test_bulk_rules import refused
 from tests.deploy.zone import Zone
@@ -109,7 +109,7 @@ def test_a_refusal_tells_rules_with_their_remedies(bulk: Bulk, zone: Zone) -> No
     assert "6 by memory: too little memory is free (free or add hosts" in failure.errortext
 
 
-def test_hosts_are_answered_one_by_one(bulk: Bulk, zone: Zone, nothing_written: Books) -> None:
+def test_hosts_are_answered_one_by_one(bulk: Bulk, zone: Zone, nothing_written: TableChanges) -> None:
     """A dry run says of each host asked about what it holds, or the rule that excludes it, its text and remedy."""
     zone.change("UPDATE hosts SET state = 'Down' WHERE name = 'a-1-1'")
     zone.change("UPDATE clusters SET allocation_state = 'Disabled' WHERE name = 'b-2'")
@@ -137,15 +137,15 @@ def test_a_deployment_answers_why_not_a_host(bulk: Bulk, client: ApiClient, zone
     used = zone.rows("SELECT h.uuid, h.name FROM virtual_machines v JOIN hosts h ON h.id = v.host_id")
     taken = used[0]
     free = next(name for name in ("a-1-1", "a-1-2", "a-1-3") if name not in {row.name for row in used})
-    asked = f"{taken.uuid},{zone.id_of('hosts', free)},{zone.id_of('hosts', 'b-1-1')}"
-    found = deployment(client, id=deployment(client)["id"], hostids=asked)
+    requested = f"{taken.uuid},{zone.id_of('hosts', free)},{zone.id_of('hosts', 'b-1-1')}"
+    found = deployment(client, id=deployment(client)["id"], hostids=requested)
     assert [(host["hostname"], host.get("reason")) for host in found["hosts"]] == [
         (taken.name, "affinity"),
         (free, None),
         ("b-1-1", "out_of_scope"),
     ]
     with pytest.raises(ApiFailure, match="'hostids' parameter needs 'id'"):
-        client.call("listBulkDeployments", hostids=asked)
+        client.call("listBulkDeployments", hostids=requested)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def user(api_url: str, engine: Engine, cipher: FernetCipher) -> ApiClient:
 
 
 def test_a_user_who_may_deploy_in_bulk_sees_no_infrastructure(
-    user: ApiClient, zone: Zone, bulk: Bulk, nothing_written: Books
+    user: ApiClient, zone: Zone, bulk: Bulk, nothing_written: TableChanges
 ) -> None:
     """As with single deployments: no pins, no planner of his own, no clusters, hosts or room in any answer."""
     own = {"account": None, "domainid": None}
@@ -167,21 +167,21 @@ def test_a_user_who_may_deploy_in_bulk_sees_no_infrastructure(
         ("clusterid", "clusters", "a-1"),
         ("hostids", "hosts", "a-1-1"),
     ):
-        asked = zone.bulk_parameters(1, dryrun="true", **own, **{pin: zone.id_of(table, name)})
+        requested = zone.bulk_parameters(1, dryrun="true", **own, **{pin: zone.id_of(table, name)})
         with pytest.raises(ApiFailure, match=f"{pin} can only be specified by a Root Admin") as failure:
-            user.call("bulkDeployVirtualMachine", **asked)
+            user.call("bulkDeployVirtualMachine", **requested)
         assert failure.value.status == 531
-    asked = zone.bulk_parameters(4, **own)
-    assert user.call("bulkDeployVirtualMachine", **asked, dryrun="true") == {"plan": {"count": 4, "fits": 4}}
+    requested = zone.bulk_parameters(4, **own)
+    assert user.call("bulkDeployVirtualMachine", **requested, dryrun="true") == {"plan": {"count": 4, "fits": 4}}
     assert nothing_written()
-    user.call("bulkDeployVirtualMachine", **asked, deploymentplanner="FirstFitPlanner")
+    user.call("bulkDeployVirtualMachine", **requested, deploymentplanner="FirstFitPlanner")
     assert sorted(zone.vms_per_cluster().values()) == [1, 1, 1, 1]
     shown = deployment(user)
     assert (shown["count"], OF_THE_INFRASTRUCTURE & set(shown)) == (4, set())
     with pytest.raises(ApiFailure, match="hostids can only be specified by a Root Admin"):
         user.call("listBulkDeployments", id=shown["id"], hostids=zone.id_of("hosts", "a-1-1"))
     with pytest.raises(ApiFailure) as failure:
-        user.call("bulkDeployVirtualMachine", **{**asked, "virtualmachinecount": 4000})
+        user.call("bulkDeployVirtualMachine", **{**requested, "virtualmachinecount": 4000})
     assert "ruled out" not in failure.value.errortext
     assert set(bulk(count=4, dryrun="true")["plan"]) >= OF_THE_INFRASTRUCTURE - {"hosts"}
 
@@ -228,7 +228,7 @@ def test_racing_batches_share_what_limits_leave(zone: Zone, client: ApiClient, e
 
 @pytest.mark.parametrize("by", ["admin", "user"])
 def test_a_single_call_has_a_dry_run_too(
-    client: ApiClient, user: ApiClient, zone: Zone, engine: Engine, nothing_written: Books, by: str
+    client: ApiClient, user: ApiClient, zone: Zone, engine: Engine, nothing_written: TableChanges, by: str
 ) -> None:
     """The plan of a batch of one, as the caller may see it: no job, no row. Refusals are those of the call."""
     single = {name: value for name, value in zone.bulk_parameters(1).items() if name != "virtualmachinecount"}
@@ -250,7 +250,7 @@ def test_a_single_call_has_a_dry_run_too(
     assert_intact(engine)
 
 
-def test_a_dry_run_of_vms_that_are_not_started_tells_the_room(bulk: Bulk, nothing_written: Books) -> None:
+def test_a_dry_run_of_vms_that_are_not_started_tells_the_room(bulk: Bulk, nothing_written: TableChanges) -> None:
     """startvm=false claims no host: all are made, no cluster gets any, and the room there is, is told."""
     plan = bulk(count=3, startvm="false", dryrun="true")["plan"]
     started = bulk(count=3, dryrun="true")["plan"]

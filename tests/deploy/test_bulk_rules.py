@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
 
@@ -211,8 +211,8 @@ def test_a_single_vm_is_never_made_without_what_was_asked_for(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str
 ) -> None:
     """What CloudStack has for the call and this service can not honour is refused by name, not left out."""
-    asked = {**zone.bulk_parameters(1), parameter: zone.id_of("zones", "small")}
-    answer = client.post("deployVirtualMachine", **asked)
+    requested = {**zone.bulk_parameters(1), parameter: zone.id_of("zones", "small")}
+    answer = client.post("deployVirtualMachine", **requested)
     assert (answer.status, "not supported here" in answer.body["errortext"]) == (431, True)
     assert parameter.partition("[")[0] in answer.body["errortext"]
     assert nothing_written()
@@ -250,7 +250,7 @@ def test_private_templates_are_for_their_owner(bulk: Bulk, zone: Zone, nothing_w
     ],
 )
 def test_refusals_name_entities_as_the_caller_did(
-    client: ApiClient, zone: Zone, nothing_written: Books, parameter: str, table: str
+    client: ApiClient, zone: Zone, nothing_written: TableChanges, parameter: str, table: str
 ) -> None:
     """What was removed is refused by its uuid, never by an internal id."""
     if table == "security_groups":

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
 
@@ -53,21 +53,21 @@ KEPT = {
 @pytest.mark.parametrize("command", DEPLOY_CALLS)
 @pytest.mark.parametrize("parameter", KEPT)
 def test_root_admins_use_what_is_kept_to_others(
-    client: ApiClient, zone: Zone, nothing_written: Books, command: str, parameter: str
+    client: ApiClient, zone: Zone, nothing_written: TableChanges, command: str, parameter: str
 ) -> None:
     """As owners of VMs, too: a root admin's account is refused nothing, another domain's account is."""
     table, name, kept = KEPT[parameter]
     zone.change(f"UPDATE {table} SET {kept} WHERE name = :name", to="acme", name=name)
-    asked = zone.bulk_parameters(1, **{parameter: zone.id_of(table, name)})
+    requested = zone.bulk_parameters(1, **{parameter: zone.id_of(table, name)})
     nothing_written.mark()
     stranger = {"account": "customers-admin", "domainid": zone.id_of("domains", "customers")}
     with pytest.raises(ApiFailure, match="customers-admin does not have permission to use") as failure:
-        client.call(command, **{**asked, **stranger})
+        client.call(command, **{**requested, **stranger})
     assert failure.value.status == 531
     assert nothing_written()
-    own = {key: value for key, value in asked.items() if key not in ("account", "domainid")}
+    own = {key: value for key, value in requested.items() if key not in ("account", "domainid")}
     client.call(command, **own)
-    client.call(command, **asked)
+    client.call(command, **requested)
     assert zone.scalar("SELECT count(*) FROM virtual_machines") == 2
 
 
@@ -75,8 +75,8 @@ def test_root_admins_make_volumes_of_offerings_kept_to_others(client: ApiClient,
     """What holds for the disks of a deployment holds for disks made alone."""
     table, name, kept = KEPT["diskofferingid"]
     zone.change(f"UPDATE {table} SET {kept} WHERE name = :name", to="acme", name=name)
-    asked = {"zoneid": zone.id_of("zones", "small"), "diskofferingid": zone.id_of(table, name), "name": "own"}
-    client.call("createVolume", **asked)
+    requested = {"zoneid": zone.id_of("zones", "small"), "diskofferingid": zone.id_of(table, name), "name": "own"}
+    client.call("createVolume", **requested)
     stranger = {"account": "customers-admin", "domainid": zone.id_of("domains", "customers")}
     with pytest.raises(ApiFailure, match="permission to use offering"):
-        client.call("createVolume", **asked, **stranger)
+        client.call("createVolume", **requested, **stranger)

@@ -46,8 +46,8 @@ def wait_for_waiters(zone: Zone, number: int) -> None:
 
 def single(zone: Zone, **more: object) -> dict[str, object]:
     """The parameters of a single deployment for acme."""
-    asked = zone.bulk_parameters(1, **more)
-    return {name: value for name, value in asked.items() if name != "virtualmachinecount"}
+    requested = zone.bulk_parameters(1, **more)
+    return {name: value for name, value in requested.items() if name != "virtualmachinecount"}
 
 
 def statuses(answers: Sequence[Future[Answer]]) -> list[int]:
@@ -133,8 +133,8 @@ def test_who_waits_to_disable_is_not_overtaken(zone: Zone, client: ApiClient, en
             wait_for_waiters(zone, 1)
             disabled = pool.submit(client.post, "updateCluster", id=cluster, allocationstate="Disabled")
             wait_for_waiters(zone, 2)
-            asked = single(zone, clusterid=cluster)
-            later = [pool.submit(client.post, "deployVirtualMachine", **asked) for _ in range(3)]
+            requested = single(zone, clusterid=cluster)
+            later = [pool.submit(client.post, "deployVirtualMachine", **requested) for _ in range(3)]
             wait_for_waiters(zone, 5)
         assert (first.result(PATIENCE_S).status, disabled.result(PATIENCE_S).status) == (200, 200)
         assert statuses(later) == [533, 533, 533]

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy import crash_points
-from bulkdeploy.crash_points import CrashPoint, Fault
+from bulkdeploy import failpoints
+from bulkdeploy.failpoints import Failpoint, Fault
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.test_bulk_answer import Bulk, assert_intact
 from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient, ApiFailure
 
 VMS = 3
 CONFLICTS = 2
-AT_COMMIT = f"{CrashPoint.CALL_COMMIT}.before"
-AT_SENDING = f"{CrashPoint.CALL_PUBLISH}.before"
+AT_COMMIT = f"{Failpoint.CALL_COMMIT}.before"
+AT_SENDING = f"{Failpoint.CALL_PUBLISH}.before"
 
 
 class Commits:
@@ -37,9 +37,9 @@ class Commits:
 
 def armed(fault: Fault) -> Iterator[Fault]:
     """A fault while a test runs."""
-    crash_points.arm(fault)
+    failpoints.arm(fault)
     yield fault
-    crash_points.arm(None)
+    failpoints.arm(None)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_repeated_deploy_call_deploys_and_sends_once(
 
 
 def test_a_deploy_call_that_fails_leaves_nothing_and_sends_nothing(
-    system: System, bulk: Bulk, nothing_written: Books, failures: Commits
+    system: System, bulk: Bulk, nothing_written: TableChanges, failures: Commits
 ) -> None:
     """Not even the outbox knows of it."""
     with pytest.raises(ApiFailure) as failure:
@@ -87,9 +87,9 @@ def test_a_repeated_stop_is_one_job(
     system: System, client: ApiClient, zone: Zone, bulk: Bulk, conflicts: Commits
 ) -> None:
     """A call that makes a job for an existing VM makes it once, and the answer names it."""
-    crash_points.arm(None)
+    failpoints.arm(None)
     deployed = bulk(count=1)
-    crash_points.arm(conflicts)
+    failpoints.arm(conflicts)
     answer = client.call("destroyVirtualMachine", id=deployed["asyncjobs"][0]["jobinstanceid"], expunge=True)
     made = zone.rows("SELECT uuid FROM async_jobs WHERE kind <> 'deploy_virtual_machine'")
     assert [str(row.uuid) for row in made] == [answer["jobid"]]
@@ -100,9 +100,9 @@ def test_a_repeated_stop_is_one_job(
 def test_a_repeated_change_is_made_and_told_once(zone: Zone, client: ApiClient, conflicts: Commits) -> None:
     """A pod that is given a part of its network keeps the rest, and the event names what was changed."""
     made = {"gateway": "10.7.0.1", "netmask": "255.255.255.0", "startip": "10.7.0.10"}
-    crash_points.arm(None)
+    failpoints.arm(None)
     pod = client.call("createPod", zoneid=zone.id_of("zones", "small"), name="new", **made)["pod"]
-    crash_points.arm(conflicts)
+    failpoints.arm(conflicts)
     changed = client.call("updatePod", id=pod["id"], endip="10.7.0.99")["pod"]
     assert (changed["gateway"], changed["startip"], changed["endip"]) == ("10.7.0.1", ["10.7.0.10"], ["10.7.0.99"])
     assert conflicts.places == [AT_COMMIT] * (CONFLICTS + 1)

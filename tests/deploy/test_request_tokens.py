@@ -7,8 +7,8 @@ from urllib.parse import urlencode, urlsplit
 
 from sqlalchemy import Engine
 
-from bulkdeploy import crash_points
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy import failpoints
+from bulkdeploy.failpoints import Failpoint
 from tests.deploy.test_bulk_answer import Bulk, assert_intact
 from tests.deploy.test_bulk_rules import refused
 from tests.deploy.zone import Zone
@@ -66,15 +66,17 @@ def test_a_token_of_a_call_still_under_way_is_waited_for(
     at_commit, go_on = threading.Event(), threading.Event()
 
     def fault(place: str) -> None:
-        if place == f"{CrashPoint.CALL_COMMIT}.before" and not at_commit.is_set():
+        if place == f"{Failpoint.CALL_COMMIT}.before" and not at_commit.is_set():
             at_commit.set()
             assert go_on.wait(60)
 
-    crash_points.arm(fault)
+    failpoints.arm(fault)
     try:
         link = http.client.HTTPConnection(urlsplit(client.url).netloc, timeout=60)
-        asked = urlencode(client.signed("bulkDeployVirtualMachine", **zone.bulk_parameters(3, requesttoken="slow")))
-        link.request("GET", f"/client/api?{asked}")
+        requested = urlencode(
+            client.signed("bulkDeployVirtualMachine", **zone.bulk_parameters(3, requesttoken="slow"))
+        )
+        link.request("GET", f"/client/api?{requested}")
         assert at_commit.wait(60)
         link.close()
         with ThreadPoolExecutor(1) as pool:
@@ -85,7 +87,7 @@ def test_a_token_of_a_call_still_under_way_is_waited_for(
             answer = again.result()
     finally:
         go_on.set()
-        crash_points.arm(None)
+        failpoints.arm(None)
     made = [str(row.uuid) for row in zone.rows("SELECT uuid FROM async_jobs ORDER BY id")]
     assert [job["jobid"] for job in answer["asyncjobs"]] == made
     assert len(made) == zone.scalar("SELECT count(*) FROM virtual_machines") == 3

@@ -9,7 +9,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain.units import GIB
 from tests.commands.test_parameters import THEIRS
-from tests.deploy.conftest import Books
+from tests.deploy.conftest import TableChanges
 from tests.deploy.test_bulk_answer import assert_intact
 from tests.deploy.test_bulk_rules import UNKNOWN, refused
 from tests.deploy.zone import Zone
@@ -32,7 +32,7 @@ def test_each_parameter_of_the_single_call_is_honoured_or_refused() -> None:
 
 
 def test_what_many_vms_can_not_have_is_refused_by_name(
-    client: ApiClient, zone: Zone, nothing_written: Books
+    client: ApiClient, zone: Zone, nothing_written: TableChanges
 ) -> None:
     """With a plain 431, in any spelling, and nothing is made; empty ones ask for nothing."""
     for parameter in REFUSED:
@@ -162,9 +162,9 @@ def test_what_suits_many_vms_each_of_them_has(client: ApiClient, zone: Zone, par
     """Every VM of a batch shows what the call said, as the VM of a single call does."""
     of = _ground(client, zone, with_groups=parameter.startswith("securitygroup"))
     give, expect = CASES[parameter]
-    asked = zone.bulk_parameters(3, **give(of))
-    single = client.call(SINGLE.name, **asked)["id"]
-    jobs = client.call(BULK.name, **asked)["asyncjobs"]
+    requested = zone.bulk_parameters(3, **give(of))
+    single = client.call(SINGLE.name, **requested)["id"]
+    jobs = client.call(BULK.name, **requested)["asyncjobs"]
     vms = _seen(client, zone, [single, *(job["jobinstanceid"] for job in jobs)])
     for vm in vms:
         assert {key: vm.get(key) for key in expect(of)} == dict(expect(of))
@@ -214,7 +214,7 @@ PLACES = (
 )
 
 
-def test_a_custom_offering_needs_its_sizes(bulk: Bulk, zone: Zone, nothing_written: Books) -> None:
+def test_a_custom_offering_needs_its_sizes(bulk: Bulk, zone: Zone, nothing_written: TableChanges) -> None:
     """Without them, and with sizes for a fixed one, the refusal says so, as of a single call."""
     custom = zone.id_of("service_offerings", "Custom")
     refused(bulk, 431, "details[0].cpuNumber", "from 1 to 8 cores", serviceofferingid=custom)
@@ -242,7 +242,7 @@ def test_a_custom_offering_needs_its_sizes(bulk: Bulk, zone: Zone, nothing_writt
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    bulk: Bulk, zone: Zone, nothing_written: Books, given: Given, words: tuple[str, ...]
+    bulk: Bulk, zone: Zone, nothing_written: TableChanges, given: Given, words: tuple[str, ...]
 ) -> None:
     """By name, before anything is made."""
     disk = zone.id_of("disk_offerings", "20 GiB")

@@ -59,7 +59,7 @@ def test_what_lies_in_a_place_is_its_holders(cloud: Cloud, places: dict[str, dic
 def test_placement_honours_dedication(cloud: Cloud) -> None:
     """A cluster given to acme takes no VM of others; released, it takes them again."""
     cluster = cloud.id_of("clusters", "a-1")
-    ask: dict[str, Any] = {
+    request: dict[str, Any] = {
         "zoneid": cloud.id_of("zones", "small"),
         "serviceofferingid": cloud.id_of("service_offerings", "Small"),
         "templateid": cloud.id_of("templates", "Debian 12"),
@@ -68,9 +68,9 @@ def test_placement_honours_dedication(cloud: Cloud) -> None:
         "dryrun": "true",
     }
     cloud.make("dedicateCluster", clusterid=cluster, domainid=cloud.id_of("domains", "acme"))
-    assert cloud.refused("bulkDeployVirtualMachine", **ask).status == 533
+    assert cloud.refused("bulkDeployVirtualMachine", **request).status == 533
     cloud.done("releaseDedicatedCluster", clusterid=cluster)
-    assert cloud.client().call("bulkDeployVirtualMachine", **ask)["plan"]["fits"] >= 2
+    assert cloud.client().call("bulkDeployVirtualMachine", **request)["plan"]["fits"] >= 2
 
 
 def test_what_others_use_is_not_given_away(cloud: Cloud) -> None:

@@ -32,9 +32,9 @@ def test_infrastructure_is_closed(cloud: Cloud, username: str) -> None:
     assert all(not find_commands()[name].roles - ROOT_ADMIN_ONLY for name in names if name.startswith("create"))
 
 
-def room(cloud: Cloud, **pin: str) -> int:
+def capacity(cloud: Cloud, **pin: str) -> int:
     """How many VMs a plan for a part of the small zone finds room for."""
-    ask = {
+    request = {
         "zoneid": cloud.id_of("zones", "small"),
         "serviceofferingid": cloud.id_of("service_offerings", "Small"),
         "templateid": cloud.id_of("templates", "Debian 12"),
@@ -42,7 +42,7 @@ def room(cloud: Cloud, **pin: str) -> int:
         "minimumcount": 1,
         "dryrun": "true",
     }
-    answer = cloud.client().get("bulkDeployVirtualMachine", **ask, **pin)
+    answer = cloud.client().get("bulkDeployVirtualMachine", **request, **pin)
     return int(answer.body["plan"]["fits"]) if answer.status == 200 else 0
 
 
@@ -71,25 +71,25 @@ def test_the_next_plan_sees_it(
 ) -> None:
     """What is switched off takes nothing from the next plan on, and takes VMs again when it is switched on."""
     one, cluster = cloud.id_of(table, name), cloud.id_of("clusters", "b-2")
-    before = room(cloud, clusterid=cluster)
+    before = capacity(cloud, clusterid=cluster)
     cloud.make(command, id=one, **off)
-    while_off = room(cloud, clusterid=cluster)
+    while_off = capacity(cloud, clusterid=cluster)
     cloud.make(command, id=one, **on)
     assert before > while_off >= 0
     assert (while_off == 0) is (table != "hosts")
-    assert room(cloud, clusterid=cluster) == before
+    assert capacity(cloud, clusterid=cluster) == before
 
 
 def test_a_disabled_zone_is_for_root_admins(cloud: Cloud) -> None:
     """Others are told that the zone is disabled."""
     zone = cloud.id_of("zones", "small")
-    ask = {
+    request = {
         "zoneid": zone,
         "serviceofferingid": cloud.id_of("service_offerings", "Small"),
         "templateid": cloud.id_of("templates", "Debian 12"),
     }
     cloud.make("updateZone", id=zone, allocationstate="Disabled")
-    failure = cloud.refused("deployVirtualMachine", USER, **ask)
+    failure = cloud.refused("deployVirtualMachine", USER, **request)
     assert (failure.status, "disabled" in failure.errortext) == (531, True)
     cloud.make("updateZone", id=zone, allocationstate="Enabled")
 
@@ -103,14 +103,14 @@ def test_a_host_is_deleted_or_used_never_both(cloud: Cloud) -> None:
              "zoneid": cloud.id_of("zones", "small")},
             hypervisor="KVM", url=f"http://race/h{number}",
         )  # fmt: skip
-        ask: dict[str, Any] = {
+        request: dict[str, Any] = {
             "zoneid": cloud.id_of("zones", "small"),
             "serviceofferingid": cloud.id_of("service_offerings", "Small"),
             "templateid": cloud.id_of("templates", "Debian 12"),
             "hostid": host["id"],
         }
         with ThreadPoolExecutor(2) as threads:
-            deployed = threads.submit(cloud.client().post, "deployVirtualMachine", **ask)
+            deployed = threads.submit(cloud.client().post, "deployVirtualMachine", **request)
             deleted = threads.submit(cloud.client().post, "deleteHost", id=host["id"], forced="true")
         outcomes.add((deployed.result().status == 200, deleted.result().status == 200))
     assert outcomes <= {(True, False), (False, True)}

@@ -97,8 +97,8 @@ def test_local_disks_are_a_pool_where_the_zone_allows(cloud: Cloud) -> None:
 def test_pods_show_their_ranges_in_every_form(cloud: Cloud) -> None:
     """Terraform reads the first of each list: there is one of a pod without a range, too."""
     zone = cloud.zone()
-    asked = {"gateway": "10.50.0.1", "netmask": "255.255.255.0", "startip": "10.50.0.10", "endip": "10.50.0.99"}
-    pod = cloud.make("createPod", zoneid=zone["id"], name="with a range", **asked)
+    requested = {"gateway": "10.50.0.1", "netmask": "255.255.255.0", "startip": "10.50.0.10", "endip": "10.50.0.99"}
+    pod = cloud.make("createPod", zoneid=zone["id"], name="with a range", **requested)
     lists = ("startip", "endip", "forsystemvms", "vlanid")
     assert [pod[name] for name in lists] == [["10.50.0.10"], ["10.50.0.99"], ["0"], ["vlan://untagged"]]
     one = {"startip": "10.50.0.10", "endip": "10.50.0.99", "forsystemvms": "0", "vlanid": "vlan://untagged"}

@@ -72,7 +72,7 @@ def test_a_pool_with_volumes_stays(cloud: Cloud, place: dict[str, str]) -> None:
         ({"url": "10.0.0.9:/a"}, "parameter url"),
         ({"url": "ftp://10.0.0.9/a"}, "its scheme must be one of nfs"),
         ({"url": "nfs://u:secret@10.0.0.9/a"}, "a password in a parameter"),
-        ({"url": "nfs://10.0.0.9/a?size_gib=much"}, "size_gib should be"),
+        ({"url": "nfs://10.0.0.9/a?size_gib=much"}, "size_gib must be"),
         ({"url": "nfs://10.0.0.9/there"}, "it is the storage of pool there"),
         ({"name": "there"}, "another pool of the zone"),
         ({"scope": "HOST"}, "parameter scope"),

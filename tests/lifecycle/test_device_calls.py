@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy import crash_points
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy import failpoints
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit
 from tests.lifecycle.clients import ACME, refused
@@ -19,7 +19,7 @@ from tests.support.gates import PATIENCE_S, GatedDevices, UnheardDevices
 
 PLACES = [
     f"{point}.{when}"
-    for point in (PLUG_COMMIT, CrashPoint.DRIVER_DEVICES, UNPLUG_COMMIT)
+    for point in (PLUG_COMMIT, Failpoint.DRIVER_DEVICES, UNPLUG_COMMIT)
     for when in ("before", "after")
 ]
 
@@ -104,7 +104,7 @@ def owned(api_url: str, fleet: Fleet) -> Iterator[Owned]:
     fleet.deploy(2, account="acme", domain_id=fleet.id_of("domains", "acme"))
     fleet.run()
     yield Owned(fleet, ApiClient(api_url, *ACME))
-    crash_points.arm(None)
+    failpoints.arm(None)
 
 
 def test_a_running_guest_gets_a_volume_and_loses_it(owned: Owned) -> None:
@@ -151,11 +151,11 @@ def test_a_running_guest_gets_a_nic_and_loses_it(owned: Owned) -> None:
 def test_nobody_else_gets_a_device_meanwhile(owned: Owned) -> None:
     """While the hypervisor works a volume is Attaching and nobody's to take, or it is still attached."""
     volume, other = owned.volume(), str(owned.fleet.vms()[1].uuid)
-    asks: list[tuple[str, dict[str, object], str]] = [
+    calls: list[tuple[str, dict[str, object], str]] = [
         ("attachVolume", {"virtualmachineid": owned.vm}, "Attaching"),
         ("detachVolume", {}, "Ready"),
     ]
-    for command, parameters, state in asks:
+    for command, parameters, state in calls:
         job = owned.call(command, id=volume, **parameters)
         gated = GatedDevices(owned.fleet.driver)
         with owned.fleet.runner(drivers=OneDriver(gated)) as runner:
@@ -172,19 +172,19 @@ def test_nobody_else_gets_a_device_meanwhile(owned: Owned) -> None:
     owned.fleet.assert_intact()
 
 
-Ask = tuple[str, dict[str, object]]
+JobRequest = tuple[str, dict[str, object]]
 """A command and its parameters."""
 
 
 @pytest.fixture
-def give(request: pytest.FixtureRequest, owned: Owned) -> Ask:
+def give(request: pytest.FixtureRequest, owned: Owned) -> JobRequest:
     """The call that gives the VM a device."""
     if request.param == "volume":
         return "attachVolume", {"id": owned.volume(), "virtualmachineid": owned.vm}
     return "addNicToVirtualMachine", {"networkid": owned.network(), "virtualmachineid": owned.vm}
 
 
-def take(owned: Owned, give: Ask) -> Ask:
+def take(owned: Owned, give: JobRequest) -> JobRequest:
     """The call that takes what was given."""
     if give[0] == "attachVolume":
         return "detachVolume", {"id": give[1]["id"]}
@@ -194,7 +194,7 @@ def take(owned: Owned, give: Ask) -> Ask:
 @pytest.mark.parametrize(
     ("give", "kind"), [("volume", FaultKind.PERMANENT), ("nic", FaultKind.TRANSIENT)], indirect=["give"]
 )
-def test_what_fails_is_as_before(owned: Owned, give: Ask, kind: FaultKind) -> None:
+def test_what_fails_is_as_before(owned: Owned, give: JobRequest, kind: FaultKind) -> None:
     """Where the hypervisor fails nothing of the device is left, or all of it is still there; later it works."""
     owned.fleet.fault(Step.DEVICES, kind, remaining=1)
     job = owned.done(give[0], **give[1])
@@ -214,7 +214,7 @@ def test_what_fails_is_as_before(owned: Owned, give: Ask, kind: FaultKind) -> No
 
 
 @pytest.mark.parametrize(("give", "unheard"), [("volume", 2), ("nic", 1)], indirect=["give"])
-def test_what_nobody_heard_of_is_undone(owned: Owned, give: Ask, unheard: int) -> None:
+def test_what_nobody_heard_of_is_undone(owned: Owned, give: JobRequest, unheard: int) -> None:
     """The guest got it and no answer came: it is taken away again, at once or when the hypervisor answers."""
     for has_it in (False, True):
         if has_it:
@@ -237,14 +237,14 @@ def interrupt_at(place: str) -> None:
 
     def fault(passed: str) -> None:
         if passed == place:
-            crash_points.arm(None)
+            failpoints.arm(None)
             raise OutcomeUnknown(place)
 
-    crash_points.arm(fault)
+    failpoints.arm(fault)
 
 
 @pytest.mark.parametrize(("give", "fails"), [("volume", False), ("volume", True), ("nic", True)], indirect=["give"])
-def test_an_interrupted_job_is_finished_or_undone(owned: Owned, give: Ask, fails: bool) -> None:
+def test_an_interrupted_job_is_finished_or_undone(owned: Owned, give: JobRequest, fails: bool) -> None:
     """Wherever a worker stops, before and after every commit and driver call, the next one leaves no halves."""
     for place in PLACES:
         for taken in (False, True):
@@ -258,7 +258,7 @@ def test_an_interrupted_job_is_finished_or_undone(owned: Owned, give: Ask, fails
             job = owned.poll(job["jobid"])
             owned.fleet.assert_intact()
             owned.fleet.clear_faults()
-            crash_points.arm(None)
+            failpoints.arm(None)
             assert job["jobstatus"] != 0, place
             assert (owned.guest() == before) == (job["jobstatus"] == 2), place
             if job["jobstatus"] == 2:
@@ -318,7 +318,7 @@ def test_jobs_of_a_vm_find_what_those_before_them_left(owned: Owned) -> None:
 def test_what_is_given_up_stays_the_vms(owned: Owned) -> None:
     """A volume under which each worker ended is nobody else's, and the audit names it; detaching heals."""
     volume = owned.volume()
-    interrupt_at(f"{CrashPoint.DRIVER_DEVICES}.after")
+    interrupt_at(f"{Failpoint.DRIVER_DEVICES}.after")
     job = owned.done("attachVolume", id=volume, virtualmachineid=owned.vm)
     owned.fleet.zone.change(
         "UPDATE async_jobs SET phase = 'running', lost_leases = 6, lease_until = now() - interval '1 s'"

@@ -6,9 +6,9 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from bulkdeploy import crash_points
+from bulkdeploy import failpoints
 from bulkdeploy.api.app import create_app
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.services.system import System
 from tests.lifecycle.clients import ACME, CUSTOMERS_ADMIN, refused
@@ -74,7 +74,7 @@ def test_calls_are_queued_behind_each_other(owned: Fleet, acme: ApiClient) -> No
 
 
 def test_jobs_are_made_even_while_redis_is_away(owned: Fleet, system: System) -> None:
-    """A call made while the courier is away is answered; its job waits in the outbox."""
+    """A call made while the message broker is away is answered; its job waits in the outbox."""
     away = System(system.engine, CeleryJobQueue("redis://127.0.0.1:1/0"), system.cipher, system.data_dir, SIMULATED)
     with serving(create_app(away)) as url:
         answer = ApiClient(url, *ACME).call("stopVirtualMachine", id=_vm(owned))
@@ -102,9 +102,9 @@ def test_a_failed_job_says_why(owned: Fleet, acme: ApiClient, client: ApiClient)
     job = _finish(owned, acme, acme.call("startVirtualMachine", id=_vm(owned)))
     assert (job["jobstatus"], job["jobresultcode"], job["jobresult"]["errorcode"]) == (2, 530, 533)
     assert "no host has room" in job["jobresult"]["errortext"]
-    told = client.call("queryAsyncJobResult", jobid=job["jobid"])["jobresult"]
-    excluded = {row["reason"]: row for row in told.pop("excluded")}
-    assert told == job["jobresult"]
+    reported = client.call("queryAsyncJobResult", jobid=job["jobid"])["jobresult"]
+    excluded = {row["reason"]: row for row in reported.pop("excluded")}
+    assert reported == job["jobresult"]
     disabled = excluded["host_not_enabled"]
     assert (disabled["text"], disabled["hosts"]) == ("the host is disabled or in maintenance", 3)
     assert "maintenance" in disabled["remedy"]
@@ -182,14 +182,14 @@ def test_a_call_that_made_its_job_is_answered_though_the_database_goes_away(owne
     """When only the outbox could not be cleared any more, the call has done its work and says so."""
 
     def fault(place: str) -> None:
-        if place == f"{CrashPoint.CALL_CLEAR}.before":
+        if place == f"{Failpoint.CALL_CLEAR}.before":
             raise OperationalError("DELETE", {}, psycopg.OperationalError("gone"), connection_invalidated=True)
 
-    crash_points.arm(fault)
+    failpoints.arm(fault)
     try:
         answer = acme.call("stopVirtualMachine", id=_vm(owned))
     finally:
-        crash_points.arm(None)
+        failpoints.arm(None)
     assert owned.zone.scalar("SELECT count(*) FROM outbox") == 1
     assert _finish(owned, acme, answer)["jobstatus"] == 1
 

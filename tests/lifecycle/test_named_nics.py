@@ -30,7 +30,7 @@ class Named:
         )
         return str(made["network"]["id"])
 
-    def asked(self, **more: object) -> dict[str, Any]:
+    def requested(self, **more: object) -> dict[str, Any]:
         """Parameters of a deployment."""
         zone = self.fleet.zone
         return {
@@ -48,7 +48,7 @@ class Named:
 
     def deployed(self, **more: object) -> list[dict[str, Any]]:
         """The nics of a VM that was deployed and runs, as its job tells them."""
-        job = self.client.call("deployVirtualMachine", **self.asked(**more))["jobid"]
+        job = self.client.call("deployVirtualMachine", **self.requested(**more))["jobid"]
         self.fleet.run()
         done = self.client.call("queryAsyncJobResult", jobid=job)
         assert done["jobstatus"] == 1, done
@@ -107,9 +107,9 @@ def test_what_no_nic_can_have_is_refused(named: Named) -> None:
         ),
         (named.in_networks({"networkid": "00000000-0000-4000-8000-000000000000"}), "does not exist"),
     ]
-    for parameters, told in cases:
-        failure = refused(named.client, "deployVirtualMachine", **named.asked(**parameters))
-        assert (failure.status, told in failure.errortext) == (431, True), failure.errortext
+    for parameters, reported in cases:
+        failure = refused(named.client, "deployVirtualMachine", **named.requested(**parameters))
+        assert (failure.status, reported in failure.errortext) == (431, True), failure.errortext
     assert len(named.fleet.vms()) == vms
     named.fleet.assert_intact()
 
@@ -121,7 +121,7 @@ def test_four_that_ask_for_one_address_give_it_once(named: Named, field: str) ->
 
     def deploy(_: int) -> int:
         try:
-            named.client.call("deployVirtualMachine", **named.asked(**named.in_networks(wanted)))
+            named.client.call("deployVirtualMachine", **named.requested(**named.in_networks(wanted)))
         except ApiFailure as failure:
             return failure.status
         return 200

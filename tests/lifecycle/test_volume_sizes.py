@@ -53,7 +53,7 @@ def counted(owned: Owned) -> int:
 
 
 def sizes(owned: Owned, volume: str) -> tuple[int, int | None]:
-    """A volume's size as it is shown and as it is, once the books are known to agree."""
+    """A volume's size as it is shown and as it is, once the accounting are known to agree."""
     owned.fleet.assert_intact()
     return owned.row(volume)["size"], on_pool(owned, volume)
 
@@ -198,7 +198,7 @@ def test_a_size_that_nobody_can_see_stays_claimed(owned: Owned) -> None:
 
 @pytest.mark.parametrize("bound", ["limit of the account", "limit of the domain", "pool"])
 def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> None:
-    """Volumes grow by 3 GiB each where 7 are left: two grow, whoever asks first, and the books agree."""
+    """Volumes grow by 3 GiB each where 7 are left: two grow, whoever asks first, and the accounting agree."""
     volumes = [attached(owned, 2) for _ in range(4)]
     assert owned.done("stopVirtualMachine", id=owned.vm)["jobstatus"] == 1
     zone = owned.fleet.zone
@@ -207,7 +207,7 @@ def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> 
         zone.change(
             "UPDATE storage_pools p SET capacity_bytes = p.allocated_bytes + :room FROM (SELECT DISTINCT pool_id"
             " FROM volumes WHERE name = 'custom 2') v WHERE p.id = v.pool_id",
-            room=7 * GIB,
+            capacity=7 * GIB,
         )
         for name in ("storage.overprovisioning.factor", "pool.storage.allocated.capacity.disablethreshold"):
             owned.fleet.set_value(name, 1)
@@ -220,7 +220,7 @@ def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> 
             " WHERE c.owner_kind = :kind AND c.resource_type = 10"
             " ON CONFLICT (owner_kind, owner_id, resource_type) DO UPDATE SET max = excluded.max",
             kind=kind,
-            room=7 * GIB,
+            capacity=7 * GIB,
         )
 
     def grow(volume: str) -> int:
@@ -252,20 +252,20 @@ def test_jobs_in_a_queue_find_what_those_before_them_left(owned: Owned) -> None:
 
 
 def test_one_volume_that_everybody_changes_at_once_has_one_size(owned: Owned) -> None:
-    """Resized, attached, detached and deleted by eight callers: whatever order it was, the books agree."""
+    """Resized, attached, detached and deleted by eight callers: whatever order it was, the accounting agree."""
     for turn in range(3):
         volume, vm = custom(owned, 2), owned.vm
-        asks: list[tuple[str, dict[str, object]]] = [
+        calls: list[tuple[str, dict[str, object]]] = [
             ("resizeVolume", {"id": volume, "size": gib, "shrinkok": True}) for gib in (3, 4, 5, 1)
         ]
-        asks += [
+        calls += [
             ("attachVolume", {"id": volume, "virtualmachineid": vm}),
             ("detachVolume", {"id": volume}),
             ("updateVolume", {"id": volume, "name": f"turn {turn}"}),
             ("deleteVolume", {"id": volume}),
         ]
 
-        def ask(one: tuple[str, dict[str, object]]) -> int:
+        def request(one: tuple[str, dict[str, object]]) -> int:
             try:
                 owned.client.call(one[0], **one[1])
             except ApiFailure as failure:
@@ -273,7 +273,7 @@ def test_one_volume_that_everybody_changes_at_once_has_one_size(owned: Owned) ->
             return 200
 
         with ThreadPoolExecutor(8) as threads:
-            assert set(threads.map(ask, asks)) <= {200, 431}
+            assert set(threads.map(request, calls)) <= {200, 431}
         for _ in range(3):
             owned.again()
         assert {job.status for job in owned.fleet.jobs()} <= {1, 2}

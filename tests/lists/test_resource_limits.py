@@ -163,7 +163,7 @@ def test_a_domain_gets_no_more_than_the_one_above(fresh_world: World) -> None:
     """A domain's limit is at most what holds for its parent."""
     set_limit(fresh_world, MEMORY, 1000, domainid=fresh_world.id_of("domains", "customers"))
     below = {"domainid": fresh_world.id_of("domains", "acme")}
-    assert "it should be at most" in refusal(fresh_world, MEMORY, 1001, **below).errortext
+    assert "it must be at most" in refusal(fresh_world, MEMORY, 1001, **below).errortext
     assert set_limit(fresh_world, MEMORY, 1000, **below)["max"] == 1000
 
 

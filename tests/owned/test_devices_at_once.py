@@ -13,8 +13,8 @@ from sqlalchemy import text
 from bulkdeploy.store.ledger.ledger import claim_pools, release_pools_of
 from tests.lists.world import ADMIN, USER, World
 from tests.owned.calls import change, refusal
-from tests.owned.test_volumes import asked, assert_books_are_right
-from tests.owned.vms import settled_vm
+from tests.owned.test_volumes import assert_audit_finds_nothing, requested
+from tests.owned.vms import deployed_vm
 from tests.support.api_client import Answer
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -53,10 +53,10 @@ def refused(answer: Future[Answer]) -> tuple[int, Any]:
 def test_a_vm_that_is_given_away_gets_nothing_of_its_old_owner(owned_world: World, device: str) -> None:
     """A call that was allowed for the old owner is judged anew when the VM turns out to be another's."""
     world = owned_world
-    vm = settled_vm(world, f"given-with-{device}", state="Stopped")
-    taker = {"account": "customers-admin", "domainid": world.id_of("domains", "customers")}
+    vm = deployed_vm(world, f"given-with-{device}", state="Stopped")
+    new_owner = {"account": "customers-admin", "domainid": world.id_of("domains", "customers")}
     if device == "volume":
-        thing = change(world, "createVolume", USER, **asked(world, "kept"))["id"]
+        thing = change(world, "createVolume", USER, **requested(world, "kept"))["id"]
         give = ("attachVolume", {"id": thing, "virtualmachineid": vm})
     else:
         offering = world.id_of("network_offerings", "DefaultIsolatedNetworkOfferingWithSourceNatService")
@@ -65,20 +65,20 @@ def test_a_vm_that_is_given_away_gets_nothing_of_its_old_owner(owned_world: Worl
         thing = change(world, "createNetwork", USER, name="kept", **place, **net)["id"]
         give = ("addNicToVirtualMachine", {"networkid": thing, "virtualmachineid": vm})
     with held(world, vm) as queue:
-        moved = queue.join("assignVirtualMachine", virtualmachineid=vm, **taker)
+        moved = queue.join("assignVirtualMachine", virtualmachineid=vm, **new_owner)
         given = queue.join(give[0], **give[1])
     assert moved.result().status == 200, moved.result().text
     assert refused(given)[0] == {"volume": 431, "nic": 531}[device]
     assert len(world.rows("listNics", ADMIN, virtualmachineid=vm)) == 1
     if device == "volume":
         assert "virtualmachineid" not in world.rows("listVolumes", USER, id=thing)[0]
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_volumes_attached_at_once_can_run_with_their_vm(owned_world: World) -> None:
     """Two volumes in pools that no host reaches both of: a stopped VM gets one of them."""
     world = owned_world
-    vm = settled_vm(world, "two-clusters", state="Stopped")
+    vm = deployed_vm(world, "two-clusters", state="Stopped")
     (root,) = world.rows("listVolumes", USER, virtualmachineid=vm)
     with world.engine.begin() as connection:
         release_pools_of(connection, [UUID(root["id"])])
@@ -89,13 +89,13 @@ def test_volumes_attached_at_once_can_run_with_their_vm(owned_world: World) -> N
         answers = [queue.join("attachVolume", id=volume, virtualmachineid=vm) for volume in volumes]
     assert [answer.result().status for answer in answers] == [200, 431]
     assert "out of the VM's reach" in refused(answers[1])[1]
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_a_pool_of_another_hypervisor_is_out_of_reach(owned_world: World) -> None:
     """A volume in a zone-wide pool for one hypervisor type goes to VMs of that type only."""
     world = owned_world
-    vm = settled_vm(world, "on-kvm", state="Stopped")
+    vm = deployed_vm(world, "on-kvm", state="Stopped")
     volume = _in_pool(world, "zone-wide")
     world.change("UPDATE storage_pools SET hypervisor = 'XenServer' WHERE name = 'zone-wide'")
     failure = refusal(world, "attachVolume", USER, id=volume, virtualmachineid=vm)
@@ -103,12 +103,12 @@ def test_a_pool_of_another_hypervisor_is_out_of_reach(owned_world: World) -> Non
     world.change("UPDATE storage_pools SET hypervisor = 'KVM' WHERE name = 'zone-wide'")
     assert change(world, "attachVolume", USER, id=volume, virtualmachineid=vm)["virtualmachineid"] == vm
     world.change("UPDATE storage_pools SET hypervisor = NULL WHERE name = 'zone-wide'")
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def _in_pool(world: World, pool: str) -> str:
     """A volume of acme that exists in this pool, as far as rows say."""
-    volume = change(world, "createVolume", USER, **asked(world, f"in {pool}"))
+    volume = change(world, "createVolume", USER, **requested(world, f"in {pool}"))
     pool_id = world.scalar("SELECT id FROM storage_pools WHERE name = :pool", pool=pool)
     with world.engine.begin() as connection:
         claim_pools(connection, {pool_id: 2**62}, [pool_id], [volume["size"]], [volume["id"]])

@@ -4,7 +4,7 @@ import pytest
 
 from tests.lists.world import DOMAIN_ADMIN, RIVAL, USER, World
 from tests.owned.calls import change, refusal
-from tests.owned.vms import settled_vm
+from tests.owned.vms import deployed_vm
 
 INSTALLER = "Debian 12 installer"
 
@@ -18,7 +18,7 @@ def shown(world: World, vm: str) -> tuple[object, object]:
 @pytest.mark.parametrize("state", ["Running", "Stopped"])
 def test_a_vm_has_one_iso_at_most(owned_world: World, state: str) -> None:
     """It is shown with the VM and found by its id, another one needs force, and it is kept while it is used."""
-    vm = settled_vm(owned_world, f"drive-{state.lower()}", state=state)
+    vm = deployed_vm(owned_world, f"drive-{state.lower()}", state=state)
     iso = owned_world.id_of("templates", INSTALLER)
     registered = owned_world.client(USER).call(
         "registerIso",
@@ -44,11 +44,11 @@ def test_a_vm_has_one_iso_at_most(owned_world: World, state: str) -> None:
 
 def test_isos_are_for_those_who_may_use_them(owned_world: World) -> None:
     """Neither another's VM nor another's ISO, nor a VM in between, changes."""
-    vm = settled_vm(owned_world, "kept-drive")
+    vm = deployed_vm(owned_world, "kept-drive")
     iso = owned_world.id_of("templates", INSTALLER)
     assert refusal(owned_world, "attachIso", RIVAL, id=iso, virtualmachineid=vm).status == 431
     assert refusal(owned_world, "detachIso", RIVAL, virtualmachineid=vm).status == 431
-    settled_vm(owned_world, "kept-drive-2", state="Starting")
+    deployed_vm(owned_world, "kept-drive-2", state="Starting")
     starting = owned_world.id_of("virtual_machines", "kept-drive-2")
     assert "Starting" in refusal(owned_world, "attachIso", USER, id=iso, virtualmachineid=starting).errortext
     owned_world.change("UPDATE templates SET is_public = false WHERE name = :name", name=INSTALLER)
@@ -62,7 +62,7 @@ def test_isos_are_for_those_who_may_use_them(owned_world: World) -> None:
 @pytest.mark.parametrize("given", [None, "S3cret-enough"])
 def test_a_password_is_told_in_its_jobs_result_alone(owned_world: World, given: str | None) -> None:
     """The caller and its admin read it there; no list has it, and no row of the database in the open."""
-    vm = settled_vm(owned_world, f"secretive-{given is None}".lower(), state="Stopped")
+    vm = deployed_vm(owned_world, f"secretive-{given is None}".lower(), state="Stopped")
     more = {} if given is None else {"password": given}
     job = owned_world.client(USER).call("resetPasswordForVirtualMachine", id=vm, **more)["jobid"]
     for by in (USER, DOMAIN_ADMIN):
@@ -80,13 +80,13 @@ def test_a_password_is_told_in_its_jobs_result_alone(owned_world: World, given: 
 
 def test_passwords_that_can_not_be_reset(owned_world: World) -> None:
     """Not of another's VM, not while it runs, not where the image takes none, and not to anything."""
-    vm = settled_vm(owned_world, "plain", state="Stopped")
+    vm = deployed_vm(owned_world, "plain", state="Stopped")
     call = "resetPasswordForVirtualMachine"
     assert refusal(owned_world, call, RIVAL, id=vm).status == 431
     for bad in ("short", "has a space", "ümlaut-long"):
         failure = refusal(owned_world, call, USER, id=vm, password=bad)
         assert (failure.status, bad in failure.errortext) == (431, False)
-    assert "Running" in refusal(owned_world, call, USER, id=settled_vm(owned_world, "plain-2")).errortext
+    assert "Running" in refusal(owned_world, call, USER, id=deployed_vm(owned_world, "plain-2")).errortext
     owned_world.change("UPDATE templates SET password_enabled = false WHERE name = 'Debian 12'")
     try:
         assert "password enabled" in refusal(owned_world, call, USER, id=vm).errortext

@@ -8,14 +8,14 @@ from threading import Event
 
 import pytest
 
-from bulkdeploy import crash_points
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy import failpoints
+from bulkdeploy.failpoints import Failpoint
 from tests.lists.world import ADMIN, USER, World
 from tests.owned.calls import change, refusal
 from tests.owned.test_devices_at_once import WAITING
 from tests.owned.test_networks import L2, make
-from tests.owned.test_volumes import assert_books_are_right
-from tests.owned.vms import settled_vm
+from tests.owned.test_volumes import assert_audit_finds_nothing
+from tests.owned.vms import deployed_vm
 from tests.support.api_client import Answer
 
 CALLERS = 4
@@ -31,12 +31,12 @@ class Meeting:
 
     def hold(self) -> list[Answer]:
         """The answers, in the order of the calls."""
-        crash_points.arm(self._wait_for_others)
+        failpoints.arm(self._wait_for_others)
         try:
             with ThreadPoolExecutor(len(self._calls)) as pool:
                 return list(pool.map(self._make, self._calls))
         finally:
-            crash_points.arm(None)
+            failpoints.arm(None)
 
     def _make(self, call: Callable[[], Answer]) -> Answer:
         answer = call()
@@ -44,7 +44,7 @@ class Meeting:
         return answer
 
     def _wait_for_others(self, place: str) -> None:
-        if place != f"{CrashPoint.CALL_COMMIT}.before" or self._met.is_set():
+        if place != f"{Failpoint.CALL_COMMIT}.before" or self._met.is_set():
             return
         self._arrived += 1
         while self._arrived + self._answered + self._world.scalar(WAITING) < len(self._calls):
@@ -79,7 +79,7 @@ def assert_one(world: World, network: str, name: str, answers: Sequence[Answer])
     """One call got the name; the others were told that it is in use, and changed nothing."""
     assert sorted(answer.status for answer in answers) == [200] + [431] * (len(answers) - 1)
     assert holders(world, network, name) == 1
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def vm_elsewhere(world: World, name: str, network: str) -> str:
@@ -128,7 +128,7 @@ def test_renamed_at_the_same_moment_one_vm_gets_the_name(owned_world: World) -> 
     world, name = owned_world, "wanted"
     network = str(make(world, L2, "of renamed ones")["id"])
     vms = [
-        settled_vm(world, f"before-{number}", state="Stopped", networkids=network, **image(world))
+        deployed_vm(world, f"before-{number}", state="Stopped", networkids=network, **image(world))
         for number in range(CALLERS)
     ]
     client = world.client(USER)
@@ -140,7 +140,7 @@ def test_a_destroyed_vm_leaves_its_name_and_is_not_recovered_beside_its_heir(own
     """The name of a destroyed VM may be used; then it is recovered only once nobody else has it."""
     world, name = owned_world, "phoenix"
     network = str(make(world, L2, "of the reborn")["id"])
-    old = settled_vm(world, name, state="Stopped", networkids=network, **image(world))
+    old = deployed_vm(world, name, state="Stopped", networkids=network, **image(world))
     world.change("UPDATE virtual_machines SET state = 'Destroyed' WHERE uuid = :vm", vm=old)
     world.change(
         "UPDATE nics SET vm_name = NULL WHERE vm_id = (SELECT id FROM virtual_machines WHERE uuid = :vm)", vm=old

@@ -7,7 +7,7 @@ import pytest
 
 from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, USER, World
 from tests.owned.calls import change, refusal
-from tests.owned.vms import settled_vm
+from tests.owned.vms import deployed_vm
 from tests.support.api_client import ApiFailure
 
 SHARED, ISOLATED, L2 = (
@@ -18,7 +18,7 @@ SHARED, ISOLATED, L2 = (
 RANGE = {"gateway": "10.60.0.1", "netmask": "255.255.252.0", "startip": "10.60.0.2", "endip": "10.60.3.254"}
 
 
-def asked(world: World, offering: str, name: str, **more: object) -> dict[str, object]:
+def requested(world: World, offering: str, name: str, **more: object) -> dict[str, object]:
     """Parameters of createNetwork."""
     return {
         "name": name,
@@ -30,7 +30,7 @@ def asked(world: World, offering: str, name: str, **more: object) -> dict[str, o
 
 def make(world: World, offering: str, name: str, by: str = USER, **more: object) -> dict[str, object]:
     """A fresh network."""
-    return change(world, "createNetwork", by, **asked(world, offering, name, **more))
+    return change(world, "createNetwork", by, **requested(world, offering, name, **more))
 
 
 def test_csbench_makes_shared_networks_of_a_domain(owned_world: World) -> None:
@@ -57,7 +57,7 @@ def test_csbench_makes_shared_networks_of_a_domain(owned_world: World) -> None:
     assert vm["ipaddress"] == "10.60.0.2"
     failure = refusal(world, "deleteNetwork", ADMIN, id=made["id"])
     assert (failure.status, failure.cserrorcode, vm["id"] in failure.errortext) == (536, 4375, True)
-    again = asked(world, SHARED, "same vlan", vlan="700", **RANGE)
+    again = requested(world, SHARED, "same vlan", vlan="700", **RANGE)
     assert "csbench" in refusal(world, "createNetwork", ADMIN, **again).errortext
     change(world, "createNetwork", ADMIN, **again, bypassvlanoverlapcheck="true")
 
@@ -142,7 +142,9 @@ def test_bad_networks_are_refused_by_name(
     owned_world: World, by: str, offering: str, parameters: dict[str, str], status: int, text: str
 ) -> None:
     """A combination that makes no network is refused, and says what would be accepted."""
-    failure = refusal(owned_world, "createNetwork", by, **asked(owned_world, offering, "bad network", **parameters))
+    failure = refusal(
+        owned_world, "createNetwork", by, **requested(owned_world, offering, "bad network", **parameters)
+    )
     assert (failure.status, text in failure.errortext) == (status, True), failure.errortext
     assert owned_world.scalar("SELECT count(*) FROM networks WHERE name = 'bad network'") == 0
 
@@ -197,7 +199,7 @@ def test_limits_of_networks_hold_under_races(owned_world: World) -> None:
 
     def one(number: int) -> int:
         try:
-            client.call("createNetwork", **asked(world, L2, f"limited {number}"))
+            client.call("createNetwork", **requested(world, L2, f"limited {number}"))
         except ApiFailure as failure:
             return failure.status
         return 200
@@ -211,7 +213,7 @@ def test_limits_of_networks_hold_under_races(owned_world: World) -> None:
 def test_nics_come_and_go(owned_world: World) -> None:
     """One more nic, made the default one, the old one taken away: the job answers the VM each time."""
     world = owned_world
-    vm = settled_vm(world, "many-nics", state="Stopped")
+    vm = deployed_vm(world, "many-nics", state="Stopped")
     network = make(world, ISOLATED, "second", gateway="10.77.0.1", netmask="255.255.255.0")
     wanted = {"virtualmachineid": vm, "networkid": network["id"]}
     after = change(
@@ -234,7 +236,7 @@ def test_nics_come_and_go(owned_world: World) -> None:
     assert after["ipaddress"] == "10.77.0.50"
     after = change(world, "removeNicFromVirtualMachine", USER, **of)
     assert [nic["id"] for nic in after["nic"]] == [second["id"]]
-    other = settled_vm(world, "next-nic")
+    other = deployed_vm(world, "next-nic")
     (nic,) = world.rows("listNics", USER, virtualmachineid=other)
     assert nic["ipaddress"] == first["ipaddress"]
     held = (
@@ -247,7 +249,7 @@ def test_nics_come_and_go(owned_world: World) -> None:
 def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
     """Strangers, wrong networks, taken addresses, VMs in no state for it: refused, and the VM stays as it was."""
     world = owned_world
-    vm = settled_vm(world, "stays", state="Stopped")
+    vm = deployed_vm(world, "stays", state="Stopped")
     before = world.rows("listNics", USER, virtualmachineid=vm)
     mine, theirs = (
         make(world, ISOLATED, "mine", gateway="10.78.0.1", netmask="255.255.255.0"),

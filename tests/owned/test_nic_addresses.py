@@ -11,10 +11,10 @@ from bulkdeploy.store.audit import check_invariants
 from bulkdeploy.store.ledger.release import release_vms
 from tests.lists.world import ADMIN, NEIGHBOUR, USER, World
 from tests.owned.calls import refusal
-from tests.owned.vms import settled_vm
+from tests.owned.vms import deployed_vm
 from tests.support.api_client import ApiFailure
 
-BOOKS = ("unique_addresses", "address_books", "addresses", "no_orphans")
+ADDRESS_PROMISES = ("unique_addresses", "address_books", "addresses", "no_orphans")
 FREE_OF_A_SMALL_ONE = 13
 """Addresses of a /28 beside the gateway's."""
 
@@ -35,7 +35,7 @@ def network(world: World, name: str, subnet: str) -> str:
 
 def vm_in(world: World, name: str, network_id: str, state: str = "Stopped") -> tuple[str, dict[str, Any]]:
     """A VM with a nic in the network, and the nic."""
-    vm = settled_vm(world, name, state="Stopped")
+    vm = deployed_vm(world, name, state="Stopped")
     world.client(USER).call("addNicToVirtualMachine", virtualmachineid=vm, networkid=network_id)
     world.change("UPDATE virtual_machines SET state = :state WHERE uuid = :vm", state=state, vm=vm)
     return vm, nic_of(world, vm, network_id)
@@ -58,10 +58,10 @@ def result(world: World, command: str, **parameters: object) -> tuple[dict[str, 
     return answer, job
 
 
-def assert_books_are_right(world: World) -> None:
+def assert_audit_finds_nothing(world: World) -> None:
     """No address is two nics', lost, or both in use and free."""
     found = {finding.name: finding.breaches for finding in check_invariants(world.engine)}
-    assert {name: found[name] for name in BOOKS} == dict.fromkeys(BOOKS, ())
+    assert {name: found[name] for name in ADDRESS_PROMISES} == dict.fromkeys(ADDRESS_PROMISES, ())
 
 
 def test_a_nic_gets_secondary_addresses_and_loses_them(owned_world: World) -> None:
@@ -82,14 +82,14 @@ def test_a_nic_gets_secondary_addresses_and_loses_them(owned_world: World) -> No
     shown = nic_of(world, vm, nic["networkid"])
     assert shown["secondaryip"] == [{"id": one["id"], "ipaddress": one["ipaddress"]} for one in (any_one, named)]
     assert len({nic["ipaddress"], any_one["ipaddress"], named["ipaddress"]}) == 3
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
     assert result(world, "removeIpFromNic", id=any_one["id"])[1]["jobresult"] == {"success": True}
     assert [one["ipaddress"] for one in nic_of(world, vm, nic["networkid"])["secondaryip"]] == ["10.81.0.9"]
     again = result(world, "addIpToNic", nicid=nic["id"], ipaddress=any_one["ipaddress"])[1]["jobresult"]
     assert again["nicsecondaryip"]["ipaddress"] == any_one["ipaddress"]
     kinds = [row["type"] for row in world.rows("listEvents", USER, pagesize=100, page=1)]
     assert {"NIC.SECONDARY.IP.ASSIGN", "NIC.SECONDARY.IP.UNASSIGN"} <= set(kinds)
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_a_stopped_vm_gets_another_first_address(owned_world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_stopped_vm_gets_another_first_address(owned_world: World) -> None:
     world.change("UPDATE virtual_machines SET state = 'Running' WHERE uuid = :vm", vm=vm)
     failure = refusal(world, "updateVmNicIp", USER, nicid=nic["id"])
     assert (failure.status, "must be Stopped" in failure.errortext) == (431, True)
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_what_cannot_be_given_is_refused(owned_world: World) -> None:
@@ -136,7 +136,7 @@ def test_what_cannot_be_given_is_refused(owned_world: World) -> None:
     world.change("UPDATE virtual_machines SET state = 'Stopped' WHERE uuid = :vm", vm=vm)
     result(world, "removeIpFromNic", id=one["id"])
     assert refusal(world, "removeIpFromNic", USER, id=one["id"]).status == 431
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 @pytest.mark.parametrize("how", ["nic", "vm"])
@@ -155,14 +155,14 @@ def test_secondary_addresses_go_with_what_has_them(owned_world: World, how: str)
             ids = connection.execute(text("SELECT id FROM virtual_machines WHERE uuid = :vm"), {"vm": vm})
             release_vms(connection, [ids.scalar_one()])
         world.change("UPDATE virtual_machines SET state = 'Expunging', removed = now() WHERE uuid = :vm", vm=vm)
-    assert_books_are_right(world)
-    _, taker = vm_in(world, f"after-{how}", network_id)
+    assert_audit_finds_nothing(world)
+    _, new_owner = vm_in(world, f"after-{how}", network_id)
     for _ in range(FREE_OF_A_SMALL_ONE - 1):
         world.client(ADMIN).call("updateConfiguration", name="vm.network.nic.max.secondary.ipaddresses", value=20)
-        result(world, "addIpToNic", nicid=taker["id"])
-    assert refusal(world, "addIpToNic", USER, nicid=taker["id"]).status == 533
+        result(world, "addIpToNic", nicid=new_owner["id"])
+    assert refusal(world, "addIpToNic", USER, nicid=new_owner["id"]).status == 533
     world.client(ADMIN).call("updateConfiguration", name="vm.network.nic.max.secondary.ipaddresses", value=10)
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_who_races_for_the_last_addresses_gets_each_once(owned_world: World) -> None:
@@ -170,26 +170,26 @@ def test_who_races_for_the_last_addresses_gets_each_once(owned_world: World) -> 
     world = owned_world
     network_id = network(world, "raced", "10.85.0")
     nics = [vm_in(world, f"racer-{number}", network_id)[1] for number in range(4)]
-    extra = [settled_vm(world, f"comer-{number}", state="Stopped") for number in range(4)]
+    extra = [deployed_vm(world, f"comer-{number}", state="Stopped") for number in range(4)]
     client = world.client(USER)
 
     def call(command: str, **given: object) -> Callable[[], int]:
-        def ask() -> int:
+        def request() -> int:
             try:
                 client.call(command, **given)
             except ApiFailure as failure:
                 return failure.status
             return 200
 
-        return ask
+        return request
 
     wanted = [call("addIpToNic", nicid=nic["id"]) for nic in nics for _ in range(2)]
     wanted += [call("addNicToVirtualMachine", virtualmachineid=vm, networkid=network_id) for vm in extra]
     named = [call("addIpToNic", nicid=nic["id"], ipaddress="10.85.0.14") for nic in nics[:2]]
     named += [call("updateVmNicIp", nicid=nic["id"], ipaddress="10.85.0.14") for nic in nics[2:]]
     with ThreadPoolExecutor(8) as threads:
-        named_answers = list(threads.map(lambda ask: ask(), named))
-        answers = list(threads.map(lambda ask: ask(), wanted))
+        named_answers = list(threads.map(lambda request: request(), named))
+        answers = list(threads.map(lambda request: request(), wanted))
     assert sorted(named_answers) == [200, 431, 431, 431]
     in_use = world.scalar(
         "SELECT count(*) FROM (SELECT n.ip_address FROM nics n JOIN networks w ON w.id = n.network_id"
@@ -199,4 +199,4 @@ def test_who_races_for_the_last_addresses_gets_each_once(owned_world: World) -> 
     )
     assert in_use == FREE_OF_A_SMALL_ONE
     assert (set(answers), 4 + answers.count(200) + (named_answers[:2].count(200))) == ({200, 533}, in_use)
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)

@@ -159,13 +159,13 @@ def test_one_is_shared_with_a_project(
     """``projectids`` shares with the owner's projects; those that the caller is no member of are refused."""
     world, moon = owned_world, owned_world.id_of("projects", "moon")
     made = register(world, word, f"for the moon {word}", **parameters)
-    asked = {"id": made["id"], "op": "add", "projectids": moon}
-    assert change(world, f"update{word}Permissions", USER, **asked) == {"success": True}
+    requested = {"id": made["id"], "op": "add", "projectids": moon}
+    assert change(world, f"update{word}Permissions", USER, **requested) == {"success": True}
     shared = dict.fromkeys(mine, "shared")
     assert [row["id"] for row in world.rows(f"list{word}s", USER, projectid=moon, **shared)] == [made["id"]]
     theirs = register(world, word, f"of a neighbour {word}", NEIGHBOUR, **parameters)
-    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **{**asked, "id": theirs["id"]}).status == 431
-    change(world, f"update{word}Permissions", USER, **{**asked, "op": "remove"})
+    assert refusal(world, f"update{word}Permissions", NEIGHBOUR, **{**requested, "id": theirs["id"]}).status == 431
+    change(world, f"update{word}Permissions", USER, **{**requested, "op": "remove"})
     assert world.rows(f"list{word}s", USER, projectid=moon, **shared) == []
 
 

@@ -8,13 +8,13 @@ import pytest
 from bulkdeploy.store.audit import check_invariants
 from tests.lists.world import ADMIN, NEIGHBOUR, USER, World
 from tests.owned.calls import change, refusal
-from tests.owned.vms import settled_vm
+from tests.owned.vms import deployed_vm
 from tests.support.api_client import ApiFailure
 
 GIB = 1024**3
 
 
-def asked(world: World, name: str, offering: str = "20 GiB", **more: object) -> dict[str, object]:
+def requested(world: World, name: str, offering: str = "20 GiB", **more: object) -> dict[str, object]:
     """Parameters of createVolume."""
     return {
         "name": name,
@@ -24,7 +24,7 @@ def asked(world: World, name: str, offering: str = "20 GiB", **more: object) -> 
     }
 
 
-def assert_books_are_right(world: World) -> None:
+def assert_audit_finds_nothing(world: World) -> None:
     """Claims, counts and rows agree: the audit finds nothing but what tests did to VMs behind the API's back."""
     found = {finding.name: finding.breaches for finding in check_invariants(world.engine)}
     assert {
@@ -35,8 +35,8 @@ def assert_books_are_right(world: World) -> None:
 def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> None:
     """The calls of csbench, with a stopped VM: Allocated, Ready in a pool its host reaches, nobody's, gone."""
     world = owned_world
-    vm = settled_vm(world, "with-volumes", state="Stopped")
-    made = change(world, "createVolume", USER, **asked(world, "data"))
+    vm = deployed_vm(world, "with-volumes", state="Stopped")
+    made = change(world, "createVolume", USER, **requested(world, "data"))
     assert (made["state"], made["type"], made["size"], made["account"]) == (
         "Allocated",
         "DATADISK",
@@ -50,7 +50,7 @@ def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> N
     (root,) = world.rows("listVolumes", ADMIN, virtualmachineid=vm, type="ROOT", listall="true")
     assert seen["storageid"]
     assert seen.get("clusterid") in (None, root.get("clusterid"))
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
     for command, more in (("attachVolume", {"virtualmachineid": vm}), ("deleteVolume", {})):
         assert refusal(world, command, USER, id=made["id"], **more).status == 431
     detached = change(world, "detachVolume", USER, virtualmachineid=vm, deviceid=1)
@@ -66,37 +66,37 @@ def test_a_volume_is_made_attached_detached_and_deleted(owned_world: World) -> N
     kinds = [row["type"] for row in world.rows("listEvents", USER, resourceid=made["id"])]
     assert kinds[::-1][:3] == ["VOLUME.CREATE", "VOLUME.ATTACH", "VOLUME.DETACH"]
     assert kinds[0] == "VOLUME.DELETE"
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_a_stopped_vm_gets_the_volume_when_it_starts(owned_world: World) -> None:
     """Without a host there is no place to choose: the volume stays Allocated and claims nothing yet."""
     world = owned_world
-    vm = settled_vm(world, "stopped-with-volume", state="Stopped")
+    vm = deployed_vm(world, "stopped-with-volume", state="Stopped")
     world.change("UPDATE virtual_machines SET host_id = NULL WHERE name = 'stopped-with-volume'")
-    made = change(world, "createVolume", USER, **asked(world, "later", "Custom", size=3))
+    made = change(world, "createVolume", USER, **requested(world, "later", "Custom", size=3))
     attached = change(world, "attachVolume", USER, id=made["id"], virtualmachineid=vm)
     assert (attached["state"], attached["size"], attached["virtualmachineid"]) == ("Allocated", 3 * GIB, vm)
     change(world, "detachVolume", USER, id=made["id"])
     gone = change(world, "destroyVolume", USER, id=made["id"], expunge="true")
     assert (gone["id"], gone["state"]) == (made["id"], "Expunged")
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
     """Wrong sizes, offerings, owners, VMs and device numbers: refused, and nothing is kept."""
     world = owned_world
     vm, theirs = (
-        settled_vm(world, "picky", state="Stopped"),
-        change(world, "createVolume", NEIGHBOUR, **asked(world, "theirs")),
+        deployed_vm(world, "picky", state="Stopped"),
+        change(world, "createVolume", NEIGHBOUR, **requested(world, "theirs")),
     )
-    mine = change(world, "createVolume", USER, **asked(world, "mine"))
+    mine = change(world, "createVolume", USER, **requested(world, "mine"))
     (root,) = world.rows("listVolumes", USER, virtualmachineid=vm)
     cases: tuple[tuple[str, dict[str, Any], int, str], ...] = (
-        ("createVolume", asked(world, "bad", "Custom"), 431, "size"),
-        ("createVolume", asked(world, "bad", "Custom", size=100_000), 431, "GiB"),
-        ("createVolume", asked(world, "bad", size=5), 431, "fixed size"),
-        ("createVolume", asked(world, "bad", snapshotid=mine["id"]), 431, "snapshots"),
+        ("createVolume", requested(world, "bad", "Custom"), 431, "size"),
+        ("createVolume", requested(world, "bad", "Custom", size=100_000), 431, "GiB"),
+        ("createVolume", requested(world, "bad", size=5), 431, "fixed size"),
+        ("createVolume", requested(world, "bad", snapshotid=mine["id"]), 431, "snapshots"),
         ("attachVolume", {"id": mine["id"], "virtualmachineid": vm, "deviceid": 0}, 431, "from 1"),
         ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "no VM has"),
         ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 431, "does not exist"),
@@ -113,7 +113,7 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
     failure = refusal(world, "attachVolume", ADMIN, id=theirs["id"], virtualmachineid=vm)
     assert (failure.status, "one account" in failure.errortext) == (431, True)
     assert world.scalar("SELECT count(*) FROM volumes WHERE name = 'bad'") == 0
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 @pytest.mark.parametrize(("kind", "most"), [(2, 3), (10, 60)])
@@ -126,7 +126,7 @@ def test_limits_of_volumes_hold_under_races(owned_world: World, kind: int, most:
 
     def one(number: int) -> int:
         try:
-            client.call("createVolume", **asked(world, f"race {kind} {number}"))
+            client.call("createVolume", **requested(world, f"race {kind} {number}"))
         except ApiFailure as failure:
             return failure.status
         return 200
@@ -136,14 +136,14 @@ def test_limits_of_volumes_hold_under_races(owned_world: World, kind: int, most:
     for row in world.rows("listVolumes", "rival"):
         change(world, "deleteVolume", "rival", id=row["id"])
     world.client().call("updateResourceLimit", resourcetype=kind, max=-1, **rival)
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_two_vms_do_not_get_one_volume(owned_world: World) -> None:
     """Six calls at once attach a volume once, and its room is claimed once."""
     world = owned_world
-    vms = [settled_vm(world, f"rival-for-volume-{number}", state="Stopped") for number in range(2)]
-    volume = change(world, "createVolume", USER, **asked(world, "wanted"))["id"]
+    vms = [deployed_vm(world, f"rival-for-volume-{number}", state="Stopped") for number in range(2)]
+    volume = change(world, "createVolume", USER, **requested(world, "wanted"))["id"]
     client = world.client(USER)
 
     def one(number: int) -> int:
@@ -155,14 +155,14 @@ def test_two_vms_do_not_get_one_volume(owned_world: World) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(one, range(6))) == [200] + [431] * 5
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)
 
 
 def test_a_volume_is_renamed_and_protected(owned_world: World) -> None:
     """Its owner changes its name and protection; protected it is not deleted, nor with a destroyed VM."""
     world = owned_world
-    vm = settled_vm(world, "with-protected", state="Stopped")
-    made = change(world, "createVolume", USER, **asked(world, "plain"))
+    vm = deployed_vm(world, "with-protected", state="Stopped")
+    made = change(world, "createVolume", USER, **requested(world, "plain"))
     assert made["deleteprotection"] is False
     shown = change(world, "updateVolume", USER, id=made["id"], name="renamed", deleteprotection="true")
     assert (shown["name"], shown["deleteprotection"]) == ("renamed", True)
@@ -196,4 +196,4 @@ def test_a_volume_is_renamed_and_protected(owned_world: World) -> None:
     change(world, "updateVolume", USER, id=made["id"], deleteprotection="false", displayvolume="true")
     change(world, "deleteVolume", USER, id=made["id"])
     assert refusal(world, "updateVolume", USER, id=made["id"], name="late").status == 431
-    assert_books_are_right(world)
+    assert_audit_finds_nothing(world)

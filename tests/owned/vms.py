@@ -3,7 +3,7 @@
 from tests.lists.world import World
 
 
-def settled_vm(world: World, name: str, *, state: str = "Running", **more: object) -> str:
+def deployed_vm(world: World, name: str, *, state: str = "Running", **more: object) -> str:
     """A VM of acme, whose job is done as far as rows say; its uuid."""
     world.deploy(name, "acme", "acme", **more)
     world.change(

@@ -182,7 +182,7 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     ),
 }
 
-ABSENT_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
+UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     "listIdps": ("idp", "SAML identity providers", ()),
     "listOauthProvider": ("oauthprovider", "OAuth providers", (*_filters("id provider"), *PAGING)),
 }
@@ -230,6 +230,6 @@ COMMANDS = (
             parameters=parameters,
             open=True,
         )
-        for name, (key, noun, parameters) in ABSENT_AT_LOGIN.items()
+        for name, (key, noun, parameters) in UNSUPPORTED_AT_LOGIN.items()
     ),
 )

@@ -1,4 +1,4 @@
-"""Crash points that are not of single kinds of jobs: a real process is killed at each, and started again.
+"""Failpoints that are not of single kinds of jobs: a real process is killed at each, and started again.
 
 A point that nobody passes fails its test. Those on the way of a kind of job: ``test_every_kind``.
 """
@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
@@ -33,27 +33,27 @@ ROUNDS = 3
 ROUND_S = 30
 """A round in which nobody dies is followed by another: what was to lead there may have died elsewhere."""
 
-OF_CALLS = [CrashPoint.CALL_COMMIT, CrashPoint.CALL_PUBLISH, CrashPoint.CALL_CLEAR]
+OF_CALLS = [Failpoint.CALL_COMMIT, Failpoint.CALL_PUBLISH, Failpoint.CALL_CLEAR]
 OF_SWEEPERS = [
-    CrashPoint.SWEEP_OVERDUE,
-    CrashPoint.SWEEP_NEVER_BEGUN,
-    CrashPoint.SWEEP_EXPUNGE,
-    CrashPoint.SWEEP_OWNERLESS,
-    CrashPoint.SWEEP_EXPIRED,
-    CrashPoint.SWEEP_SESSIONS,
-    CrashPoint.SWEEP_REMOVALS,
-    CrashPoint.SWEEP_DROPPED,
-    CrashPoint.SWEEP_THROTTLED,
-    CrashPoint.SWEEP_LOST,
-    CrashPoint.RELAY_PUBLISH,
-    CrashPoint.RELAY_COMMIT,
-    CrashPoint.DRIVER_DELETE_VOLUME,
-    CrashPoint.SWEEP_VOLUMES,
+    Failpoint.SWEEP_OVERDUE,
+    Failpoint.SWEEP_NEVER_BEGUN,
+    Failpoint.SWEEP_EXPUNGE,
+    Failpoint.SWEEP_OWNERLESS,
+    Failpoint.SWEEP_EXPIRED,
+    Failpoint.SWEEP_SESSIONS,
+    Failpoint.SWEEP_REMOVALS,
+    Failpoint.SWEEP_DROPPED,
+    Failpoint.SWEEP_THROTTLED,
+    Failpoint.SWEEP_LOST,
+    Failpoint.RELAY_PUBLISH,
+    Failpoint.RELAY_COMMIT,
+    Failpoint.DRIVER_DELETE_VOLUME,
+    Failpoint.SWEEP_VOLUMES,
 ]
 """In the order in which a sweeper passes them after its start."""
 
 OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
-OF_WORKERS = [point for point in CrashPoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS}]
+OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS}]
 
 
 def places(points: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -72,8 +72,8 @@ def walk(fleet: Fleet, quick: Settings, cipher: FernetCipher, tmp_path: Path) ->
     settings = quick.model_copy(update={"api_processes": 1})
     with api_process(settings, tmp_path / "api.log") as url:
         client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
-        assert quick.crash_points_dir is not None
-        yield Walk(fleet, quick.crash_points_dir, client)
+        assert quick.failpoints_dir is not None
+        yield Walk(fleet, quick.failpoints_dir, client)
     sys.stderr.write((tmp_path / "api.log").read_text())
 
 
@@ -82,7 +82,7 @@ def quick(quick: Settings, tmp_path: Path) -> Settings:
     """Settings of programs that can be killed by name."""
     directory = tmp_path / "crash-points"
     directory.mkdir()
-    return quick.model_copy(update={"crash_points_dir": directory})
+    return quick.model_copy(update={"failpoints_dir": directory})
 
 
 def start_reborn(start: Start, *programs: str) -> None:
@@ -103,7 +103,7 @@ def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
 
 def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start: Start) -> None:
     """A call that makes a job, one that cancels many, and one that changes a row: before its commit and after."""
-    for _, place in places([CrashPoint.CALL_COMMIT]):
+    for _, place in places([Failpoint.CALL_COMMIT]):
         for call in (destroy_one, cancel, change_a_setting):
             token = str(uuid4())
             jobs = walk.bulk(token)
@@ -146,11 +146,11 @@ def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
         for _ in range(ROUNDS):
             make_faults(walk, point)
             jobs = walk.bulk(str(uuid4()))
-            ask_for_every_kind(walk, previous)
+            request_every_kind(walk, previous)
             empty_another_host(walk, *next(turns))
             give_a_volume(walk, previous)
             previous = jobs
-            if walk.somebody_died(place, ROUND_S):
+            if walk.worker_died(place, ROUND_S):
                 break
         assert walk.is_over(place), f"nobody passed {place}"
     walk.assert_once_and_for_all()
@@ -163,11 +163,11 @@ def make_faults(walk: Walk, point: str) -> None:
     """
     walk.fleet.clear_faults()
     walk.fleet.fault(Step.BOOT, remaining=3)
-    if point is CrashPoint.RENEW_COMMIT:
+    if point is Failpoint.RENEW_COMMIT:
         walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
 
 
-def ask_for_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
+def request_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
     """One job of each kind, or a few of them, for the VMs that these jobs deployed."""
     first, second, third, fourth, fifth, last = walk.vm_ids(jobs)
     custom = walk.fleet.zone.id_of("service_offerings", "Custom")
@@ -220,7 +220,7 @@ def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start:
         walk.arm(place)
     start_reborn(start, "sweeper")
     for _, place in places(OF_SWEEPERS):
-        assert walk.somebody_died(place), f"nobody passed {place}"
+        assert walk.worker_died(place), f"nobody passed {place}"
     start_reborn(start, "worker")
     walk.assert_once_and_for_all()
     assert all(vm.removed for vm in fleet.vms() if vm.id in old)

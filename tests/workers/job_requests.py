@@ -20,14 +20,14 @@ class World:
     _hosts: list[str] = field(default_factory=list)
     _network: str | None = None
 
-    def ask(self, command: str, **parameters: object) -> int:
+    def request(self, command: str, **parameters: object) -> int:
         """Make a call that a job does; the job's internal id."""
         answer = self.client.call(command, **parameters)
         return int(self.fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :uuid", uuid=answer["jobid"]))
 
     def done(self, command: str, **parameters: object) -> None:
         """Make a call, and let its job be done."""
-        job = self.ask(command, **parameters)
+        job = self.request(command, **parameters)
         self.fleet.run(job)
         assert self.fleet.job(job).status == 1, self.fleet.job(job).result
 
@@ -85,11 +85,11 @@ class World:
         return self.fleet.zone.id_of(table, name)
 
 
-Ask = Callable[[World], int]
+JobRequest = Callable[[World], int]
 
 
 def _deploy(world: World) -> int:
-    return world.ask(
+    return world.request(
         "deployVirtualMachine",
         zoneid=world.id_of("zones", "small"),
         serviceofferingid=world.id_of("service_offerings", "Small"),
@@ -100,62 +100,64 @@ def _deploy(world: World) -> int:
 def _scale(world: World) -> int:
     larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
     custom = world.id_of("service_offerings", "Custom")
-    return world.ask("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
+    return world.request("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
 
 
 def _detach(world: World) -> int:
     volume = world.volume()
     world.done("attachVolume", id=volume, virtualmachineid=world.running())
-    return world.ask("detachVolume", id=volume)
+    return world.request("detachVolume", id=volume)
 
 
 def _shrink(world: World) -> int:
     volume, vm = world.volume("Custom", size=3), world.running()
     world.done("attachVolume", id=volume, virtualmachineid=vm)
     world.done("stopVirtualMachine", id=vm)
-    return world.ask("resizeVolume", id=volume, size=2, shrinkok=True)
+    return world.request("resizeVolume", id=volume, size=2, shrinkok=True)
 
 
 def _grow(world: World) -> int:
     volume = world.volume("Custom", size=2)
     world.done("attachVolume", id=volume, virtualmachineid=world.running())
-    return world.ask("resizeVolume", id=volume, size=3)
+    return world.request("resizeVolume", id=volume, size=3)
 
 
 def _remove_nic(world: World) -> int:
     vm = world.running()
     world.done("addNicToVirtualMachine", virtualmachineid=vm, networkid=world.network())
     nic = next(nic for nic in world.client.call("listNics", virtualmachineid=vm)["nic"] if not nic["isdefault"])
-    return world.ask("removeNicFromVirtualMachine", virtualmachineid=vm, nicid=nic["id"])
+    return world.request("removeNicFromVirtualMachine", virtualmachineid=vm, nicid=nic["id"])
 
 
-ASKS: Mapping[str, Sequence[Ask]] = {
+JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "deploy_virtual_machine": [_deploy],
-    "start_virtual_machine": [lambda world: world.ask("startVirtualMachine", id=world.stopped())],
-    "stop_virtual_machine": [lambda world: world.ask("stopVirtualMachine", id=world.running())],
-    "reboot_virtual_machine": [lambda world: world.ask("rebootVirtualMachine", id=world.running())],
+    "start_virtual_machine": [lambda world: world.request("startVirtualMachine", id=world.stopped())],
+    "stop_virtual_machine": [lambda world: world.request("stopVirtualMachine", id=world.running())],
+    "reboot_virtual_machine": [lambda world: world.request("rebootVirtualMachine", id=world.running())],
     "destroy_virtual_machine": [
-        lambda world: world.ask("destroyVirtualMachine", id=world.running()),
-        lambda world: world.ask("destroyVirtualMachine", id=world.running(), expunge=True),
+        lambda world: world.request("destroyVirtualMachine", id=world.running()),
+        lambda world: world.request("destroyVirtualMachine", id=world.running(), expunge=True),
     ],
-    "expunge_virtual_machine": [lambda world: world.ask("expungeVirtualMachine", id=world.destroyed())],
+    "expunge_virtual_machine": [lambda world: world.request("expungeVirtualMachine", id=world.destroyed())],
     "restore_virtual_machine": [
-        lambda world: world.ask("restoreVirtualMachine", virtualmachineid=world.running()),
-        lambda world: world.ask("restoreVirtualMachine", virtualmachineid=world.stopped()),
+        lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
+        lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
     "scale_virtual_machine": [_scale],
     "migrate_virtual_machine": [
-        lambda world: world.ask("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
+        lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
     ],
-    "attach_volume": [lambda world: world.ask("attachVolume", id=world.volume(), virtualmachineid=world.running())],
+    "attach_volume": [
+        lambda world: world.request("attachVolume", id=world.volume(), virtualmachineid=world.running())
+    ],
     "detach_volume": [_detach],
     "resize_volume": [_grow, _shrink],
     "add_nic": [
-        lambda world: world.ask(
+        lambda world: world.request(
             "addNicToVirtualMachine", virtualmachineid=world.running(), networkid=world.network()
         )
     ],
     "remove_nic": [_remove_nic],
-    "prepare_host_for_maintenance": [lambda world: world.ask("prepareHostForMaintenance", id=world.host())],
+    "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],
 }
 """By kind, every way to ask for it that goes another way."""

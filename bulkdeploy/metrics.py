@@ -40,7 +40,7 @@ CLAIM_CONFLICTS = Counter(
 
 JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])
 JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Tries of jobs that are to be repeated later", ["kind"])
-JOBS_HANDED_BACK = Counter("bulkdeploy_jobs_handed_back", "Leased jobs that a worker told to end gave to others")
+JOBS_REQUEUED = Counter("bulkdeploy_jobs_requeued", "Leased jobs that a worker told to end gave to others")
 JOBS_IN_HAND = Gauge("bulkdeploy_jobs_in_hand", "Leases that this worker holds", multiprocess_mode="livesum")
 LEASES_LOST = Counter("bulkdeploy_leases_lost", "Leases that this worker lost before its job was over", ["noticed"])
 BATCH_SECONDS = Histogram(
@@ -68,7 +68,7 @@ class Program(StrEnum):
 OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
     Program.API: (CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS, CLAIM_CONFLICTS),
     Program.WORKER: (
-        *(JOBS_FINISHED, JOBS_PAUSED, JOBS_HANDED_BACK, JOBS_IN_HAND, LEASES_LOST, BATCH_SECONDS),
+        *(JOBS_FINISHED, JOBS_PAUSED, JOBS_REQUEUED, JOBS_IN_HAND, LEASES_LOST, BATCH_SECONDS),
         *(STEP_SECONDS, DRIVER_BATCH, DRIVER_ERRORS, PLAN_SECONDS, CLAIM_CONFLICTS),
     ),
     Program.SWEEPER: (SWEPT, SWEEPER_ROUNDS, SWEEPS_FAILED, STEP_SECONDS, DRIVER_ERRORS),

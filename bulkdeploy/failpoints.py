@@ -1,4 +1,4 @@
-"""Crash points: the places, by name, at which a trial lets a process die.
+"""Failpoints: the places, by name, at which a trial lets a process die.
 
 Before and after every commit, publish and driver call on a job's way stands ``before(point)`` and
 ``after(point)``. Unless a trial has armed this process they do nothing, in less than a tenth of a microsecond.
@@ -19,7 +19,7 @@ Fault = Callable[[str], None]
 """Is told each place that is passed."""
 
 
-class CrashPoint(StrEnum):
+class Failpoint(StrEnum):
     """What can be interrupted. Each has a ``before`` and an ``after``.
 
     Kinds of jobs have points of their own besides: each kind names all that are on its way in its file.

@@ -3,7 +3,7 @@
 from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(
-    reason="dedication_not_asked",
+    reason="dedication_not_requested",
     text="dedicated to the owner, and the VMs are in no ExplicitDedication affinity group",
     remedy="deploy with the dedication's affinity group",
     order=100,
