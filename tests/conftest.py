@@ -41,6 +41,8 @@ SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
 register_profiles()
+
+pytest_plugins = ["tests.support.worlds"]
 watch_lock_order()
 
 SERVICES = pytest.StashKey[Services]()

@@ -15,7 +15,7 @@ from tests.chaos.load import Client, Names
 from tests.chaos.system import LEASE_S, PATIENCE_S, SWEEP_INTERVAL_S, System, start_system
 from tests.chaos.verification import check, failures, repeat_calls
 from tests.chaos.watcher import Rounds, Stall, Watcher, look_for_progress
-from tests.deploy.zone import Zone
+from tests.support.zone import Zone
 
 CLIENTS = 8
 SPARED = 0.45

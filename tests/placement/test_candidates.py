@@ -85,7 +85,7 @@ STORIES: dict[str, Story] = {
 }
 
 
-@pytest.mark.parametrize(("reason", "prepare", "asked"), STORIES.values(), ids=STORIES.keys())
+@pytest.mark.parametrize(("reason", "prepare", "requested"), STORIES.values(), ids=STORIES.keys())
 def test_a_rule_removes_the_host_it_speaks_of(
     reason: str, prepare: Callable[[Zone], None], requested: PlacementRequest
 ) -> None:

@@ -8,7 +8,7 @@ from tests.placement.zone_builder import Cluster, Host, Zone, even_zone, per_hos
 
 
 @pytest.mark.parametrize(
-    ("changes", "room"),
+    ("changes", "capacity"),
     [
         ({}, 4),
         ({"cpu_limit": 3999}, 3),
@@ -35,7 +35,7 @@ def test_a_vm_that_needs_none_of_a_resource_is_bound_by_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "used", "room"),
+    ("threshold", "used", "capacity"),
     [
         (0.85, 0, 8),
         (0.85, 1500, 7),
