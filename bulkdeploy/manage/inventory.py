@@ -82,6 +82,7 @@ def load(settings: Settings, file: Path) -> "LoadReport":
     try:
         return load_zone_file(system, file)
     finally:
+        system.drivers.close()
         system.reading.dispose()
         system.engine.dispose()
 
