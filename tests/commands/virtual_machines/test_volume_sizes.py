@@ -205,7 +205,7 @@ def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> 
     if bound == "pool":
         zone.change("UPDATE storage_pools SET state = 'Maintenance' WHERE allocated_bytes = 0")
         zone.change(
-            "UPDATE storage_pools p SET capacity_bytes = p.allocated_bytes + :room FROM (SELECT DISTINCT pool_id"
+            "UPDATE storage_pools p SET capacity_bytes = p.allocated_bytes + :capacity FROM (SELECT DISTINCT pool_id"
             " FROM volumes WHERE name = 'custom 2') v WHERE p.id = v.pool_id",
             capacity=7 * GIB,
         )
@@ -215,7 +215,7 @@ def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> 
         kind = "account" if "account" in bound else "domain"
         zone.change(
             "INSERT INTO resource_limits (owner_kind, owner_id, resource_type, max) SELECT :kind, c.owner_id, 10,"
-            " c.amount + :room FROM resource_counts c JOIN accounts a ON a.name = 'acme' AND c.owner_id ="
+            " c.amount + :capacity FROM resource_counts c JOIN accounts a ON a.name = 'acme' AND c.owner_id ="
             " CASE :kind WHEN 'account' THEN a.id ELSE a.domain_id END"
             " WHERE c.owner_kind = :kind AND c.resource_type = 10"
             " ON CONFLICT (owner_kind, owner_id, resource_type) DO UPDATE SET max = excluded.max",
