@@ -41,8 +41,8 @@ class TooLong(Exception):
 
 def main() -> None:
     """Run the rows asked for."""
-    asked = os.environ.get("ROW")
-    numbers = [1 if asked == "2" else int(asked)] if asked else list(ROWS)
+    requested = os.environ.get("ROW")
+    numbers = [1 if requested == "2" else int(requested)] if requested else list(ROWS)
     lines: list[Line] = []
     began = time.monotonic()
     with ground() as shared:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit
 
-from benchmarks.ground import Room
+from benchmarks.ground import BenchmarkZone
 from bulkdeploy.signature import sign
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.system import build_cipher
@@ -59,12 +59,12 @@ class Client:
         return Answered(took, body)
 
 
-def admin_client(room: Room, url: str) -> Client:
+def admin_client(bench: BenchmarkZone, url: str) -> Client:
     """A client with the admin's keys."""
-    with room.engine.connect() as connection:
+    with bench.engine.connect() as connection:
         admin = admin_row(connection)
     assert admin is not None
-    return Client(url, admin.api_key, build_cipher(room.settings).decrypt(admin.secret_key_encrypted))
+    return Client(url, admin.api_key, build_cipher(bench.settings).decrypt(admin.secret_key_encrypted))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from sqlalchemy import text
 
 from benchmarks.cpu import own_cpu_seconds
-from benchmarks.deploying import deploy_held_back
+from benchmarks.deploying import deploy_without_sending
 from benchmarks.generation import Size
-from benchmarks.ground import Ground, Room, ground, say
+from benchmarks.ground import BenchmarkZone, Ground, ground, say
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 REPEATS = 5
-ASKED = (1, 10, 100, 1000, 3000, 10_000)
+REQUESTED = (1, 10, 100, 1000, 3000, 10_000)
 HOSTS = (1000, 5000, 10_000, 25_000, 50_000)
 THERE, STEP, AMONG_THEM = 100_000, 10_000, 200
 HOSTS_PER_CLUSTER, HOSTS_PER_POD = 25, 250
@@ -57,36 +57,36 @@ def _zone(hosts: int) -> Size:
 def _against_hosts(shared: Ground) -> list[Curve]:
     points: dict[int, list[tuple[float, float]]] = {1: [], 1000: []}
     for hosts in HOSTS:
-        with shared.zone(_zone(hosts)) as room:
+        with shared.zone(_zone(hosts)) as bench:
             for count, found in points.items():
-                found.append((hosts, _cpu_ms(room, count)))
+                found.append((hosts, _cpu_ms(bench, count)))
     return [Curve(f"{count} VMs", "hosts in the zone", found) for count, found in points.items()]
 
 
 def _against_vms(shared: Ground) -> list[Curve]:
-    with shared.zone(_zone(25_000)) as room:
-        asked = [(float(count), _cpu_ms(room, count)) for count in ASKED]
+    with shared.zone(_zone(25_000)) as bench:
+        requested = [(float(count), _cpu_ms(bench, count)) for count in REQUESTED]
     there = []
-    with shared.zone(_zone(25_000)) as room:
+    with shared.zone(_zone(25_000)) as bench:
         for vms in range(0, THERE + 1, STEP):
-            there.append((float(vms), _cpu_ms(room, AMONG_THEM)))
+            there.append((float(vms), _cpu_ms(bench, AMONG_THEM)))
             if vms < THERE:
-                deploy_held_back(room, STEP)
+                deploy_without_sending(bench, STEP)
     return [
-        Curve("25,000 hosts", "VMs asked for", asked),
+        Curve("25,000 hosts", "VMs asked for", requested),
         Curve(f"{AMONG_THEM} VMs", "VMs of the same owner that are there", there),
     ]
 
 
-def _cpu_ms(room: Room, count: int) -> float:
+def _cpu_ms(bench: BenchmarkZone, count: int) -> float:
     """The least of some calls, in ms of CPU: what else the machine does only adds."""
-    deploy_held_back(room, count)
+    deploy_without_sending(bench, count)
     sessions = text("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
     used = []
-    with room.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with bench.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for _ in range(REPEATS):
             before = own_cpu_seconds(connection.execute(sessions).scalars()) + time.process_time()
-            deploy_held_back(room, count)
+            deploy_without_sending(bench, count)
             used.append(own_cpu_seconds(connection.execute(sessions).scalars()) + time.process_time() - before)
     say(f"{count} VMs: {1000 * min(used):.1f} ms")
     return round(1000 * min(used), 2)

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Row, text
 
 from benchmarks.cpu import CpuMeter
 from benchmarks.generation import OFFERING, TEMPLATE
-from benchmarks.ground import GeneratedZone, Room, say
+from benchmarks.ground import BenchmarkZone, GeneratedZone, say
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
 from bulkdeploy.drivers.simulator_database import connect
 from bulkdeploy.manage.programs import SWEEPER, WORKER
@@ -54,7 +54,7 @@ def stock_worker(*options: str) -> tuple[str, ...]:
 
 
 @dataclass
-class HeldBack:
+class RecordingQueue:
     """A job queue that keeps what it is told to send, so that a drain begins when the clock does."""
 
     messages: list[JobMessage] = field(default_factory=list)
@@ -74,9 +74,9 @@ def id_of(connection: Connection, table: str, name: str) -> Row[tuple[int, str]]
     return connection.execute(text(query), {"name": name}).one()
 
 
-def admin(room: GeneratedZone) -> Caller:
+def admin(bench: GeneratedZone) -> Caller:
     """The admin as the API knows it."""
-    with room.engine.connect() as connection:
+    with bench.engine.connect() as connection:
         row = admin_row(connection)
         assert row is not None
         found = caller_by_api_key(connection, row.api_key)
@@ -84,9 +84,9 @@ def admin(room: GeneratedZone) -> Caller:
     return found.caller
 
 
-def bulk_ask(room: GeneratedZone, count: int) -> DeployAsk:
+def bulk_request(bench: GeneratedZone, count: int) -> DeployRequest:
     """A bulk call for the generated zone's offering and template."""
-    with room.engine.connect() as connection:
+    with bench.engine.connect() as connection:
         ids = [
             id_of(connection, table, name).id
             for table, name in (
@@ -96,7 +96,7 @@ def bulk_ask(room: GeneratedZone, count: int) -> DeployAsk:
                 ("networks", "guests"),
             )
         ]
-    return DeployAsk(
+    return DeployRequest(
         bulk=True,
         count=count,
         zone_id=ids[0],
@@ -107,13 +107,13 @@ def bulk_ask(room: GeneratedZone, count: int) -> DeployAsk:
     )
 
 
-def deploy_held_back(room: GeneratedZone, count: int) -> tuple[DeployedVms, list[JobMessage]]:
+def deploy_without_sending(bench: GeneratedZone, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
-    held = HeldBack()
-    drivers = build_configured_drivers(room.settings)
-    system = System(room.engine, held, build_cipher(room.settings), room.settings.data_dir, drivers)
-    work = partial(deploy, system=system, caller=admin(room), ask=bulk_ask(room, count))
-    made = run_transaction(room.engine, work)
+    held = RecordingQueue()
+    drivers = build_configured_drivers(bench.settings)
+    system = System(bench.engine, held, build_cipher(bench.settings), bench.settings.data_dir, drivers)
+    work = partial(deploy, system=system, caller=admin(bench), request=bulk_request(bench, count))
+    made = run_transaction(bench.engine, work)
     assert isinstance(made, DeployedVms)
     return made, held.messages
 
@@ -147,17 +147,17 @@ class Drain:
 class Workers:
     """Running worker processes, warm, with nothing to do."""
 
-    room: Room
+    bench: BenchmarkZone
     settings: Settings
     groups: Mapping[str, Sequence[int]]
 
     def drain(self, count: int, during: Callable[[Callable[[], bool]], None] | None = None) -> Drain:
         """Deploy and let run; all must succeed. ``during`` is called with a question: is it still going on?"""
-        made, messages = deploy_held_back(self.room, count)
+        made, messages = deploy_without_sending(self.bench, count)
         queue = build_job_queue(self.settings)
-        with self.room.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with self.bench.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             watcher = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
-            meter = CpuMeter(self.groups, {SIMULATOR: self.room.simulator_pids, WATCHER: lambda: [watcher]})
+            meter = CpuMeter(self.groups, {SIMULATOR: self.bench.simulator_pids, WATCHER: lambda: [watcher]})
             meter.start()
             began = time.perf_counter()
             queue.send(messages)
@@ -196,22 +196,22 @@ class _Wait:
 
 @contextmanager
 def workers(
-    room: Room, *, processes: int, threads: int, latency_ms: float = 0.0, program: Sequence[str] = WORKER
+    bench: BenchmarkZone, *, processes: int, threads: int, latency_ms: float = 0.0, program: Sequence[str] = WORKER
 ) -> Iterator[Workers]:
     """Worker processes and a sweeper, warmed up; a boot takes ``latency_ms``."""
-    with connect(simulator_url(room.settings)) as control:
+    with connect(simulator_url(bench.settings)) as control:
         set_latency(control, Latency(Step.BOOT, Distribution.FIXED, latency_ms))
-    settings = room.settings.model_copy(update={"worker_threads": threads})
-    running = [room.start(program, settings) for _ in range(processes)]
-    sweeper = room.start(SWEEPER, settings)
-    Workers(room, settings, server_pids(room)).drain(50 * processes)
+    settings = bench.settings.model_copy(update={"worker_threads": threads})
+    running = [bench.start(program, settings) for _ in range(processes)]
+    sweeper = bench.start(SWEEPER, settings)
+    Workers(bench, settings, server_pids(bench)).drain(50 * processes)
     groups = {
         "workers": [process.pid for process in running],
         "sweeper": [sweeper.pid],
-        **server_pids(room),
+        **server_pids(bench),
     }
     try:
-        yield Workers(room, settings, groups)
+        yield Workers(bench, settings, groups)
     finally:
         for process in (*running, sweeper):
             process.terminate()
@@ -219,20 +219,20 @@ def workers(
             process.wait(30)
 
 
-def server_pids(room: Room) -> dict[str, list[int]]:
+def server_pids(bench: BenchmarkZone) -> dict[str, list[int]]:
     """The embedded servers."""
-    postgres, valkey = room.ground.postgres.process, room.ground.valkey.process
+    postgres, valkey = bench.ground.postgres.process, bench.ground.valkey.process
     assert postgres is not None
     assert valkey is not None
     return {"postgres": [postgres.pid], "valkey": [valkey.pid]}
 
 
-def drain_empty_tasks(room: Room, *, processes: int, count: int) -> Drain:
+def drain_empty_tasks(bench: BenchmarkZone, *, processes: int, count: int) -> Drain:
     """The same Celery worker with tasks that do nothing, on as many messages of the same form."""
-    settings = room.settings.model_copy(update={"redis_url": room.ground.settings("none").redis_url})
-    running = [room.start(EMPTY_WORKER, settings) for _ in range(processes)]
+    settings = bench.settings.model_copy(update={"redis_url": bench.ground.settings("none").redis_url})
+    running = [bench.start(EMPTY_WORKER, settings) for _ in range(processes)]
     queue, redis = CeleryJobQueue(settings.require_redis_url()), Redis.from_url(settings.require_redis_url())
-    meter = CpuMeter({"workers": [process.pid for process in running], **server_pids(room)})
+    meter = CpuMeter({"workers": [process.pid for process in running], **server_pids(bench)})
     try:
         _send_and_wait(queue, redis, 200 * processes)
         time.sleep(1.0)  # the slower of the two to start has its share, too

@@ -21,7 +21,7 @@ class EmptyServer(ApiServer):
         url = self.settings.require_database_url()
         pool = ConnectionPool(url, min_size=1, max_size=threads, kwargs={"autocommit": True}, open=False)
 
-        def asking() -> Response:
+        def job_requests() -> Response:
             pool.open()
             with pool.connection() as connection:
                 connection.execute(ONE_ROW, prepare=True).fetchone()
@@ -29,7 +29,7 @@ class EmptyServer(ApiServer):
 
         for path in ("/client/api", "/health/ready"):
             app.add_url_rule(path, path, _nothing)
-        app.add_url_rule("/asking", "asking", asking)
+        app.add_url_rule("/asking", "asking", job_requests)
         return Applications(app, app)
 
 

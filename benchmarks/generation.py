@@ -83,7 +83,7 @@ def generate_zones(engine: Engine, size: Size, *, prefix: str = "generated") -> 
         connection.execute(text("ANALYZE"))
 
 
-def tell_hypervisors(engine: Engine, simulator_url: str) -> None:
+def register_with_hypervisors(engine: Engine, simulator_url: str) -> None:
     """Let the simulated hypervisors have the hosts of the database, and its VMs as running guests; once."""
     with engine.connect() as connection:
         hosts, guests, volumes = (connection.execute(text(query)).all() for query in (HOSTS, GUESTS, VOLUMES))

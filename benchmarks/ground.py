@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
 
-from benchmarks.generation import Size, generate_zones, tell_hypervisors
+from benchmarks.generation import Size, generate_zones, register_with_hypervisors
 from bulkdeploy.embedded.postgres import PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.processes import stop as stop_process
@@ -83,7 +83,7 @@ class Ground:
             engine = build_engine(settings)
             try:
                 generate_zones(engine, size, prefix="bench")
-                tell_hypervisors(engine, simulator_url(settings))
+                register_with_hypervisors(engine, simulator_url(settings))
             finally:
                 engine.dispose()
             for each in (name, f"{name}_simulator"):
@@ -94,7 +94,7 @@ class Ground:
         return self.templates[size]
 
     @contextmanager
-    def zone(self, size: Size, *, audited: bool = True) -> Iterator["Room"]:
+    def zone(self, size: Size, *, audited: bool = True) -> Iterator["BenchmarkZone"]:
         """A copy of the template to work on; on leaving it is audited, then dropped.
 
         Raises:
@@ -106,12 +106,12 @@ class Ground:
             self._statement(f'CREATE DATABASE "{name}{suffix}" TEMPLATE "{template}{suffix}" STRATEGY FILE_COPY')
         settings = self.settings(name)
         engine = build_engine(settings, application_name="bulkdeploy bench", least_pool_size=20)
-        room = Room(settings, engine, self)
+        bench = BenchmarkZone(settings, engine, self)
         try:
-            with room.programs:
-                yield room
+            with bench.programs:
+                yield bench
             if audited:
-                room.audit()
+                bench.audit()
         finally:
             engine.dispose()
             for suffix in ("", "_simulator"):
@@ -131,8 +131,8 @@ class GeneratedZone:
 
 
 @dataclass
-class Room(GeneratedZone):
-    """One row's own database and courier, and the programs that it started on them."""
+class BenchmarkZone(GeneratedZone):
+    """One row's own database and message broker, and the programs that it started on them."""
 
     ground: Ground
     programs: ExitStack = field(default_factory=ExitStack)
@@ -174,7 +174,7 @@ class Room(GeneratedZone):
             raise NotIntact("; ".join(breaches[:5]))
 
     def simulator_pids(self) -> list[int]:
-        """The database sessions in which simulated hypervisors keep their books."""
+        """The database sessions in which simulated hypervisors keep their accounting."""
         with psycopg.connect(simulator_url(self.settings), autocommit=True) as connection:
             rows = connection.execute(
                 "SELECT pid FROM pg_stat_activity WHERE application_name = 'bulkdeploy-simulator'"

@@ -22,7 +22,7 @@ from rich.table import Table
 from sqlalchemy import Engine, event, text
 
 from benchmarks.generation import Size
-from benchmarks.ground import Room, ground, say
+from benchmarks.ground import BenchmarkZone, ground, say
 from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
@@ -96,7 +96,7 @@ class Measured:
 def main() -> None:
     """Measure every list there is."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    hosts, vms = _asked("HOSTS", ALL_HOSTS), _asked("VMS", ALL_VMS)
+    hosts, vms = _requested("HOSTS", ALL_HOSTS), _requested("VMS", ALL_VMS)
     size = Size(
         zones=1,
         pods=max(1, hosts // HOSTS_PER_POD),
@@ -105,18 +105,18 @@ def main() -> None:
         vms=vms,
     )
     measured: list[Measured] = []
-    with ground() as shared, shared.zone(size, audited=False) as room:
-        _add_owners(room.engine, _asked("ACCOUNTS", ALL_ACCOUNTS))
-        client, keys = _client(room)
+    with ground() as shared, shared.zone(size, audited=False) as bench:
+        _add_owners(bench.engine, _requested("ACCOUNTS", ALL_ACCOUNTS))
+        client, keys = _client(bench)
         for command in find_commands().values():
             if command.shape is Shape.LIST and command.name.startswith("list"):
-                for one in _measure(room.engine, client, keys, command):
+                for one in _measure(bench.engine, client, keys, command):
                     measured.append(one)
                     print(json.dumps(asdict(one)), flush=True)
     _show(measured)
 
 
-def _asked(name: str, default: int) -> int:
+def _requested(name: str, default: int) -> int:
     return int(os.environ.get(name, default))
 
 
@@ -130,11 +130,11 @@ def _add_owners(engine: Engine, accounts: int) -> None:
     say(f"added {accounts} accounts and domains in {time.monotonic() - began:.0f} s")
 
 
-def _client(room: Room) -> tuple[FlaskClient, tuple[str, str]]:
+def _client(bench: BenchmarkZone) -> tuple[FlaskClient, tuple[str, str]]:
     """The application, and the keys of the first admin."""
-    cipher = build_cipher(room.settings)
-    system = System(room.engine, build_job_queue(room.settings), cipher, room.settings.data_dir)
-    with room.engine.connect() as connection:
+    cipher = build_cipher(bench.settings)
+    system = System(bench.engine, build_job_queue(bench.settings), cipher, bench.settings.data_dir)
+    with bench.engine.connect() as connection:
         admin = admin_row(connection)
     if admin is None:
         raise RuntimeError("the database has no admin")

@@ -70,7 +70,7 @@ def line(
         if ratio_at_least is not None
         else None,
     ]
-    asked = [bound for bound in bounds if bound is not None]
+    requested = [bound for bound in bounds if bound is not None]
     return Line(
         row=row,
         name=name,
@@ -81,8 +81,8 @@ def line(
         baseline=None if baseline is None else _rounded(float(baseline)),
         ratio=None if ratio is None else _rounded(ratio),
         cpu_ms_per_vm=None if cpu_ms_per_vm is None else _rounded(cpu_ms_per_vm),
-        target=" and ".join(words for words, _ in asked) or None,
-        met=all(held for _, held in asked) if asked else None,
+        target=" and ".join(words for words, _ in requested) or None,
+        met=all(held for _, held in requested) if requested else None,
     )
 
 

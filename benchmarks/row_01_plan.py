@@ -111,10 +111,10 @@ def zone(hosts: int, clusters: int) -> ZoneSnapshot:
 
 def batch(count: int, **changes: object) -> PlacementRequest:
     """VMs of 2 x 1000 MHz and 4 GiB with a root disk of 20 GiB."""
-    asked = PlacementRequest(
+    requested = PlacementRequest(
         count, 2, 1000, 4096, hypervisor="KVM", disks=(Disk(20 * GIB, StorageType.SHARED),), seed=11
     )
-    return replace(asked, **changes)  # type: ignore[arg-type]
+    return replace(requested, **changes)  # type: ignore[arg-type]
 
 
 def cases() -> Iterator[Case]:
@@ -129,9 +129,9 @@ def cases() -> Iterator[Case]:
         yield Case(f"{size}, anti-affinity and tags", snapshot, ruled, 3 * target)
     yield Case("plan 1 VM, 25000 hosts, 1000 clusters", zone(25_000, 1_000), batch(1), 5.0)
     for (nodes, count), (seconds, how) in HAIL_SIZES.items():
-        asked = batch(count, host_algorithm="firstfitleastconsumed")
+        requested = batch(count, host_algorithm="firstfitleastconsumed")
         name = f"plan {count} VMs, {nodes} hosts of one cluster, against hail ({how})"
-        yield Case(name, zone(nodes, 1), asked, 10.0, 1000 * seconds, row=2)
+        yield Case(name, zone(nodes, 1), requested, 10.0, 1000 * seconds, row=2)
 
 
 def run(ground: Ground | None = None) -> Iterator[Line]:
@@ -160,9 +160,9 @@ def run(ground: Ground | None = None) -> Iterator[Line]:
         yield line(2, f"{name}, memory", count, [_peak_mib(snapshot, count)], unit="MiB", at_most=100)
 
 
-def _plan(snapshot: ZoneSnapshot, asked: PlacementRequest) -> Plan:
+def _plan(snapshot: ZoneSnapshot, requested: PlacementRequest) -> Plan:
     """Plan on a snapshot that nobody has looked at yet: what it would keep for the next plan is left out."""
-    return plan(replace(snapshot), asked, placement_catalog())
+    return plan(replace(snapshot), requested, placement_catalog())
 
 
 def _cpu_ms(work: Callable[[], object]) -> float:
@@ -176,12 +176,12 @@ def _plan_flavours(snapshot: ZoneSnapshot, count: int) -> None:
     hosts = snapshot.hosts
     for position, (cores, memory) in enumerate(FLAVOURS):
         share = count * (position + 1) // len(FLAVOURS) - count * position // len(FLAVOURS)
-        asked = batch(share, host_algorithm="firstfitleastconsumed", cpu_number=cores, memory_mib=memory)
-        made = _plan(replace(snapshot, hosts=hosts), asked)
+        requested = batch(share, host_algorithm="firstfitleastconsumed", cpu_number=cores, memory_mib=memory)
+        made = _plan(replace(snapshot, hosts=hosts), requested)
         vms = np.bincount(np.searchsorted(hosts.id, made.host_ids), minlength=len(hosts.id))
         hosts = replace(
             hosts,
-            cpu_used=hosts.cpu_used + vms * cores * asked.cpu_mhz,
+            cpu_used=hosts.cpu_used + vms * cores * requested.cpu_mhz,
             memory_used=hosts.memory_used + vms * memory,
             vms_used=hosts.vms_used + vms,
         )

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 
 from benchmarks.cpu import CpuMeter
 from benchmarks.deploying import server_pids
-from benchmarks.ground import EMPTY, LARGE, Ground, Room, say
+from benchmarks.ground import EMPTY, LARGE, BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
 from bulkdeploy.store.database.copying import PerRow, copy_rows
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -29,29 +29,29 @@ ROUNDS, CLIENTS, PLACES, HOSTS, EACH = 1000, 4, 50, 5, 15
 
 def run(ground: Ground) -> Iterator[Line]:
     """Atomic claims in a zone of 25,000 hosts, races in a small one."""
-    with ground.zone(LARGE, audited=False) as room:
-        yield from _atomic(room)
-        room.audit(without=CLAIMS_ALONE)
-    with ground.zone(EMPTY, audited=False) as room:
-        yield from _races(room)
-        room.audit()
+    with ground.zone(LARGE, audited=False) as bench:
+        yield from _atomic(bench)
+        bench.audit(without=CLAIMS_ALONE)
+    with ground.zone(EMPTY, audited=False) as bench:
+        yield from _races(bench)
+        bench.audit()
 
 
-def _atomic(room: Room) -> Iterator[Line]:
-    with room.engine.connect() as connection:
+def _atomic(bench: BenchmarkZone) -> Iterator[Line]:
+    with bench.engine.connect() as connection:
         hosts = np.array(connection.execute(text("SELECT id FROM hosts ORDER BY id")).scalars().all())
     spread = np.random.default_rng(3).choice(hosts, COUNT)
     walls, cpus, raw = [], [], []
-    meter = CpuMeter(server_pids(room))
+    meter = CpuMeter(server_pids(bench))
     for _ in range(REPEATS):
         uuids = random_uuids(COUNT)
         meter.start()
         began, own = time.perf_counter(), time.process_time()
-        with room.engine.begin() as connection:
+        with bench.engine.begin() as connection:
             claim_hosts(connection, spread, uuids, account_id=ACCOUNT, cpu_mhz=1, memory_mib=1)
         walls.append(1000 * (time.perf_counter() - began))
         cpus.append(1000 * (time.process_time() - own + sum(meter.stop().values())) / COUNT)
-        raw.append(_raw_copy(room.engine, spread.tolist()))
+        raw.append(_raw_copy(bench.engine, spread.tolist()))
     yield line(
         3,
         f"claim {COUNT} VMs over {len(hosts)} hosts in one step",
@@ -86,8 +86,8 @@ def _raw_copy(engine: Engine, hosts: Sequence[int]) -> float:
     return took
 
 
-def _races(room: Room) -> Iterator[Line]:
-    with room.engine.begin() as connection:
+def _races(bench: BenchmarkZone) -> Iterator[Line]:
+    with bench.engine.begin() as connection:
         hosts = connection.execute(text("SELECT id FROM hosts ORDER BY id LIMIT :n"), {"n": HOSTS}).scalars().all()
         connection.execute(
             text("UPDATE host_capacity SET vms_limit = :places WHERE host_id = ANY(:hosts)"),
@@ -97,9 +97,9 @@ def _races(room: Room) -> Iterator[Line]:
     times, over = [], 0
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        granted = _race(room.engine, wanted)
+        granted = _race(bench.engine, wanted)
         times.append(1000 * (time.perf_counter() - began))
-        over += _overcommitted(room.engine, granted)
+        over += _overcommitted(bench.engine, granted)
     say(f"{ROUNDS} rounds of {CLIENTS} clients racing for the last {PLACES} places: {over} overcommitted")
     yield line(
         3,

@@ -19,7 +19,7 @@ from benchmarks.calling import Client, admin_client
 from benchmarks.cpu import CpuMeter, resident_bytes
 from benchmarks.deploying import id_of, server_pids
 from benchmarks.generation import OFFERING, TEMPLATE
-from benchmarks.ground import LARGE, Ground, Room, say
+from benchmarks.ground import LARGE, BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 
@@ -48,9 +48,9 @@ MINE = "v.deployment_id = (SELECT id FROM deployments WHERE uuid = %(uuid)s)"
 
 def run(ground: Ground) -> Iterator[Line]:
     """All sizes, the smallest first, in one zone that fills up."""
-    with ground.zone(LARGE) as room, ground.zone(LARGE, audited=False) as second:
-        api = room.api()
-        bulk = _Bulk(room, admin_client(room, api.settings.url), api.process.pid, second)
+    with ground.zone(LARGE) as bench, ground.zone(LARGE, audited=False) as second:
+        api = bench.api()
+        bulk = _Bulk(bench, admin_client(bench, api.settings.url), api.process.pid, second)
         for _ in range(6):
             bulk.call(1)
         before = resident_bytes(api.process.pid)
@@ -76,7 +76,7 @@ def run(ground: Ground) -> Iterator[Line]:
         yield line(4, "time per VM, N=50000 against N=1000", 50_000, [growth], unit="x", at_most=1.2)
         grown = (resident_bytes(api.process.pid, peak=True) - before) / MIB
         yield line(4, "memory of the API processes at N=50000", 50_000, [grown], unit="MiB more", at_most=300)
-        _forget_messages(room)
+        _forget_messages(bench)
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class _Call:
 class _Bulk:
     """Makes bulk calls and does the same work raw in the second database."""
 
-    def __init__(self, room: Room, client: Client, api_pid: int, second: Room) -> None:
-        self._room, self._client, self._second = room, client, second
-        self._meter = CpuMeter({"api": [api_pid], **server_pids(room)})
-        self._redis = Redis.from_url(room.settings.require_redis_url())
-        with room.engine.connect() as connection:
+    def __init__(self, bench: BenchmarkZone, client: Client, api_pid: int, second: BenchmarkZone) -> None:
+        self._capacity, self._client, self._second = bench, client, second
+        self._meter = CpuMeter({"api": [api_pid], **server_pids(bench)})
+        self._redis = Redis.from_url(bench.settings.require_redis_url())
+        with bench.engine.connect() as connection:
             self._ids = {
                 "zoneid": id_of(connection, "zones", "bench-1").uuid,
                 "serviceofferingid": id_of(connection, "service_offerings", OFFERING).uuid,
@@ -117,7 +117,7 @@ class _Bulk:
     def _raw(self, deployment: str, count: int) -> float:
         """Milliseconds to COPY the deployment's rows and push its messages."""
         rows: dict[str, bytes] = {}
-        with psycopg.connect(self._room.settings.require_database_url()) as connection:
+        with psycopg.connect(self._capacity.settings.require_database_url()) as connection:
             for table, query in WRITTEN.items():
                 rows[table] = _copied_out(connection, query.format(mine=MINE), deployment)
         messages = [message for queue in ALL_QUEUES for message in self._redis.lrange(queue, 0, -1)]
@@ -145,6 +145,6 @@ def _copied_out(connection: psycopg.Connection, query: str, deployment: str) -> 
         return b"".join(bytes(part) for part in copy)
 
 
-def _forget_messages(room: Room) -> None:
-    with Redis.from_url(room.settings.require_redis_url()) as redis:
+def _forget_messages(bench: BenchmarkZone) -> None:
+    with Redis.from_url(bench.settings.require_redis_url()) as redis:
         redis.delete(*ALL_QUEUES)

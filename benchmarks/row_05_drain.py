@@ -14,10 +14,10 @@ PROCESSES = 2
 
 def run(ground: Ground) -> Iterator[Line]:
     """Two workers, as `up` starts them."""
-    with ground.zone(EMPTY) as room:
-        empty = drain_empty_tasks(room, processes=PROCESSES, count=3 * COUNT)
+    with ground.zone(EMPTY) as bench:
+        empty = drain_empty_tasks(bench, processes=PROCESSES, count=3 * COUNT)
         empty.explain("empty tasks")
-        with workers(room, processes=PROCESSES, threads=room.settings.worker_threads) as running:
+        with workers(bench, processes=PROCESSES, threads=bench.settings.worker_threads) as running:
             drains = [running.drain(COUNT) for _ in range(REPEATS)]
         for drain in drains:
             drain.explain("drain")
@@ -49,8 +49,8 @@ def run(ground: Ground) -> Iterator[Line]:
             [1000 * drain.cpu["simulator"] / drain.count for drain in drains],
             unit="ms CPU/VM",
         )
-        pool = ("--pool=threads", f"--concurrency={room.settings.worker_threads}")
-        with workers(room, processes=PROCESSES, threads=1, program=stock_worker(*pool)) as running:
+        pool = ("--pool=threads", f"--concurrency={bench.settings.worker_threads}")
+        with workers(bench, processes=PROCESSES, threads=1, program=stock_worker(*pool)) as running:
             stock = [running.drain(COUNT) for _ in range(REPEATS)]
         for drain in stock:
             drain.explain("drain by stock workers")

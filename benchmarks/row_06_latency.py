@@ -18,11 +18,11 @@ UNLOADED = 3000
 def run(ground: Ground) -> Iterator[Line]:
     """The rate without latency first: it bounds what 200 in flight can give."""
     threads = IN_FLIGHT // PROCESSES
-    with ground.zone(EMPTY) as room:
-        with workers(room, processes=PROCESSES, threads=threads) as running:
+    with ground.zone(EMPTY) as bench:
+        with workers(bench, processes=PROCESSES, threads=threads) as running:
             unloaded = median(running.drain(UNLOADED).rate for _ in range(2))
         for latency, (count, repeats) in CASES.items():
-            with workers(room, processes=PROCESSES, threads=threads, latency_ms=latency) as running:
+            with workers(bench, processes=PROCESSES, threads=threads, latency_ms=latency) as running:
                 drains = [running.drain(count) for _ in range(repeats)]
             for drain in drains:
                 drain.explain(f"{latency:g} ms per call")

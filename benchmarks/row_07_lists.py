@@ -22,9 +22,9 @@ COUNTS = (
 
 def run(ground: Ground) -> Iterator[Line]:
     """Pages, counts, then everything."""
-    with ground.zone(LISTED) as room:
-        api = room.api()
-        client = admin_client(room, api.settings.url)
+    with ground.zone(LISTED) as bench:
+        api = bench.api()
+        client = admin_client(bench, api.settings.url)
         for command, filters in LISTS.items():
             _timed(client, command, 6, **filters, page=1, pagesize=PAGE)
             times, raw = _timed(client, command, 12, **filters, page=20, pagesize=PAGE)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from benchmarks.calling import Load, admin_client, crowd
 from benchmarks.deploying import Drain, Workers, workers
-from benchmarks.ground import EMPTY, Api, Ground, Room, end
+from benchmarks.ground import EMPTY, Api, BenchmarkZone, Ground, end
 from benchmarks.report import Line, line
 
 CLIENTS, SECONDS, COUNT = 32, 4.0, 10_000
@@ -19,21 +19,26 @@ EMPTY_API = ("-m", "benchmarks.empty_api")
 
 def run(ground: Ground) -> Iterator[Line]:
     """What any server could do, then polling alone, the drain alone, both."""
-    with ground.zone(EMPTY) as room, workers(room, processes=2, threads=room.settings.worker_threads) as running:
+    with ground.zone(EMPTY) as bench, workers(bench, processes=2, threads=bench.settings.worker_threads) as running:
         alone = running.drain(COUNT)
         alone.explain("drain alone")
-        empty_api = room.api(EMPTY_API)
+        empty_api = bench.api(EMPTY_API)
         empty = _rate(empty_api, ["/client/api"])
-        asking = _rate(empty_api, ["/asking"])
-        _, beside_empty = _drain_while_asked(running, empty_api, ["/client/api"])
+        job_requests = _rate(empty_api, ["/asking"])
+        _, beside_empty = _drain_while_polled(running, empty_api, ["/client/api"])
         end(empty_api.process)
-        api = room.api()
-        targets = _polls(room, api)
+        api = bench.api()
+        targets = _polls(bench, api)
         polling = _rate(api, targets)
-        polling_meanwhile, together = _drain_while_asked(running, api, targets)
+        polling_meanwhile, together = _drain_while_polled(running, api, targets)
         together.explain("drain while polled")
         yield line(
-            8, f"a view that asks for one row, {CLIENTS} clients", CLIENTS, [asking], unit="calls/s", baseline=empty
+            8,
+            f"a view that asks for one row, {CLIENTS} clients",
+            CLIENTS,
+            [job_requests],
+            unit="calls/s",
+            baseline=empty,
         )
         for name, rate in (("", polling), (f", while {COUNT} jobs drain", polling_meanwhile)):
             yield line(
@@ -71,21 +76,21 @@ def _rate(api: Api, targets: Sequence[str]) -> float:
     return crowd(api.settings.url, targets, CLIENTS, _for(SECONDS)).rate
 
 
-def _drain_while_asked(running: Workers, api: Api, targets: Sequence[str]) -> tuple[float, Drain]:
+def _drain_while_polled(running: Workers, api: Api, targets: Sequence[str]) -> tuple[float, Drain]:
     """Answers per second while jobs drain, and the drain."""
     loads: list[Load] = []
 
-    def ask(goes_on: Callable[[], bool]) -> None:
+    def request(goes_on: Callable[[], bool]) -> None:
         loads.append(crowd(api.settings.url, targets, CLIENTS, lambda _: goes_on()))
 
-    drain = running.drain(COUNT, ask)
+    drain = running.drain(COUNT, request)
     return loads[0].rate, drain
 
 
-def _polls(room: Room, api: Api) -> list[str]:
+def _polls(bench: BenchmarkZone, api: Api) -> list[str]:
     """Signed polls of 2,000 jobs that are done."""
-    client = admin_client(room, api.settings.url)
-    with room.engine.connect() as connection:
+    client = admin_client(bench, api.settings.url)
+    with bench.engine.connect() as connection:
         jobs = connection.execute(text("SELECT uuid FROM async_jobs ORDER BY id DESC LIMIT 2000")).scalars()
         return [f"/client/api?{client.query('queryAsyncJobResult', jobid=job)}" for job in jobs]
 

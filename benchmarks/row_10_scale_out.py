@@ -16,9 +16,9 @@ def run(ground: Ground) -> Iterator[Line]:
     """1, 2 and 4 processes; each adds what one alone gives until the CPU is full."""
     first: Drain | None = None
     drains: list[Drain] = []
-    with ground.zone(EMPTY) as room:
+    with ground.zone(EMPTY) as bench:
         for processes in (1, 2, 4):
-            with workers(room, processes=processes, threads=THREADS, latency_ms=LATENCY_MS) as running:
+            with workers(bench, processes=processes, threads=THREADS, latency_ms=LATENCY_MS) as running:
                 drains = sorted((running.drain(COUNT) for _ in range(REPEATS)), key=lambda drain: drain.seconds)
             drains[0].explain(f"{processes} workers")
             first = first or drains[0]

@@ -41,6 +41,8 @@ SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
 register_profiles()
+
+pytest_plugins = ["tests.support.worlds"]
 watch_lock_order()
 
 SERVICES = pytest.StashKey[Services]()
@@ -107,7 +109,7 @@ def postgres_url(service_addresses: dict[str, object]) -> str:
 
 @pytest.fixture(scope="session")
 def redis_url(service_addresses: dict[str, object]) -> str:
-    """The test courier's database 0; tests take ``redis_database_url``."""
+    """The test message broker's database 0; tests take ``redis_database_url``."""
     return f"redis://:{service_addresses['redis_password']}@127.0.0.1:{service_addresses['redis_port']}/0"
 
 
@@ -172,7 +174,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def redis_database_url(redis_url: str, redis_database_number: int) -> str:
-    """The test's own database of the courier, empty."""
+    """The test's own database of the message broker, empty."""
     return redis_url.removesuffix("/0") + f"/{redis_database_number}"
 
 
@@ -183,13 +185,13 @@ def redis_database_number(request: pytest.FixtureRequest) -> int:
 
 
 def unused_redis_database(config: pytest.Config) -> int:
-    """A number of the courier's databases that nobody of this run was given yet."""
+    """A number of the message broker's databases that nobody of this run was given yet."""
     worker_input = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
     stash = config.stash
     stash[NUMBER] = stash.get(NUMBER, 0) + 1
     number = stash[NUMBER] * int(worker_input["workercount"]) + int(worker_input["workerid"].removeprefix("gw"))
     if number >= REDIS_DATABASES:
-        raise ValueError("The test run needs more databases of the courier than it has")
+        raise ValueError("The test run needs more databases of the message broker than it has")
     return number
 
 

@@ -29,7 +29,7 @@ from celery.worker.consumer import Consumer
 from redis.exceptions import RedisError
 
 from bulkdeploy.drivers.options import DriverSettingError
-from bulkdeploy.meters import Program
+from bulkdeploy.metrics import Program
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
@@ -129,7 +129,7 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
         worker.start()
         if not worker.exitcode:
             return
-        # Celery waits for a courier that is away, and ends quietly where its memory is full.
+        # Celery waits for a message broker that is away, and ends quietly where its memory is full.
         log.warning("consuming_failed", next_try_s=RETRY_S)
         time.sleep(RETRY_S)
 
@@ -144,7 +144,7 @@ class _QuietWorker(CeleryWorker):
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Of a courier's refusal its words are enough."""
+    """Of a message broker's refusal its words are enough."""
     if record.exc_info and isinstance(record.exc_info[1], RedisError):
         record.exc_info = None
     return True

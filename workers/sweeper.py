@@ -10,7 +10,7 @@ from types import FrameType
 import click
 import structlog
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
@@ -74,7 +74,7 @@ def run(settings: Settings, ended: Event) -> None:
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)
     try:
-        with monitored(settings, meters.Program.SWEEPER, live=rounds.trouble, ready=worker.trouble):
+        with monitored(settings, metrics.Program.SWEEPER, live=rounds.trouble, ready=worker.trouble):
             while not ended.is_set():
                 for sweep in passes:
                     sweep.run_when_due()
@@ -94,11 +94,11 @@ class _Rounds:
 
     def count(self) -> None:
         """A round is over."""
-        meters.SWEEPER_ROUNDS.inc()
+        metrics.SWEEPER_ROUNDS.inc()
         self._last = time.monotonic()
 
     def trouble(self) -> str | None:
-        """Why this process should be ended and started anew; None: it works."""
+        """Why this process must be ended and started anew; None: it works."""
         idle_s = time.monotonic() - self._last
         return f"no round ended for {idle_s:.0f} s" if idle_s > self._late_s else None
 
@@ -127,7 +127,7 @@ class _Pass:
                 log.exception("sweep_failed", sweep=name)
         else:
             return
-        meters.SWEEPS_FAILED.labels(name).inc()
+        metrics.SWEEPS_FAILED.labels(name).inc()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from celery import Celery
 from celery.worker.consumer import Consumer
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.job_runner import JobRunner
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.queue.celery_queue import task_name
@@ -54,9 +54,9 @@ class RunsJobs:
             if self._runner is None:
                 self._runner = self._make_runner()
         if _is_id(job_id):
-            before(CrashPoint.MESSAGE_ACCEPT)
+            before(Failpoint.MESSAGE_ACCEPT)
             self._runner.run(job_id)
-            after(CrashPoint.MESSAGE_ACCEPT)
+            after(Failpoint.MESSAGE_ACCEPT)
 
 
 def handing_over_to(accept: Accept) -> type[Consumer]:
@@ -84,9 +84,9 @@ def _hand_over(message: Any, accept: Accept) -> None:
         log.warning("message_dropped", why=str(error))
         return
     if _is_id(job_id):
-        before(CrashPoint.MESSAGE_ACCEPT)
+        before(Failpoint.MESSAGE_ACCEPT)
         accept(job_id)
-        after(CrashPoint.MESSAGE_ACCEPT)
+        after(Failpoint.MESSAGE_ACCEPT)
 
 
 def _is_id(job_id: object) -> bool:

@@ -38,12 +38,12 @@ def create_app(
     def call(rest: str = "") -> Response:
         del rest
         try:
-            asked = _read(request, trusted)
+            requested = _read(request, trusted)
         except RequestEntityTooLarge:
             return refused(errors.RequestTooLarge("bytes", MOST_BODY_BYTES))
         except errors.RequestTooLarge as error:
             return refused(error)
-        return _response(dispatcher.answer(asked))
+        return _response(dispatcher.answer(requested))
 
     def refused(error: errors.BulkDeployError) -> Response:
         return _response(dispatcher.refuse(WireRequest({"response": request.args.get("response", "")}), error))
@@ -75,13 +75,13 @@ def _plainly(error: HTTPException) -> Response:
     return Response(f"{error.code} {error.name}\n", error.code, content_type="text/plain; charset=UTF-8")
 
 
-def _read(asked: Request, proxies: TrustedProxies) -> WireRequest:
-    form = asked.get_data(cache=False) if asked.method == "POST" and asked.mimetype == FORM else b""
+def _read(requested: Request, proxies: TrustedProxies) -> WireRequest:
+    form = requested.get_data(cache=False) if requested.method == "POST" and requested.mimetype == FORM else b""
     return WireRequest(
-        parameters=read_parameters(asked.query_string, form),
-        method="POST" if asked.method == "POST" else "GET",
-        cookies=asked.cookies,
-        address=proxies.client(asked.remote_addr or "", asked.headers.get),
+        parameters=read_parameters(requested.query_string, form),
+        method="POST" if requested.method == "POST" else "GET",
+        cookies=requested.cookies,
+        address=proxies.client(requested.remote_addr or "", requested.headers.get),
     )
 
 

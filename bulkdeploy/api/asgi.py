@@ -63,7 +63,7 @@ ALIVE = _plain(200, b'{"status":"live"}', b"application/json")
 ENDING = _plain(503, b'{"status":"this process is ending"}', b"application/json")
 CLOSE = (b"Connection", b"close")
 NOT_FOUND = _plain(404, b"404 Not Found\n")
-HELD_UP = _plain(503, b"503 Service Unavailable\n")
+OVERLOADED = _plain(503, b"503 Service Unavailable\n")
 
 
 class ThreadedApplication:
@@ -93,7 +93,7 @@ class ThreadedApplication:
         body: list[bytes] = []
         try:
             if await self._read(receive, body):
-                answer = HELD_UP if self._held > MOST_HELD_BYTES else await self._answer(scope, b"".join(body))
+                answer = OVERLOADED if self._held > MOST_HELD_BYTES else await self._answer(scope, b"".join(body))
                 headers = [*answer.headers, CLOSE] if self._ending else answer.headers
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from bulkdeploy.domain.source_networks import source_of
 
-SETTLING_S = 0.2
+EVICTION_DELAY_S = 0.2
 """Nobody is sent away before he has been there for so long: the loop accepts all that knock before it reads what
 the first of them said. Who wants to be answered has sent its request by then, and is not among those that wait."""
 
@@ -113,11 +113,11 @@ class Connections:
     def _look_after(self, group: _Group) -> None:
         if group.count > group.bound and id(group) not in self._crowded:
             self._crowded.add(id(group))
-            self._loop.call_later(SETTLING_S, self._make_room, group)
+            self._loop.call_later(EVICTION_DELAY_S, self._evict, group)
 
-    def _make_room(self, group: _Group) -> None:
+    def _evict(self, group: _Group) -> None:
         """Let those go that have waited, once the loop has read what has come from them: in two rounds."""
-        before = self._loop.time() - SETTLING_S
+        before = self._loop.time() - EVICTION_DELAY_S
         self._loop.call_soon(self._loop.call_soon, self._put_out, group, before)
 
     def _put_out(self, group: _Group, before: float) -> None:

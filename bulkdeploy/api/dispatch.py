@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.api import sessions
 from bulkdeploy.api.authenticate import Identity, by_session, by_signature, is_signed
 from bulkdeploy.api.authorise import require_permission, unknown_command
@@ -100,8 +100,8 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
             answered = self.refuse(request, _known(error, request), progress)
         seconds = time.perf_counter() - started
-        meters.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
-        meters.CALL_SECONDS.observe(seconds)
+        metrics.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
+        metrics.CALL_SECONDS.observe(seconds)
         log.info(
             "call",
             command=None if request.command is None else request.command[:LONGEST_LOGGED_COMMAND],

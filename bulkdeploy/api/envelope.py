@@ -59,31 +59,31 @@ class Renderer:
 
         ``warning`` stands in the object answered, in the first of a list: no client takes another key beside it.
         """
-        told: Content = {} if warning is None else {WARNING.name: warning}
+        reported: Content = {} if warning is None else {WARNING.name: warning}
         if isinstance(result, Instead):
-            return {result.response.key: {**self._instead_by_role[role](result.row), **told}}
+            return {result.response.key: {**self._instead_by_role[role](result.row), **reported}}
         match self._shape:
             case Shape.LIST:
-                return self._list(result, self._by_role[role], told, json=json)
+                return self._list(result, self._by_role[role], reported, json=json)
             case Shape.OBJECT:
-                return {self._key: {**self._by_role[role](result), **told}}
+                return {self._key: {**self._by_role[role](result), **reported}}
             case Shape.BARE:
-                return {**self._by_role[role](result), **told}
+                return {**self._by_role[role](result), **reported}
             case Shape.SUCCESS:
                 text = {"displaytext": result.displaytext} if isinstance(result, SuccessText) else {}
-                return {"success": True, **text, **told}
+                return {"success": True, **text, **reported}
             case Shape.JOB | Shape.JOB_SUCCESS:
-                return {**_job(result), **told}
+                return {**_job(result), **reported}
 
-    def _list(self, page: Page, render: Render, told: Content, *, json: bool) -> Content:
+    def _list(self, page: Page, render: Render, reported: Content, *, json: bool) -> Content:
         """Nothing found is an empty object; a page past the end has a count and no rows."""
         if page.count == 0:
             return {}
         if not page.rows:
             return {"count": page.count}
         rows: Iterator[Content] = map(render, page.rows)
-        if told:
-            rows = chain([{**next(rows), **told}], rows)
+        if reported:
+            rows = chain([{**next(rows), **reported}], rows)
         return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
 
 

@@ -14,7 +14,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.api.connections import Connections
 from bulkdeploy.api.refused_requests import refusal_of
 from bulkdeploy.api.wire import MOST_BODY_BYTES
@@ -104,7 +104,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def evict(self) -> None:
         """Make room for somebody else."""
-        meters.REQUESTS_REFUSED.labels("no room").inc()
+        metrics.REQUESTS_REFUSED.labels("no room").inc()
         self._hang_up()
 
     def shutdown(self) -> None:
@@ -264,7 +264,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refused = True
         self._stop_timers()
         self._unset_keepalive_if_required()
-        meters.REQUESTS_REFUSED.labels(type(error).__name__).inc()
+        metrics.REQUESTS_REFUSED.labels(type(error).__name__).inc()
         log.info("request_refused", error=type(error).__name__, address=self.client[0] if self.client else "")
         if self.transport.is_closing() or not self._answered:
             self._hang_up()

@@ -12,17 +12,17 @@ from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
 def refusal_of(error: BulkDeployError, url: bytes) -> bytes:
     """A whole answer, in the format that as much of the URL as there is asks for."""
     content = error_content(error, None)
-    asked = WireRequest(_parameters(url))
-    told = refusal(REFUSED_ENVELOPE, content, json=asked.wants_json, headers={})
+    requested = WireRequest(_parameters(url))
+    reported = refusal(REFUSED_ENVELOPE, content, json=requested.wants_json, headers={})
     headers: Mapping[str, object] = {
-        "Content-Type": told.content_type,
-        "Content-Length": len(told.body),
-        **told.headers,
+        "Content-Type": reported.content_type,
+        "Content-Length": len(reported.body),
+        **reported.headers,
         "Connection": "close",
     }
-    lines = [f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}"]
+    lines = [f"HTTP/1.1 {reported.status} {HTTPStatus(reported.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + told.body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + reported.body
 
 
 def _parameters(url: bytes) -> Mapping[str, str]:

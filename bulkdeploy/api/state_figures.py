@@ -13,7 +13,7 @@ from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """What rows and the courier say; of a service that does not answer there are no figures.
+    """What rows and the message broker say; of a service that does not answer there are no figures.
 
     Attributes:
         jobs: unfinished jobs by state.

@@ -19,7 +19,7 @@ from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed
 
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
 MOST_PAGES = 1000
-NO_ROOM = (533, 534, 535)
+INSUFFICIENT_CAPACITY = (533, 534, 535)
 """Codes of refusals that say what is lacking, and not what to do about it."""
 
 
@@ -58,7 +58,7 @@ def _send(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, 
     try:
         return context.transport.call(api.name, parameters, repeatable=repeatable)
     except ApiRefused as error:
-        if error.errorcode in NO_ROOM:
+        if error.errorcode in INSUFFICIENT_CAPACITY:
             error.hint = error.hint or remedy(error.errorcode, error.errortext)
         raise
     except KeyboardInterrupt:
@@ -165,8 +165,8 @@ def _all_pages(context: CommandContext, api: Api, answer: dict[str, Any], argume
     size = min(PAGE, len(rows_of(answer)))
     rows: list[Mapping[str, Any]] = []
     for page in range(1, MOST_PAGES + 1):
-        asked = {**arguments.parameters, "page": str(page), "pagesize": str(size)}
-        found = rows_of(context.call(api.name, asked))
+        requested = {**arguments.parameters, "page": str(page), "pagesize": str(size)}
+        found = rows_of(context.call(api.name, requested))
         rows += found
         if len(found) < size:
             break

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bulkdeploy.cli.concealment import ask_secret, is_secret
+from bulkdeploy.cli.concealment import is_secret, prompt_secret
 from bulkdeploy.cli.connection.catalogue import GENERAL_PARAMETERS, Api, ApiParameter
 from bulkdeploy.cli.failures import UsageError
 
@@ -105,7 +105,7 @@ def _sent_name(api: Api, name: str, send_unknown: bool) -> str:
 
 def _sent_value(name: str, value: str) -> str:
     if value == "-" and is_secret(name):
-        return ask_secret(name)
+        return prompt_secret(name)
     if not value.startswith("@") or len(value) < 2:
         return value
     path = Path(value[1:]).expanduser()

@@ -16,7 +16,7 @@ SECRET_NAMES = frozenset({"apikey", "secretkey", "password", "sessionkey", "user
 
 SECRET_OPTIONS = frozenset({"-k", "--apikey", "-s", "--secretkey"})
 HIDDEN = "********"
-HANDED_OVER = "BULKMONKEY_CONCEALED_ARGUMENTS"
+CONCEALED_ARGUMENTS = "BULKMONKEY_CONCEALED_ARGUMENTS"
 MOST_BYTES = 60_000  # what a pipe takes without a reader, with room to spare
 
 _SECRET_NAME = r"(?:apikey|secretkey|sessionkey|userapikey|usersecretkey|\w*password)"  # noqa: S105 - a pattern
@@ -39,7 +39,7 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in spans if not _refers(text[start:end])]
 
 
-def ask_secret(name: str) -> str:
+def prompt_secret(name: str) -> str:
     """A secret from the terminal, without showing it; from standard input where that is no terminal."""
     if sys.stdin.isatty():
         return getpass.getpass(f"{name}: ")
@@ -65,7 +65,7 @@ def conceal_arguments(arguments: Sequence[str]) -> list[str]:
     pipe, and the same program is executed anew with ``HIDDEN`` in its place; the new program reads the
     pipe. (The secret is visible for the first milliseconds: a profile, ``@FILE`` or ``-`` never shows it.)
     """
-    handed_over = os.environ.pop(HANDED_OVER, None)
+    handed_over = os.environ.pop(CONCEALED_ARGUMENTS, None)
     if handed_over is not None:
         with os.fdopen(int(handed_over), encoding="utf-8") as pipe:
             return [str(argument) for argument in json.load(pipe)]
@@ -103,7 +103,7 @@ def _execute_anew(arguments: Sequence[str], shown: Sequence[str]) -> None:
     os.write(writer, content)
     os.close(writer)
     os.set_inheritable(reader, True)
-    os.environ[HANDED_OVER] = str(reader)
+    os.environ[CONCEALED_ARGUMENTS] = str(reader)
     start = interpreter[1 : len(interpreter) - len(arguments)]
     # The same interpreter and program as before, with nothing from outside but what was typed.
     os.execv(sys.executable, [interpreter[0], *start, *shown])  # noqa: S606

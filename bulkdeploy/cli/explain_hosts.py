@@ -14,7 +14,7 @@ HOST_WORDS = ("host=", "hosts=", "hostid=", "hostids=")
 COLUMNS = ("hostname", "clustername", "capacity", "reason", "text", "remedy", "hostid")
 
 
-def hosts_asked_for(words: list[str]) -> tuple[str, list[str]]:
+def requested_hosts(words: list[str]) -> tuple[str, list[str]]:
     """The hosts that ``host=`` names, separated by commas, and the other words."""
     named = [word.partition("=")[2] for word in words if word.lower().startswith(HOST_WORDS)]
     return ",".join(named), [word for word in words if not word.lower().startswith(HOST_WORDS)]
@@ -42,9 +42,9 @@ def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> M
     api = context.catalogue.get("listBulkDeployments")
     if api is None or api.parameter("hostids") is None:
         raise UsageError("this API does not say why hosts take no VMs")
-    asked = {"id": deployment_id, "listall": "true", "hostids": names}
-    resolve_names(context.catalogue, api, asked, context.call, context.screen.say)
-    return next(iter(rows_of(context.call(api.name, asked))), {})
+    requested = {"id": deployment_id, "listall": "true", "hostids": names}
+    resolve_names(context.catalogue, api, requested, context.call, context.screen.say)
+    return next(iter(rows_of(context.call(api.name, requested))), {})
 
 
 def _for_migration(context: CommandContext, vm_id: str, names: str) -> list[dict[str, Any]]:

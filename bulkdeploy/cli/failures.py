@@ -108,18 +108,18 @@ class JobsFailed(CommandFailed):
 
     status = ExitStatus.JOBS_FAILED
 
-    def __init__(self, failed: int, cancelled: int, asked: int, *, hint: str = "") -> None:
+    def __init__(self, failed: int, cancelled: int, requested: int, *, hint: str = "") -> None:
         """``failed`` counts the cancelled ones, as the API does."""
-        self.failed, self.cancelled, self.asked = failed, cancelled, asked
-        message = f"{failed - cancelled} of {asked} jobs failed"
+        self.failed, self.cancelled, self.requested = failed, cancelled, requested
+        message = f"{failed - cancelled} of {requested} jobs failed"
         if cancelled:
             others = f"{message}, and " if failed > cancelled else ""
-            message = f"{others}{cancelled} of {asked} jobs were cancelled"
+            message = f"{others}{cancelled} of {requested} jobs were cancelled"
         super().__init__(message, hint=hint)
 
     def facts(self) -> dict[str, Any]:
         """The failure as an object for programs."""
-        return super().facts() | {"failed": self.failed, "cancelled": self.cancelled, "asked": self.asked}
+        return super().facts() | {"failed": self.failed, "cancelled": self.cancelled, "asked": self.requested}
 
 
 class TimedOut(CommandFailed):

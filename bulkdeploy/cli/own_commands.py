@@ -8,14 +8,14 @@ from typing import Any
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.command_context import CommandContext
-from bulkdeploy.cli.concealment import HIDDEN, ask_secret
+from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
 from bulkdeploy.cli.connection.entities import rows_of
 from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, SETTINGS, Kind
 from bulkdeploy.cli.deployments.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
 from bulkdeploy.cli.deployments.explain_report import show_deployment, show_job
 from bulkdeploy.cli.deployments.jobs import JOB_PAGE
 from bulkdeploy.cli.deployments.watching import Budget, DeploymentWatch
-from bulkdeploy.cli.explain_hosts import hosts_asked_for, show_hosts
+from bulkdeploy.cli.explain_hosts import requested_hosts, show_hosts
 from bulkdeploy.cli.failures import ApiRefused, UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -42,7 +42,7 @@ def _set(context: CommandContext, words: Sequence[str]) -> None:
     if name not in SETTINGS:
         raise UsageError(f"there is no setting {words[0]!r}", hint=f"Settings: {', '.join(SETTINGS)}")
     if len(words) == 1 and SETTINGS[name].kind is Kind.SECRET:
-        value = ask_secret(name)
+        value = prompt_secret(name)
     elif len(words) == 1:
         raise UsageError(f"set {name} to what?", hint=f"{name}: {SETTINGS[name].description}")
     else:
@@ -128,7 +128,7 @@ def _newest_unfinished(context: CommandContext) -> str:
 
 
 def _explain(context: CommandContext, words: Sequence[str]) -> None:
-    hosts, others = hosts_asked_for(list(words))
+    hosts, others = requested_hosts(list(words))
     names, fields = _names_and_filter(others)
     if len(names) != 1:
         raise UsageError("explain what?", hint="bulkmonkey explain DEPLOYMENT or JOB, host=NAME for one host")

@@ -47,7 +47,7 @@ def one_shot(environment: Mapping[str, str], arguments: Sequence[str], clock: Cl
 
 def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
     """Print what may stand in the place of the last word of a line as it is typed: value, tab, description."""
-    workspace = _workspace(environment, clock, may_ask=False)
+    workspace = _workspace(environment, clock, may_connect=False)
     try:
         before, partial, _ = words_before(line)
         candidates = Completer(workspace).candidates(before[1:], partial)
@@ -60,6 +60,6 @@ def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
     return ExitStatus.SUCCESS
 
 
-def _workspace(environment: Mapping[str, str], clock: Clock, *, may_ask: bool = True) -> Workspace:
+def _workspace(environment: Mapping[str, str], clock: Clock, *, may_connect: bool = True) -> Workspace:
     screen = Screen(None)
-    return Workspace(environment, clock, screen.warn, screen.say, may_ask=may_ask)
+    return Workspace(environment, clock, screen.warn, screen.say, may_connect=may_connect)

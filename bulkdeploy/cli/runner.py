@@ -27,7 +27,7 @@ def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
     try:
         options = parse(arguments)
     except CommandFailed as failure:
-        Screen(_asked_output(arguments)).fail(failure)
+        Screen(_requested_output(arguments)).fail(failure)
         return failure.status
     return run_options(workspace, options)
 
@@ -116,7 +116,7 @@ def _kept_catalogue(context: CommandContext) -> Catalogue | None:
         return None
 
 
-def _asked_output(arguments: Sequence[str]) -> str | None:
+def _requested_output(arguments: Sequence[str]) -> str | None:
     """The output format of a command line that may not even parse, so that its error has that format."""
     for flag, value in pairwise(arguments):
         if flag in ("-o", "--output") and value == "json":

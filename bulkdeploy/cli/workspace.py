@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bulkdeploy.cli.command_line import Options
-from bulkdeploy.cli.concealment import ask_secret
+from bulkdeploy.cli.concealment import prompt_secret
 from bulkdeploy.cli.connection import config_file
 from bulkdeploy.cli.connection.catalogue import Catalogue
 from bulkdeploy.cli.connection.catalogue_cache import CatalogueCache
@@ -29,12 +29,12 @@ class Workspace:
     """The state of one bulkmonkey process."""
 
     def __init__(
-        self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_ask: bool = True
+        self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_connect: bool = True
     ) -> None:
-        """``warn`` takes what needs attention, ``note`` lines of debug output; ``may_ask``: for secrets."""
-        self.environment, self.clock, self.warn, self.may_ask = environment, clock, warn, may_ask
+        """``warn`` takes what needs attention, ``note`` lines of debug output; ``may_connect``: for secrets."""
+        self.environment, self.clock, self.warn, self.may_connect = environment, clock, warn, may_connect
         self.debug = False
-        self._note, self._asked = note, dict[str, str]()
+        self._note, self._requested = note, dict[str, str]()
         self.cache = CatalogueCache(config_file.cache_directory())
         self._files: dict[Path, ConfigFile] = {}
         self._transports: dict[Connection, Transport] = {}
@@ -131,9 +131,9 @@ class Workspace:
     def _secret(self, name: str, given: str | None) -> str | None:
         """A key as the command line gives it: itself, ``@FILE``, or ``-``, which asks for it once."""
         if given == "-":
-            if name not in self._asked:
-                self._asked[name] = ask_secret(name) if self.may_ask else ""
-            return self._asked[name]
+            if name not in self._requested:
+                self._requested[name] = prompt_secret(name) if self.may_connect else ""
+            return self._requested[name]
         if given is None or not given.startswith("@"):
             return given
         try:

@@ -11,7 +11,7 @@ def visible(call: Call) -> Visibility:
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership.visibility``.
     """
-    asked = OwnerParameters(
+    requested = OwnerParameters(
         account=call.text("account"),
         domain=call.ref("domainid"),
         project=call.ref("projectid"),
@@ -19,7 +19,7 @@ def visible(call: Call) -> Visibility:
         list_all=call.flag("listall"),
         by_id="id" in call.arguments or "ids" in call.arguments,
     )
-    return visibility(call.connection, call.caller, asked)
+    return visibility(call.connection, call.caller, requested)
 
 
 def named_owner(call: Call) -> NamedOwner:

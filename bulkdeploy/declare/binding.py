@@ -185,4 +185,4 @@ def _check(rule: Rule, arguments: Mapping[str, Any]) -> None:
     if len(given) > 1:
         raise InvalidCombination(given, f"'{given[0]}' parameter is mutually exclusive with '{given[1]}' parameter")
     if not given and not isinstance(rule, Exclusive):
-        raise InvalidCombination(rule.names, f"One of these parameters should be given: {', '.join(rule.names)}")
+        raise InvalidCombination(rule.names, f"One of these parameters must be given: {', '.join(rule.names)}")

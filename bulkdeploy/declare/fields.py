@@ -94,7 +94,7 @@ class StringField(WireField):
             if word.lower() == value.lower():
                 return word
         raise InvalidParameter(
-            self.parameter.name, value, f"it should be one of: {', '.join(self.parameter.choices)}"
+            self.parameter.name, value, f"it must be one of: {', '.join(self.parameter.choices)}"
         )
 
     def _by_rule(self, value: str) -> str:
@@ -121,7 +121,7 @@ class WholeNumberField(WireField):
             value = str(size)
         limit = 2 ** (BITS[self.parameter.element or self.parameter.type] - 1)
         if not WHOLE_NUMBER.fullmatch(value) or not -limit <= int(value) < limit:
-            raise self._malformed(value, f"it should be a whole number from {-limit} to {limit - 1}")
+            raise self._malformed(value, f"it must be a whole number from {-limit} to {limit - 1}")
         return int(_within_bounds(self.parameter, int(value)))
 
 
@@ -132,7 +132,7 @@ class DecimalField(WireField):
         if value == "":
             return missing
         if not DECIMAL_NUMBER.fullmatch(value):
-            raise self._malformed(value, "it should be a number such as 2 or 1.5")
+            raise self._malformed(value, "it must be a number such as 2 or 1.5")
         return _within_bounds(self.parameter, float(value))
 
 
@@ -144,7 +144,7 @@ class BooleanField(WireField):
         if words and value == "":
             return missing
         if words and value.lower() not in words:
-            raise InvalidParameter(self.parameter.name, value, f"it should be one of: {', '.join(words)}")
+            raise InvalidParameter(self.parameter.name, value, f"it must be one of: {', '.join(words)}")
         return value.lower() == "true"
 
 
@@ -237,7 +237,7 @@ class MapField(WireField):
             if match is None or len(match[2]) > LONGEST_KEY:
                 raise MalformedMap(
                     self.parameter.name,
-                    f"{key[:80]} should be written as {self.parameter.name}[0].field: an index from 0 to 999999, "
+                    f"{key[:80]} must be written as {self.parameter.name}[0].field: an index from 0 to 999999, "
                     f"a field of 1 to {LONGEST_KEY} characters",
                 )
             field, read = self._field(key, match[2], text)
@@ -249,7 +249,7 @@ class MapField(WireField):
             return field, self._printable(text)
         name = field.lower()
         if name not in self._declared:
-            raise InvalidParameter(key[:80], text[:80], f"its fields should be of {', '.join(self._declared)}")
+            raise InvalidParameter(key[:80], text[:80], f"its fields must be of {', '.join(self._declared)}")
         return name, self._printable(text) if self._declared[name] is None else self._id.read(text)
 
 
@@ -272,7 +272,7 @@ def _within_bounds(parameter: Parameter, number: float) -> float:
     low, high = parameter.minimum, parameter.maximum
     if low is not None and number < low:
         upper = "" if high is None else f" and not more than {high}"
-        raise InvalidParameter(parameter.name, number, f"it should be {low} or more{upper}")
+        raise InvalidParameter(parameter.name, number, f"it must be {low} or more{upper}")
     if high is not None and number > high:
-        raise InvalidParameter(parameter.name, number, f"it should be {high} or less")
+        raise InvalidParameter(parameter.name, number, f"it must be {high} or less")
     return number

@@ -1,6 +1,6 @@
 """A deploy call on its way: what was asked, what the asked-for things are, and what will be made.
 
-``DeployAsk`` is the request with its ids resolved; ``DeploySpec`` is the same after every rule
+``DeployRequest`` is the request with its ids resolved; ``DeploySpec`` is the same after every rule
 was checked, in the sizes and ids that are written. Units: MHz, MiB, bytes.
 """
 
@@ -44,7 +44,7 @@ class NamedNic:
 
 
 @dataclass(frozen=True, slots=True)
-class DeployAsk:
+class DeployRequest:
     """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
 
     ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
@@ -109,7 +109,7 @@ class DeployAsk:
         return NamedNic(network_id, None, None)
 
     @classmethod
-    def of_existing(cls, vm: Any, **more: Any) -> "DeployAsk":
+    def of_existing(cls, vm: Any, **more: Any) -> "DeployRequest":
         """What a call gives an existing VM, by its row, in the form that deploy rules are checked in."""
         return cls(
             bulk=False,
@@ -248,7 +248,7 @@ class DiskSpec:
 class DeploySpec:
     """A deploy call that broke no rule: what each of its VMs will be."""
 
-    ask: DeployAsk
+    request: DeployRequest
     owner: Owner
     zone: ZoneFacts
     offering: OfferingFacts

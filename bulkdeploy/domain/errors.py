@@ -219,10 +219,10 @@ AFFINITY_HINT = " Please check the affinity groups provided, there may not be su
 class InsufficientCapacity(BulkDeployError):
     """There is no room for what was asked (533); says how much fits, and by ``why`` which rules ruled hosts out."""
 
-    def __init__(self, *, asked: int, fits: int, scope: str, why: str, with_affinity: bool = False) -> None:
-        self.asked, self.fits, self.scope, self.why = asked, fits, scope, why
+    def __init__(self, *, requested: int, fits: int, scope: str, why: str, with_affinity: bool = False) -> None:
+        self.requested, self.fits, self.scope, self.why = requested, fits, scope, why
         super().__init__(
-            f"Unable to create a deployment for {asked} VM instance(s) in {scope}: {fits} would fit."
+            f"Unable to create a deployment for {requested} VM instance(s) in {scope}: {fits} would fit."
             + (f" {why[0].upper()}{why[1:]}." if why else "")
             + (AFFINITY_HINT if with_affinity else "")
         )
@@ -231,9 +231,9 @@ class InsufficientCapacity(BulkDeployError):
 class InsufficientAddresses(BulkDeployError):
     """A network has fewer free addresses than VMs asked for (533)."""
 
-    def __init__(self, network: str, asked: int, free: int) -> None:
-        self.network, self.asked, self.free = network, asked, free
-        super().__init__(f"Network {network} has {free} free address(es), {asked} are needed")
+    def __init__(self, network: str, requested: int, free: int) -> None:
+        self.network, self.requested, self.free = network, requested, free
+        super().__init__(f"Network {network} has {free} free address(es), {requested} are needed")
 
 
 class InsufficientVlans(BulkDeployError):

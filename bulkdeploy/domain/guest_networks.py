@@ -29,7 +29,7 @@ class GuestType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSubnet:
+class RequestedSubnet:
     """What a call says of the addresses, as given; none of it checked."""
 
     gateway: str | None = None
@@ -54,7 +54,7 @@ class Subnet:
     end_ip: str
 
 
-def subnet_of(guest_type: GuestType, asked: AskedSubnet, default_cidr: str) -> Subnet | None:
+def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: str) -> Subnet | None:
     """The subnet that a network of this type gets; None: it has none, as L2 networks.
 
     Shared networks say all of it (``endip`` is ``startip`` where it is not given); Isolated ones say gateway
@@ -63,7 +63,7 @@ def subnet_of(guest_type: GuestType, asked: AskedSubnet, default_cidr: str) -> S
     Raises:
         InvalidParameter, InvalidCombination: the first rule that is broken.
     """
-    given = asked.given()
+    given = requested.given()
     if guest_type is GuestType.L2:
         _refuse(given, "an L2 network has no addresses")
         return None
@@ -82,7 +82,7 @@ def subnet_of(guest_type: GuestType, asked: AskedSubnet, default_cidr: str) -> S
     start = _inside(network, "startip", given["startip"])
     end = _end(network, given.get("endip", given["startip"]))
     if end < start:
-        raise InvalidParameter("endip", str(end), f"it should be startip, {start}, or above")
+        raise InvalidParameter("endip", str(end), f"it must be startip, {start}, or above")
     return Subnet(str(network), str(gateway), str(network.netmask), str(start), str(end))
 
 
@@ -95,7 +95,7 @@ def vlan_of(text: str) -> str:
     match = VLAN.fullmatch(text)
     most = HIGHEST_VXLAN if text.lower().startswith("vxlan") else HIGHEST_VLAN
     if match is None or (match[2].isdigit() and not 1 <= int(match[2]) <= most):
-        raise InvalidParameter("vlan", text, f"it should be a number from 1 to {HIGHEST_VLAN}, or {UNTAGGED}")
+        raise InvalidParameter("vlan", text, f"it must be a number from 1 to {HIGHEST_VLAN}, or {UNTAGGED}")
     return str(int(match[2])) if match[2].isdigit() else UNTAGGED
 
 
@@ -118,7 +118,7 @@ def check_network_domain(text: str) -> None:
     """
     if not NETWORK_DOMAIN.fullmatch(text):
         raise InvalidParameter(
-            "networkdomain", text, "it should be a DNS domain such as guests.example, 190 characters at most"
+            "networkdomain", text, "it must be a DNS domain such as guests.example, 190 characters at most"
         )
 
 
@@ -132,14 +132,12 @@ def _network(given: dict[str, str]) -> tuple[IPv4Network, IPv4Address]:
     try:
         network = IPv4Network(f"{gateway}/{_address('netmask', given['netmask'])}", strict=False)
     except ValueError:
-        raise InvalidParameter(
-            "netmask", given["netmask"], "it should be a netmask such as 255.255.255.0"
-        ) from None
+        raise InvalidParameter("netmask", given["netmask"], "it must be a netmask such as 255.255.255.0") from None
     if network.prefixlen > LONGEST_PREFIX or str(network.netmask) != given["netmask"]:
         raise InvalidParameter(
             "netmask",
             given["netmask"],
-            f"it should be a netmask of at most {LONGEST_PREFIX} bits, such as 255.255.255.0",
+            f"it must be a netmask of at most {LONGEST_PREFIX} bits, such as 255.255.255.0",
         )
     _inside(network, "gateway", str(gateway))
     return network, gateway
@@ -148,7 +146,7 @@ def _network(given: dict[str, str]) -> tuple[IPv4Network, IPv4Address]:
 def _inside(network: IPv4Network, parameter: str, text: str) -> IPv4Address:
     address = _address(parameter, text)
     if address not in network or address in (network.network_address, network.broadcast_address):
-        raise InvalidParameter(parameter, text, f"it should be an address of a host in {network}")
+        raise InvalidParameter(parameter, text, f"it must be an address of a host in {network}")
     return address
 
 
@@ -163,7 +161,7 @@ def _address(parameter: str, text: str) -> IPv4Address:
     try:
         return IPv4Address(text)
     except ValueError:
-        raise InvalidParameter(parameter, text, "it should be an IPv4 address such as 10.1.0.17") from None
+        raise InvalidParameter(parameter, text, "it must be an IPv4 address such as 10.1.0.17") from None
 
 
 def _refuse(given: dict[str, str], why: str) -> None:

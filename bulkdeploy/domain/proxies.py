@@ -42,10 +42,10 @@ class ProxySettings:
         """The address of who calls, where ``peer`` is the other end of the connection."""
         if not self.trusts(peer):
             return peer
-        told = (self._told(header(name) or "") for name in self.names)
-        return next((address for address in told if address is not None), peer)
+        reported = (self._recorded(header(name) or "") for name in self.names)
+        return next((address for address in reported if address is not None), peer)
 
-    def _told(self, text: str) -> str | None:
+    def _recorded(self, text: str) -> str | None:
         """The address that a header names; what no address can be read from says nothing, nor what is before it."""
         found: str | None = None
         for part in reversed(text.split(",")):

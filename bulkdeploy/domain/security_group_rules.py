@@ -49,7 +49,7 @@ class Traffic:
             self._refuse(icmp)
             if (self.start_port or 0) > (self.end_port or 0):
                 raise InvalidParameter(
-                    "endport", self.end_port, f"it should be startport, {self.start_port}, or more"
+                    "endport", self.end_port, f"it must be startport, {self.start_port}, or more"
                 )
         elif self.protocol is Protocol.ICMP:
             self._require(icmp, ANY_ICMP, HIGHEST_ICMP_NUMBER)
@@ -64,7 +64,7 @@ class Traffic:
                     ("protocol", name), f"protocol {self.protocol} needs {' and '.join(numbers)}"
                 )
             if not low <= value <= high:
-                raise InvalidParameter(name, value, f"it should be between {low} and {high}")
+                raise InvalidParameter(name, value, f"it must be between {low} and {high}")
 
     def _refuse(self, numbers: dict[str, int | None]) -> None:
         for name, value in numbers.items():
@@ -89,7 +89,7 @@ def check_cidrs(cidrs: Sequence[str]) -> None:
     for cidr in cidrs:
         if not _is_cidr(cidr):
             raise InvalidParameter(
-                "cidrlist", cidr, "it should be a network such as 10.0.0.0/8, more than one separated by commas"
+                "cidrlist", cidr, "it must be a network such as 10.0.0.0/8, more than one separated by commas"
             )
 
 

@@ -1,7 +1,7 @@
 """The contract of drivers as test suites: pytest classes to subclass, which docs/drivers.md shows. Needs pytest.
 
 ``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
-take batches, ``FencingContract`` for hypervisors that check fences, ``RoomContract`` for those that refuse
+take batches, ``FencingContract`` for hypervisors that check fences, ``CapacityContract`` for those that refuse
 guests for which they have no memory; each of the others is for an ability.
 """
 
@@ -10,13 +10,13 @@ import pytest
 pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
+from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.room import RoomContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
@@ -32,6 +32,7 @@ __all__ = [
     "PATIENCE_S",
     "BatchContract",
     "Caller",
+    "CapacityContract",
     "DeviceContract",
     "DriverContract",
     "FencingContract",
@@ -40,7 +41,6 @@ __all__ = [
     "MigrationContract",
     "ResizeContract",
     "Rig",
-    "RoomContract",
     "ScalingContract",
     "Subjects",
     "VolumeContract",

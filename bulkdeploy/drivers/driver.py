@@ -122,7 +122,7 @@ class DriverError(Exception):
         """The same error, at another host: of a batch that failed as a whole each call fails at its own."""
         return type(self)(self.step, host, self.reason, transient=self.transient, unanswered=self.unanswered)
 
-    def told(self, reason: str) -> "DriverError":
+    def reported(self, reason: str) -> "DriverError":
         """The same error, in other words."""
         return type(self)(self.step, self.host, reason, transient=self.transient, unanswered=self.unanswered)
 

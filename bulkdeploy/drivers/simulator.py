@@ -112,7 +112,7 @@ class SimulatorDriver(BatchDriver):
         query = "SELECT number, (outcome).* FROM simulator_code.make_calls(%s::jsonb, %s) ORDER BY number"
         parameters = [write_calls([(call, self._random.random()) for call in calls]), timeout_s * 1000]
         try:
-            rows = self._link.ask(
+            rows = self._link.request(
                 ends[0].step,
                 ends[0].host_name,
                 lambda connection: connection.execute(query, parameters).fetchall(),
@@ -167,7 +167,7 @@ class SimulatorDriver(BatchDriver):
             if isinstance(answer, HostModel)
         ]
         try:
-            self._link.ask("connect", ANY_HOST, lambda link: sync_hosts(link, known), patience_s=timeout_s)
+            self._link.request("connect", ANY_HOST, lambda link: sync_hosts(link, known), patience_s=timeout_s)
         except DriverError as error:
             return [error if isinstance(answer, HostModel) else answer for answer in answers]
         return answers
@@ -177,7 +177,7 @@ class SimulatorDriver(BatchDriver):
     ) -> None:
         """See HypervisorDriver."""
         work = partial(set_overcommit, uuids=host_uuids, cpu=cpu_overcommit, memory=memory_overcommit)
-        self._link.ask("overcommit", ANY_HOST, work, patience_s=timeout_s)
+        self._link.request("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """See HypervisorDriver. The url says how large it is (``simulator_model``)."""
@@ -248,7 +248,7 @@ class SimulatorDriver(BatchDriver):
         Raises:
             DriverError: the database does not answer.
         """
-        self._link.ask("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
+        self._link.request("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
         """Take guests as running; see ``simulator_inventory.adopt_guests``.
@@ -256,7 +256,9 @@ class SimulatorDriver(BatchDriver):
         Raises:
             DriverError: see there, or the database does not answer.
         """
-        return self._link.ask("adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests)))
+        return self._link.request(
+            "adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests))
+        )
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -266,7 +268,7 @@ class SimulatorDriver(BatchDriver):
         """Make the call; what it answers, if anything."""
         draw = self._random.random()
         everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
-        row = self._link.ask(
+        row = self._link.request(
             call.step,
             call.host_name,
             lambda connection: connection.execute(query, everything).fetchall()[0],

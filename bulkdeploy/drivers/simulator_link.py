@@ -56,7 +56,7 @@ class SimulatorLink:
             open=True,
         )
 
-    def ask(
+    def request(
         self, step: str, host: str, work: Callable[[Connection], T], *, patience_s: float = CONNECTION_WAIT_S
     ) -> T:
         """``work`` on a connection; done anew when it lost its connection or a deadlock.
@@ -87,7 +87,7 @@ class SimulatorLink:
         """All rows of a query that takes the uuid to begin after and how many rows; its first column is a uuid."""
         last = UUID(int=0)
         while True:
-            page = self.ask("list", ANY_HOST, partial(_page, query, last))
+            page = self.request("list", ANY_HOST, partial(_page, query, last))
             yield from page
             if len(page) < PAGE_ROWS:
                 return

@@ -75,7 +75,7 @@ def _sizes(query: str, defaults: Mapping[str, int], most: Mapping[str, int]) -> 
         if key not in defaults:
             raise _refused(f"{key[:40]} is none of {', '.join(defaults)}")
         if not re.fullmatch(r"[0-9]{1,10}", written, re.ASCII) or not least <= int(written) <= most[key]:
-            raise _refused(f"{key} should be a whole number from {least} to {most[key]}, not {written[:40]!r}")
+            raise _refused(f"{key} must be a whole number from {least} to {most[key]}, not {written[:40]!r}")
         sizes[key] = int(written)
     return sizes
 

@@ -88,7 +88,7 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
             settings.request_header_seconds, settings.request_body_seconds, settings.keepalive_seconds
         )
         connections = Connections(
-            room_for_connections(),
+            connection_limit(),
             settings.connections_per_address,
             self.wsgi.is_proxy,
             asyncio.get_running_loop(),
@@ -107,14 +107,14 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
             proxy_headers=False,
             timeout_keep_alive=settings.keepalive_seconds,
             timeout_graceful_shutdown=GRACEFUL_SECONDS,
-            callback_notify=self._tell_that_it_lives,
+            callback_notify=self._report_alive,
         )
 
-    async def _tell_that_it_lives(self) -> None:
+    async def _report_alive(self) -> None:
         self.notify()
 
 
-def room_for_connections() -> int:
+def connection_limit() -> int:
     """How many connections this process may have; asks for as many open files as that takes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + OTHER_FILES

@@ -1,4 +1,4 @@
-"""``bulkdeploy audit``: are the books true?"""
+"""``bulkdeploy audit``: are the accounting true?"""
 
 import json
 import sys

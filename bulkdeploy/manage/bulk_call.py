@@ -39,7 +39,7 @@ class BulkCall:
         self._api = api
         self._deployment: dict[str, Any] = {}
         self._filling: list[str] = []
-        self._asked = 0
+        self._requested = 0
         self._before: Counter[str] = Counter()
         self.progress_seen = Progress(0, 0, 0, 0)
 
@@ -50,7 +50,7 @@ class BulkCall:
             cli.failures.ApiRefused: the API said no.
         """
         self._filling = [
-            self._ask(count, clusterid=self._only("listClusters", "cluster", name=cluster))
+            self._request(count, clusterid=self._only("listClusters", "cluster", name=cluster))
             for cluster, count in ALREADY_THERE.items()
         ]
 
@@ -64,11 +64,11 @@ class BulkCall:
         Raises:
             cli.failures.ApiRefused: the API said no.
         """
-        self._asked = count
+        self._requested = count
         self._before = self._vms_per_cluster()
-        self._deployment = self._read(self._ask(count))
+        self._deployment = self._read(self._request(count))
 
-    def _ask(self, count: int, **place: str) -> str:
+    def _request(self, count: int, **place: str) -> str:
         """The id of a deployment of so many VMs."""
         jobs = self._api.call(
             "bulkDeployVirtualMachine",
@@ -109,10 +109,10 @@ class BulkCall:
         found = [f"job {one['jobid']}: {one['errortext']}" for one in self._deployment.get("failures", ())]
         if len(found) > MOST_REASONS:
             found[MOST_REASONS:] = [f"... and {len(found) - MOST_REASONS} more"]
-        if self.progress_seen.succeeded != self._asked:
-            found.append(f"{self.progress_seen.succeeded} of {self._asked} jobs succeeded")
-        if (arrived := sum(one.added for one in spread)) != self._asked:
-            found.append(f"{arrived} of {self._asked} VMs are on eligible clusters")
+        if self.progress_seen.succeeded != self._requested:
+            found.append(f"{self.progress_seen.succeeded} of {self._requested} jobs succeeded")
+        if (arrived := sum(one.added for one in spread)) != self._requested:
+            found.append(f"{arrived} of {self._requested} VMs are on eligible clusters")
         return found + uneven(spread)
 
     def _read(self, deployment_id: str) -> dict[str, Any]:

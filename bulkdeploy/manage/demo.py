@@ -45,8 +45,8 @@ OF_NOBODY_ELSE: Mapping[str, object] = {
 def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None) -> None:
     """Start everything, deploy COUNT VMs with one call over HTTP, show where they went, stop.
 
-    Whatever is configured, it has a database, a courier and simulated hypervisors of its own.
-    Exit code 0 only if every job succeeded, the VMs are spread as promised, and the books are true.
+    Whatever is configured, it has a database, a message broker and simulated hypervisors of its own.
+    Exit code 0 only if every job succeeded, the VMs are spread as promised, and the audit reports no discrepancy.
     """
     with _data_dir(data_dir) as place, exclusive(place):
         settings = settings_of(ctx, data_dir=place, listen="127.0.0.1:0").model_copy(update=OF_NOBODY_ELSE)
@@ -120,14 +120,14 @@ def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> lis
         spread = call.spread()
         view.spread(spread)
         problems = call.problems(spread)
-    problems += _untrue_books(stack.settings)
+    problems += _discrepancies(stack.settings)
     view.summary(call.progress_seen, elapsed, problems)
     if svg is not None:
         svg.write_text(draw_spread(spread, f"One call, {count} VMs"))
     return problems
 
 
-def _untrue_books(settings: Settings) -> list[str]:
+def _discrepancies(settings: Settings) -> list[str]:
     from bulkdeploy.manage.audit import check
 
     return [f"audit: {breach}" for finding in check(settings) for breach in finding.breaches]

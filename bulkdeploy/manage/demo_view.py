@@ -62,7 +62,9 @@ class DemoView:
             table.add_column(title, justify="right")
         for pod in by_pod(spread):
             for one in pod.clusters:
-                table.add_row("", one.cluster, *map(str, (one.before, one.added, one.after, one.room_left)))
+                table.add_row(
+                    "", one.cluster, *map(str, (one.before, one.added, one.after, one.remaining_capacity))
+                )
             sums = (pod.before, pod.added, pod.after)
             table.add_row(pod.pod, "", *map(str, sums), "", style="bold", end_section=True)
         self._console.print(table)
@@ -73,5 +75,5 @@ class DemoView:
         if not problems:
             self._console.print(
                 "[green]As promised:[/] no cluster that received a VM is more than one above an eligible cluster "
-                "that had room, and the books are true."
+                "that had room, and the audit reports no discrepancy."
             )

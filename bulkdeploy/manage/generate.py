@@ -95,7 +95,7 @@ def main(check: bool) -> None:
 
 
 def _write(name: str, text: str, check: bool) -> bool:
-    """Write a file, or say whether it is as it should be."""
+    """Write a file, or say whether it is as it must be."""
     path = ROOT / name
     if check:
         return path.is_file() and path.read_text() == text

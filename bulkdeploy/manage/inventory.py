@@ -89,7 +89,7 @@ def load(settings: Settings, file: Path) -> "LoadReport":
 
 def load_first_zone(settings: Settings, file: Path) -> None:
     """Load a file where the database has no zone yet; simulated hypervisors are told of the hosts in any case."""
-    from bulkdeploy.manage.simulated_hosts import tell_simulator
+    from bulkdeploy.manage.simulated_hosts import register_with_simulator
     from bulkdeploy.store.infrastructure.zones import has_zone
     from bulkdeploy.wiring.system import build_engine
 
@@ -98,7 +98,7 @@ def load_first_zone(settings: Settings, file: Path) -> None:
         with engine.connect() as connection:
             present = has_zone(connection)
         if present:
-            tell_simulator(settings, engine)
+            register_with_simulator(settings, engine)
     finally:
         engine.dispose()
     if not present:

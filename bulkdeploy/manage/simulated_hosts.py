@@ -10,7 +10,7 @@ from bulkdeploy.wiring.drivers import SIMULATOR, simulator_url
 from bulkdeploy.wiring.settings import Settings
 
 
-def tell_simulator(settings: Settings, engine: Engine) -> None:
+def register_with_simulator(settings: Settings, engine: Engine) -> None:
     """Make every host of a simulated hypervisor type known: the simulator's database may be a new one.
 
     Safe to repeat; what real hypervisors drive is left out.

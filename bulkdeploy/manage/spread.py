@@ -26,7 +26,7 @@ class ClusterSpread:
         return self.before + self.added
 
     @property
-    def room_left(self) -> int:
+    def remaining_capacity(self) -> int:
         """How many more it could hold."""
         return 0 if self.capacity is None else self.capacity - self.added
 
@@ -73,7 +73,7 @@ def uneven(spread: Sequence[ClusterSpread]) -> list[str]:
 
     No cluster that received a VM ends more than one above an eligible cluster that still had room.
     """
-    roomy = [one for one in spread if one.room_left > 0]
+    roomy = [one for one in spread if one.remaining_capacity > 0]
     if not roomy:
         return []
     lowest = min(roomy, key=lambda one: one.after)

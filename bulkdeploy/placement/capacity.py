@@ -81,7 +81,7 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
     volumes = Volumes.of(disks, StorageType.SHARED)
     if volumes.sizes:
         shared = shared_storage(snapshot, request, volumes, order, clusters)
-        clusters, alone = np.minimum(clusters, shared.room), np.minimum(clusters, shared.alone)
+        clusters, alone = np.minimum(clusters, shared.capacity), np.minimum(clusters, shared.alone)
         hosts.exclude_clusters((clusters == 0)[number], storage.RULE)
     for rule in rules:
         bound = None if rule.cluster_capacity is None else rule.cluster_capacity(snapshot, request)

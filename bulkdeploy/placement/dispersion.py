@@ -14,7 +14,7 @@ from bulkdeploy.placement.model import Ints
 FRACTION_BITS = 24
 
 
-def fill_levels(start: Ints, step: Ints | int, room: Ints, segment: Ints, wanted: Ints) -> Ints:
+def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
     """How many VMs each member gets when each VM goes to the lowest member that has room.
 
     ``start`` is a member's level (below 2**53), ``step`` (at least 1) how much one VM raises it. Members
@@ -25,39 +25,39 @@ def fill_levels(start: Ints, step: Ints | int, room: Ints, segment: Ints, wanted
     if len(start) == 0:
         return np.zeros(0, dtype=np.int64)
     first = _first_of_segments(segment, len(wanted))
-    room = np.minimum(room, wanted[segment])
+    capacity = np.minimum(capacity, wanted[segment])
     low = np.minimum.reduceat(start, first)
-    high = np.maximum.reduceat(start + step * room, first)
+    high = np.maximum.reduceat(start + step * capacity, first)
     while (low < high).any():
         middle = low + (high - low + 1) // 2
-        filled = np.add.reduceat(_below(middle[segment], start, step, room), first)
+        filled = np.add.reduceat(_below(middle[segment], start, step, capacity), first)
         fits = filled <= wanted
         low = np.where(fits, middle, low)
         high = np.where(fits, high, middle - 1)
-    taken: Ints = _below(low[segment], start, step, room)
-    on_level = (_below(low[segment] + 1, start, step, room) > taken).astype(np.int64)
+    taken: Ints = _below(low[segment], start, step, capacity)
+    on_level = (_below(low[segment] + 1, start, step, capacity) > taken).astype(np.int64)
     return taken + fill_in_order(on_level, segment, wanted - np.add.reduceat(taken, first))
 
 
-def _below(level: Ints, start: Ints, step: Ints | int, room: Ints) -> Ints:
+def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
     """How many VMs a member takes while it stands below ``level``."""
     rise: Ints = level - start
     if not (isinstance(step, int) and step == 1):
         rise = np.ceil(rise / step).astype(np.int64)  # exact while levels are below 2**53
-    return np.minimum(np.maximum(rise, 0), room)
+    return np.minimum(np.maximum(rise, 0), capacity)
 
 
-def fill_in_order(room: Ints, segment: Ints, wanted: Ints) -> Ints:
+def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
     """How many VMs each member gets when a segment's members are filled one after the other.
 
     Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
     given to nobody.
     """
-    if len(room) == 0:
+    if len(capacity) == 0:
         return np.zeros(0, dtype=np.int64)
-    before = np.cumsum(room) - room
+    before = np.cumsum(capacity) - capacity
     before -= before[_first_of_segments(segment, len(wanted))][segment]
-    return np.minimum(np.maximum(wanted[segment] - before, 0), room)
+    return np.minimum(np.maximum(wanted[segment] - before, 0), capacity)
 
 
 def _first_of_segments(segment: Ints, segments: int) -> Ints:

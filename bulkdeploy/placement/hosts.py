@@ -137,8 +137,8 @@ def _random(task: _Task) -> Ints:
         if not missing.any():
             return added
     shuffled = np.lexsort((rng.random(len(added)), candidates.cluster))
-    room = candidates.capacity - added
-    added[shuffled] += fill_in_order(room[shuffled], candidates.cluster[shuffled], missing)
+    capacity = candidates.capacity - added
+    added[shuffled] += fill_in_order(capacity[shuffled], candidates.cluster[shuffled], missing)
     return added
 
 

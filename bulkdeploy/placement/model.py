@@ -230,7 +230,7 @@ class Plan:
     asked, always.
     """
 
-    asked: int
+    requested: int
     host_ids: Ints
     cluster_ids: Ints
     pod_ids: Ints
@@ -247,4 +247,4 @@ class Plan:
     @property
     def refused(self) -> int:
         """How many did not."""
-        return self.asked - self.placed
+        return self.requested - self.placed

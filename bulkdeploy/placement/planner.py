@@ -39,7 +39,7 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     host, pools = _places(snapshot, request, found, added, grants)
     cluster = snapshot.hosts.cluster[host]
     return Plan(
-        asked=request.count,
+        requested=request.count,
         host_ids=snapshot.hosts.id[host],
         cluster_ids=snapshot.clusters.id[cluster],
         pod_ids=snapshot.clusters.pod_id[cluster],

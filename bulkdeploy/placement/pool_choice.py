@@ -99,8 +99,8 @@ def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> 
 
 def _evenly(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], rows: Flags, vms: Ints) -> Ints:
     """The column for each VM of the marked rows, row after row: always the pool with room for most."""
-    room = _whole_vms(table, sizes, disks)[rows]
-    segment, column = np.nonzero(room)
-    room = room[segment, column]
-    share = fill_levels(-room, 1, room, segment, vms[rows])
+    capacity = _whole_vms(table, sizes, disks)[rows]
+    segment, column = np.nonzero(capacity)
+    capacity = capacity[segment, column]
+    share = fill_levels(-capacity, 1, capacity, segment, vms[rows])
     return np.repeat(column, share)[interleave(segment, share)]

@@ -22,14 +22,14 @@ class SharedStorage:
     own: PoolTable
     packing: Packing
     zone: PoolTable
-    room: Ints
+    capacity: Ints
     alone: Ints
 
-    def zone_storage(self, clusters: Ints, room: Ints) -> ZoneStorage | None:
+    def zone_storage(self, clusters: Ints, capacity: Ints) -> ZoneStorage | None:
         """What the given clusters share; None where no zone-wide pool serves any disk."""
         if not self.zone.width:
             return None
-        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], room)
+        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], capacity)
 
 
 def shared_storage(
@@ -39,9 +39,9 @@ def shared_storage(
     own = rows_of(cluster_pools(snapshot, volumes), clusters)
     zone = zone_pools(snapshot, request.hypervisor, volumes)
     packing = pack(own, volumes.sizes, most, zone.serves)
-    room = packing.held()
-    alone = room
+    capacity = packing.held()
+    alone = capacity
     if zone.width:
         nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
         alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
-    return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, room, 0), alone)
+    return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, capacity, 0), alone)

@@ -37,7 +37,7 @@ class OpenClusters:
 class Filling(Protocol):
     """How a strategy goes on from any point of a batch."""
 
-    def __call__(self, taken: Ints, room: Ints, count: int) -> Ints:
+    def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
         """How many of the next ``count`` VMs each open cluster gets: as many as fit, within its room.
 
         ``taken`` VMs were given to each cluster already, and ``room`` more fit in each. Asking for a
@@ -77,9 +77,9 @@ def one_after_the_other(order: Ints) -> Filling:
     """Fill each cluster to its room before the next, in the given order of positions."""
     one_segment = np.zeros_like(order)
 
-    def fill(taken: Ints, room: Ints, count: int) -> Ints:
+    def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
         added = np.zeros_like(taken)
-        added[order] = fill_in_order(room[order], one_segment, np.array([count]))
+        added[order] = fill_in_order(capacity[order], one_segment, np.array([count]))
         return added
 
     return fill

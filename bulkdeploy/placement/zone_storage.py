@@ -54,7 +54,7 @@ class ZoneStorage:
     spills: tuple[Spill, ...]
 
     @classmethod
-    def of(cls, table: PoolTable, sizes: Sequence[int], kept: Ints, room: Ints) -> "ZoneStorage":
+    def of(cls, table: PoolTable, sizes: Sequence[int], kept: Ints, capacity: Ints) -> "ZoneStorage":
         """From how many VMs keep each disk in the cluster's own pools, and each cluster's room."""
         sets: set[tuple[int, ...]] = set()
         for order in np.unique(np.argsort(kept, axis=1, kind="stable"), axis=0).tolist():
@@ -64,7 +64,7 @@ class ZoneStorage:
             others = [disk for disk in range(len(sizes)) if disk not in disks]
             first = kept[:, list(disks)].max(axis=1)
             end = kept[:, others].min(axis=1, initial=np.iinfo(np.int64).max)
-            if (first < np.minimum(end, room)).any():
+            if (first < np.minimum(end, capacity)).any():
                 spills.append(Spill(disks, first, end))
         return cls(table, sizes, tuple(spills))
 
@@ -80,48 +80,48 @@ class ZoneStorage:
             after[takes[0]] -= self.sizes[disk]
         return tuple(chosen)
 
-    def capacity(self, filling: Filling, room: Ints) -> int:
+    def capacity(self, filling: Filling, capacity: Ints) -> int:
         """How many VMs the open clusters hold in all, given what they share."""
         if not self.spills:
-            return int(room.sum())
+            return int(capacity.sum())
         if len(self.spills) > 1:
-            return int(share_zone(filling, room, self, int(room.sum()))[0].sum())
+            return int(share_zone(filling, capacity, self, int(capacity.sum()))[0].sum())
         spill = self.spills[0]
-        own = np.minimum(room, spill.first)
+        own = np.minimum(capacity, spill.first)
         disks = list(spill.disks)
         table = PoolTable(self.table.pool, self.table.free, self.table.fits[disks])
         sizes = [self.sizes[disk] for disk in disks]
         shared = pack(table, sizes, np.array([ENDLESS]), np.zeros(len(disks), dtype=bool)).held()
-        return int(own.sum() + min(int(shared[0]), int((room - own).sum())))
+        return int(own.sum() + min(int(shared[0]), int((capacity - own).sum())))
 
 
-def share_zone(filling: Filling, room: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
+def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
     """How many of ``count`` VMs each open cluster gets, and which zone-wide pools their spilled disks get."""
-    taken = np.zeros_like(room)
-    room = room.copy()
+    taken = np.zeros_like(capacity)
+    capacity = capacity.copy()
     free = zone.table.free[0].copy()
     grants: list[Grant] = []
-    while count > 0 and room.any():
-        stretch = _Stretch(filling, zone, taken, room, free)
-        added = stretch.longest(min(count, int(room.sum())))
+    while count > 0 and capacity.any():
+        stretch = _Stretch(filling, zone, taken, capacity, free)
+        added = stretch.longest(min(count, int(capacity.sum())))
         if not added.any():
             for spill in stretch.stuck():
-                np.minimum(room, np.maximum(spill.first - taken, 0), out=room)
+                np.minimum(capacity, np.maximum(spill.first - taken, 0), out=capacity)
             continue
         grants += stretch.grants(added)
         free = free - stretch.load(added)
-        taken, room, count = taken + added, room - added, count - int(added.sum())
+        taken, capacity, count = taken + added, capacity - added, count - int(added.sum())
     return taken, grants
 
 
 class _Stretch:
     """The VMs from one state of the zone's pools on for which each spill keeps to the same pools."""
 
-    def __init__(self, filling: Filling, zone: ZoneStorage, taken: Ints, room: Ints, free: Ints) -> None:
+    def __init__(self, filling: Filling, zone: ZoneStorage, taken: Ints, capacity: Ints, free: Ints) -> None:
         self._filling = filling
         self._zone = zone
         self._taken = taken
-        self._room = room
+        self._capacity = capacity
         self._free = free
         self._columns = [zone.columns(spill.disks, free) for spill in zone.spills]
 
@@ -130,7 +130,7 @@ class _Stretch:
         shortest, fitting = 0, np.zeros_like(self._taken)
         longest, middle = most, most
         while shortest < longest:
-            added = self._filling(self._taken, self._room, middle)
+            added = self._filling(self._taken, self._capacity, middle)
             if self._fits(added):
                 shortest, fitting = middle, added
             else:

@@ -19,18 +19,18 @@ from bulkdeploy.provisioning.outcome import (
     UNCHANGED,
     Failed,
     FinalState,
-    HandedBack,
     Outcome,
     Paused,
+    Requeued,
     Succeeded,
 )
 from bulkdeploy.provisioning.results import failure_result, success_results
-from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, LANE_SIZES, JobMessage
+from bulkdeploy.queue.job_queue import BULK, INTERACTIVE, QUEUE_SIZES, JobMessage
 from bulkdeploy.store.infrastructure.host_maintenance import set_resource_state, wake_waiting
 from bulkdeploy.store.jobs.action_events import COMPLETED, ERROR, INFO, ActionEvent, write_events
-from bulkdeploy.store.jobs.job_leases import give_back_leases, wake_held_back
+from bulkdeploy.store.jobs.job_leases import give_back_leases, wake_throttled
 from bulkdeploy.store.jobs.jobs import JobEnd, JobPause, LeasedJob, finish_jobs, pause_jobs, wake_blocked
-from bulkdeploy.store.jobs.outbox import Lanes, Unsent
+from bulkdeploy.store.jobs.outbox import JobQueues, Unsent
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes_with
 from bulkdeploy.store.virtual_machines.guests import mark_removed, mark_volumes_ready, move_states
 
@@ -46,7 +46,7 @@ SOURCES: Mapping[VmState, frozenset[VmState]] = {
 }
 """From which states a job's end may move its VM to the state it leaves; other moves are not made."""
 
-LANES = Lanes(INTERACTIVE, BULK, LANE_SIZES)
+JOB_QUEUES = JobQueues(INTERACTIVE, BULK, QUEUE_SIZES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Finished:
     @property
     def final(self) -> FinalState:
         """What is left of the instance; a job that is not over leaves everything as it is."""
-        return UNCHANGED if isinstance(self.outcome, Paused | HandedBack) else self.outcome.final
+        return UNCHANGED if isinstance(self.outcome, Paused | Requeued) else self.outcome.final
 
     @property
     def is_over(self) -> bool:
@@ -147,7 +147,7 @@ def _wake(connection: Connection, over: Sequence[Finished]) -> list[Unsent]:
     if parents:
         woken += wake_waiting(connection, parents, INTERACTIVE)
     unsent = [Unsent(job_id, kind, INTERACTIVE) for job_id, kind in woken]
-    return unsent + wake_held_back(connection, [entry.job.id for entry in over], LANES)
+    return unsent + wake_throttled(connection, [entry.job.id for entry in over], JOB_QUEUES)
 
 
 def _leave_hosts(connection: Connection, finished: Sequence[Finished]) -> None:
@@ -173,15 +173,15 @@ def _leave_vms(connection: Connection, finished: Sequence[Finished]) -> None:
 
 
 def _end_jobs(connection: Connection, finished: Sequence[Finished]) -> list[Unsent]:
-    """Write what became of the jobs; those that were handed back are to be sent."""
+    """Write what became of the jobs; those that were requeued are to be sent."""
     results = success_results(connection, [entry.job for entry in finished if isinstance(entry.outcome, Succeeded)])
     ends: list[JobEnd] = []
     pauses: list[JobPause] = []
-    handed_back: dict[int, int] = {}
+    requeued: dict[int, int] = {}
     for entry in finished:
         job, outcome = entry.job, entry.outcome
-        if isinstance(outcome, HandedBack):
-            handed_back[job.id] = job.fence
+        if isinstance(outcome, Requeued):
+            requeued[job.id] = job.fence
         elif isinstance(outcome, Paused):
             pauses.append(JobPause(job.id, job.fence, outcome.after_s, outcome.progress))
         elif isinstance(outcome, Failed):
@@ -191,7 +191,7 @@ def _end_jobs(connection: Connection, finished: Sequence[Finished]) -> list[Unse
     done = (finish_jobs(connection, ends) if ends else set()) | (
         pause_jobs(connection, pauses) if pauses else set()
     )
-    unsent = give_back_leases(connection, handed_back, LANES) if handed_back else []
+    unsent = give_back_leases(connection, requeued, JOB_QUEUES) if requeued else []
     done |= {one.job_id for one in unsent}
     if len(done) < len(finished):
         raise StaleLeases([entry.job.lease for entry in finished if entry.job.id not in done])

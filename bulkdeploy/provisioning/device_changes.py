@@ -17,7 +17,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import (
     BulkDeployError,
     InsufficientAddresses,
@@ -27,6 +26,7 @@ from bulkdeploy.domain.errors import (
 )
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import VmSteps
@@ -56,7 +56,7 @@ DEVICE = "uuid"
 AS_ROWS_SAY = FinalState(volumes_ready=True)
 
 PLUG_COMMIT, UNPLUG_COMMIT = "plug.commit", "unplug.commit"
-DEVICE_FAILPOINTS = frozenset({CrashPoint.DRIVER_DEVICES, CrashPoint.KEEP_COMMIT, UNPLUG_COMMIT})
+DEVICE_FAILPOINTS = frozenset({Failpoint.DRIVER_DEVICES, Failpoint.KEEP_COMMIT, UNPLUG_COMMIT})
 
 DEVICE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
 """Those in which devices can be changed."""
@@ -73,7 +73,7 @@ REFUSALS: Mapping[type[BulkDeployError], int] = {
 class DeviceChange(VmSteps):
     """What kinds that give devices and kinds that take them share."""
 
-    def _ask(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
+    def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
         """Ask for the change, unless an earlier try is only to be undone."""
         failure = earlier_failure(work.job.progress)
         if failure is None and OVERDUE in work.job.progress:
@@ -135,7 +135,7 @@ class GiveDevice(DeviceChange):
                 return self._refused(work, refusal)
         if work.state is VmState.STOPPED:
             return Succeeded(UNCHANGED)
-        failure = self._ask(work, work.guest)
+        failure = self._request(work, work.guest)
         if failure is None:
             return Succeeded(AS_ROWS_SAY)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
@@ -197,7 +197,7 @@ class TakeDevice(DeviceChange):
 
     def _unplug(self, work: Assignment) -> Outcome | None:
         """Let the guest lose the device; an outcome where it did not."""
-        failure = self._ask(work, without(work.guest, self.device(work)))
+        failure = self._request(work, without(work.guest, self.device(work)))
         if failure is None:
             return None
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)

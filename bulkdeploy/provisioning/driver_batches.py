@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import structlog
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, host_name, make_call
 from bulkdeploy.drivers.driver import DriverError
 
@@ -129,7 +129,7 @@ class DriverBatches:
 
     def _begin(self, calls: Sequence[GuestCall]) -> Sequence[Answer] | None:
         """The answers of a batch; None: make its calls one by one, so that the one to blame fails alone."""
-        meters.DRIVER_BATCH.observe(len(calls))
+        metrics.DRIVER_BATCH.observe(len(calls))
         try:
             answers = self._driver.begin(calls, timeout_s=self._timeout_s)
         except Exception as error:

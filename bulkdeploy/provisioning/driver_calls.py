@@ -8,8 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy import metrics
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import (
     DriverError,
@@ -22,6 +21,7 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 from bulkdeploy.provisioning.outcome import LeaseLost
@@ -229,9 +229,9 @@ class DriverCalls:
         secrets: Sequence[str] = (),
     ) -> DriverError | None:
         """Make the call; ``secrets`` are what the driver was told and nobody else may be."""
-        point = CrashPoint(f"driver.{step}")
+        point = Failpoint(f"driver.{step}")
         before(point)
-        with meters.STEP_SECONDS.labels(step, work.hypervisor).time():
+        with metrics.STEP_SECONDS.labels(step, work.hypervisor).time():
             failure = self._failure(work, step, call, secrets)
         after(point)
         return failure
@@ -244,10 +244,10 @@ class DriverCalls:
             call(self._drivers.driver_for(work.hypervisor))
         except StaleFence as error:
             _count(step, work, "stale")
-            meters.LEASES_LOST.labels("hypervisor").inc()
+            metrics.LEASES_LOST.labels("hypervisor").inc()
             raise LeaseLost(f"job {work.job.id}: {error}") from error
         except DriverError as error:
-            failure = error.told(_without(secrets, error.reason))
+            failure = error.reported(_without(secrets, error.reason))
             _count(step, work, "transient" if failure.transient else "permanent")
             log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **work.names)
             return failure
@@ -257,18 +257,18 @@ class DriverCalls:
             return DriverError("connect", host, str(error), transient=False)
         except Exception as error:  # noqa: BLE001 - a defect of a driver fails its job alone
             _count(step, work, "defect")
-            told = "".join(format_exception(error))
-            log.error("driver_defect", step=step, host=host, exception=_without(secrets, told), **work.names)  # noqa: TRY400
+            reported = "".join(format_exception(error))
+            log.error("driver_defect", step=step, host=host, exception=_without(secrets, reported), **work.names)  # noqa: TRY400
             return DriverError(step, host, _without(secrets, f"{type(error).__name__}: {error}"), transient=False)
         return None
 
 
-def _without(secrets: Sequence[str], told: str) -> str:
+def _without(secrets: Sequence[str], reported: str) -> str:
     """What a driver says ends up in logs and in results of jobs."""
     for secret in secrets:
-        told = told.replace(secret, "...")
-    return told
+        reported = reported.replace(secret, "...")
+    return reported
 
 
 def _count(step: str, work: Assignment, kind: str) -> None:
-    meters.DRIVER_ERRORS.labels(step, work.hypervisor, kind).inc()
+    metrics.DRIVER_ERRORS.labels(step, work.hypervisor, kind).inc()

@@ -4,8 +4,8 @@ Expunging insists: a hypervisor that does not answer is asked again until ``job.
 over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.
 """
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, Failed, FinalState, Outcome, Succeeded
@@ -14,7 +14,7 @@ from bulkdeploy.store.ledger.release import release_vms
 
 EXPUNGED = FinalState(VmState.EXPUNGING, release_vms, removed=True)
 STILL_THERE = FinalState(VmState.EXPUNGING)
-EXPUNGE_FAILPOINTS = frozenset({CrashPoint.DRIVER_DELETE})
+EXPUNGE_FAILPOINTS = frozenset({Failpoint.DRIVER_DELETE})
 
 
 def expunge(calls: DriverCalls, work: Assignment) -> Outcome:

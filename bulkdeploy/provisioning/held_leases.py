@@ -8,8 +8,8 @@ from threading import Event, Lock, Thread
 import structlog
 from sqlalchemy import Engine
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy import metrics
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only, run_transaction
@@ -29,7 +29,7 @@ def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
         LeaseLost: somebody else holds the job.
     """
     renew = partial(renew_leases, fences={job.id: job.fence}, lease_seconds=lease_seconds)
-    if not run_transaction(engine, renew, CrashPoint.KEEP_COMMIT):
+    if not run_transaction(engine, renew, Failpoint.KEEP_COMMIT):
         raise LeaseLost(f"job {job.id} lost its lease while its driver failed")
 
 
@@ -58,7 +58,7 @@ class HeldLeases:
         """A lease was taken just now."""
         with self._lock:
             self._held[job.id] = (job, self._clock())
-            if job.is_suspect:
+            if job.runs_alone:
                 self._quarantined.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
@@ -102,7 +102,7 @@ class HeldLeases:
             return
         fences = {job.id: job.fence for job in due.values()}
         renew = partial(renew_leases, fences=fences, lease_seconds=self._lease_seconds)
-        kept = run_transaction(self._engine, renew, CrashPoint.RENEW_COMMIT)
+        kept = run_transaction(self._engine, renew, Failpoint.RENEW_COMMIT)
         with self._lock:
             for job in due.values():
                 held = self._held.get(job.id)
@@ -113,7 +113,7 @@ class HeldLeases:
                 else:
                     del self._held[job.id]
                     self._quarantined.discard(job.id)
-                    meters.LEASES_LOST.labels("renewal").inc()
+                    metrics.LEASES_LOST.labels("renewal").inc()
                     log.warning("lease_lost", job=str(job.uuid), fence=job.fence)
 
     def idle_s(self) -> float:
@@ -135,4 +135,4 @@ class HeldLeases:
                 else:
                     log.exception("leases_not_renewed", leases=len(self))
             self._came_round = self._clock()
-            meters.JOBS_IN_HAND.set(len(self))
+            metrics.JOBS_IN_HAND.set(len(self))

@@ -32,7 +32,7 @@ from bulkdeploy.provisioning.job_kind import JobSteps, StepTools
 from bulkdeploy.provisioning.job_writer import Entry, JobWriter
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition, given_up_on
-from bulkdeploy.provisioning.outcome import Failed, HandedBack, LeaseLost, Outcome
+from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Requeued
 from bulkdeploy.provisioning.progress import OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.store.database.availability import is_unreachable
@@ -133,7 +133,7 @@ class JobRunner:
         ended.wait()
 
     def drain(self) -> None:
-        """Begin nothing more: what waits for a thread is handed back to other workers, now and from now on.
+        """Begin nothing more: what waits for a thread is requeued to other workers, now and from now on.
 
         Returns at once; may be called from a signal handler.
         """
@@ -144,7 +144,7 @@ class JobRunner:
             except Empty:
                 return
             if work is not None:
-                self._end(Finished(work.job, work.name, HandedBack()))
+                self._end(Finished(work.job, work.name, Requeued()))
 
     def close(self) -> None:
         """Finish what was begun, or all that was accepted without ``drain``; then end all threads.
@@ -161,7 +161,7 @@ class JobRunner:
         self._held.close()
 
     def trouble(self) -> str | None:
-        """Why this process should be ended and started anew; None: it works."""
+        """Why this process must be ended and started anew; None: it works."""
         if not self._commits.is_alive():
             return "the thread that commits is gone"
         if not all(thread.is_alive() for thread in self._threads):
@@ -212,7 +212,7 @@ class JobRunner:
     def _outcome(self, work: Work) -> Outcome | None:
         """How the driver's part ended; None: the job is somebody else's now."""
         if self._draining:
-            return HandedBack()
+            return Requeued()
         steps = self._steps[work.job.kind]
         try:
             if isinstance(work, Assignment) and self._cancels.stops(work.job):
@@ -225,7 +225,7 @@ class JobRunner:
             if self._held.is_lost(work.job):
                 log.warning("lease_lost", why=f"{type(error).__name__}: {error}".splitlines()[0], **work.names)
                 return None
-            _tell_interrupted(work, error)
+            _report_interrupted(work, error)
             is_over = OVERDUE in work.job.progress and not is_unreachable(error)
             return given_up_on(steps.kind, work) if is_over else pause(work, None)
 
@@ -256,7 +256,7 @@ def worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
-def _tell_interrupted(work: Work, error: Exception) -> None:
+def _report_interrupted(work: Work, error: Exception) -> None:
     if is_unreachable(error):
         log.warning("database_away", why=str(error).splitlines()[0], **work.names)
     else:

@@ -14,12 +14,12 @@ from typing import Protocol, TypeVar
 import structlog
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy import metrics
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.completion import Finished, StaleLeases, complete
 from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition
-from bulkdeploy.provisioning.outcome import HandedBack, Paused, Release
+from bulkdeploy.provisioning.outcome import Paused, Release, Requeued
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only, run_transaction
@@ -115,7 +115,7 @@ class JobWriter:
         held = self._insist(lambda: self._read_held(leases)) if leases else set()
         lost = [entry for entry in finished if entry.job.lease not in held]
         if lost:
-            _tell_lost(lost, f"{type(error).__name__}: {error}".splitlines()[0])
+            _report_lost(lost, f"{type(error).__name__}: {error}".splitlines()[0])
             self._listener.on_completed(lost)
         return [entry for entry in finished if entry.job.lease in held]
 
@@ -128,12 +128,12 @@ class JobWriter:
         while True:  # each time with fewer jobs: see StaleLeases.rest
             try:
                 work = partial(self._transaction, requests=requests, finished=current)
-                with meters.BATCH_SECONDS.time():
+                with metrics.BATCH_SECONDS.time():
                     acquired, messages = self._insist(partial(run_transaction, self._engine, work, _point(current)))
                 break
             except StaleLeases as stale:
                 rest = stale.rest(current)
-                _tell_lost([entry for entry in current if entry.job.lease in stale.leases], str(stale))
+                _report_lost([entry for entry in current if entry.job.lease in stale.leases], str(stale))
                 current = rest
         _count(current)
         self._listener.on_completed(finished)
@@ -177,11 +177,11 @@ class JobWriter:
         if not messages:
             return
         try:
-            before(CrashPoint.WAKE_PUBLISH)
+            before(Failpoint.WAKE_PUBLISH)
             self._job_queue.send(messages)
-            after(CrashPoint.WAKE_PUBLISH)
+            after(Failpoint.WAKE_PUBLISH)
             clear = partial(forget_sent, job_ids=[message.job_id for message in messages])
-            run_transaction(self._engine, clear, CrashPoint.WAKE_CLEAR)
+            run_transaction(self._engine, clear, Failpoint.WAKE_CLEAR)
         except QueueUnavailable as error:
             log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
         except Exception as error:
@@ -191,8 +191,8 @@ class JobWriter:
                 log.exception("outbox_not_cleared", jobs=len(messages))
 
 
-def _tell_lost(lost: Sequence[Finished], why: str) -> None:
-    meters.LEASES_LOST.labels("write").inc(len(lost))
+def _report_lost(lost: Sequence[Finished], why: str) -> None:
+    metrics.LEASES_LOST.labels("write").inc(len(lost))
     log.warning("leases_lost", jobs=[str(entry.job.uuid) for entry in lost], why=why)
 
 
@@ -201,15 +201,15 @@ def _count(completed: Sequence[Finished]) -> None:
     ends = Counter((entry.job.kind, type(entry.outcome)) for entry in completed)
     for (kind, outcome), jobs in ends.items():
         if outcome is Paused:
-            meters.JOBS_PAUSED.labels(kind).inc(jobs)
-        elif outcome is HandedBack:
-            meters.JOBS_HANDED_BACK.inc(jobs)
+            metrics.JOBS_PAUSED.labels(kind).inc(jobs)
+        elif outcome is Requeued:
+            metrics.JOBS_REQUEUED.inc(jobs)
         else:
-            meters.JOBS_FINISHED.labels(kind, outcome.__name__.lower()).inc(jobs)
+            metrics.JOBS_FINISHED.labels(kind, outcome.__name__.lower()).inc(jobs)
 
 
-def _point(finished: Sequence[Finished]) -> CrashPoint:
-    """What a batch that completes these is called among the crash points."""
+def _point(finished: Sequence[Finished]) -> Failpoint:
+    """What a batch that completes these is called among the failpoints."""
     if not finished:
-        return CrashPoint.LEASE_COMMIT
-    return CrashPoint.COMPLETION_COMMIT if finished[0].final.release is None else CrashPoint.RELEASE_COMMIT
+        return Failpoint.LEASE_COMMIT
+    return Failpoint.COMPLETION_COMMIT if finished[0].final.release is None else Failpoint.RELEASE_COMMIT

@@ -9,13 +9,13 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.provisioning.assignment import Work, WorkReader
-from bulkdeploy.provisioning.completion import LANES, Finished
+from bulkdeploy.provisioning.completion import JOB_QUEUES, Finished
 from bulkdeploy.provisioning.job_kind import JobKind, JobSteps, Move
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Failed
 from bulkdeploy.provisioning.progress import OVERDUE, why_overdue
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.jobs.action_events import STARTED, ActionEvent, write_events
-from bulkdeploy.store.jobs.job_leases import DriverLimits, Lessee, hold_back, take_leases
+from bulkdeploy.store.jobs.job_leases import DriverLimits, LeaseHolder, hold_back, take_leases
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.virtual_machines.guests import move_states
 
@@ -57,19 +57,19 @@ class LeaseAcquisition:
         quarantined: Callable[[], int] = lambda: 0,
     ) -> None:
         self._steps, self._quarantined = steps, quarantined
-        self._lessee = Lessee(worker, lease_seconds, list(steps))
+        self._lease_holder = LeaseHolder(worker, lease_seconds, list(steps))
         self._reader = WorkReader()
         self._settings: tuple[float, Configuration] | None = None
 
     def acquire(self, connection: Connection, job_ids: Sequence[int]) -> Acquired:
         """Lease what may be run, and begin it."""
         settings = self._read_settings(connection)
-        limits, room = DriverLimits.of(settings), 0 if self._quarantined() else 1
+        limits, capacity = DriverLimits.of(settings), 0 if self._quarantined() else 1
         wanted = set(job_ids)
-        jobs = take_leases(connection, list(wanted), self._lessee, limits, suspects=room)
+        jobs = take_leases(connection, list(wanted), self._lease_holder, limits, crash_candidates=capacity)
         leased = {job.id for job in jobs}
         if leased != wanted:
-            hold_back(connection, list(wanted - leased), self._lessee, limits, LANES)
+            hold_back(connection, list(wanted - leased), self._lease_holder, limits, JOB_QUEUES)
         acquired = Acquired(refused=_refused(job_ids, leased))
         if not jobs:
             return acquired

@@ -85,8 +85,8 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedBack:
+class Requeued:
     """The job was not begun, and this process is about to end: another one takes it at once."""
 
 
-Outcome = Succeeded | Failed | Paused | HandedBack
+Outcome = Succeeded | Failed | Paused | Requeued

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.jobs.outbox import forget_sent, take_unsent
@@ -18,7 +18,7 @@ class Relay:
 
     Args:
         engine: the database.
-        job_queue: the courier.
+        job_queue: the message broker.
         grace_s: rows younger than this are left to their writer, in seconds.
     """
 
@@ -32,11 +32,11 @@ class Relay:
         is sent again.
 
         Raises:
-            QueueUnavailable: the courier does not answer; the rows stay.
+            QueueUnavailable: the message broker does not answer; the rows stay.
         """
         total = 0
         for _ in range(MOST_TURNS):
-            sent = run_transaction(self._engine, self._send_some, CrashPoint.RELAY_COMMIT)
+            sent = run_transaction(self._engine, self._send_some, Failpoint.RELAY_COMMIT)
             total += sent
             if sent < MESSAGES_AT_ONCE:
                 break
@@ -45,8 +45,8 @@ class Relay:
     def _send_some(self, connection: Connection) -> int:
         unsent = take_unsent(connection, older_than_s=self._grace_s, most=MESSAGES_AT_ONCE)
         if unsent:
-            before(CrashPoint.RELAY_PUBLISH)
+            before(Failpoint.RELAY_PUBLISH)
             self._job_queue.send([JobMessage(entry.job_id, entry.kind, entry.queue) for entry in unsent])
-            after(CrashPoint.RELAY_PUBLISH)
+            after(Failpoint.RELAY_PUBLISH)
             forget_sent(connection, [entry.job_id for entry in unsent])
         return len(unsent)

@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, StepTools
@@ -38,7 +38,7 @@ from bulkdeploy.store.ledger.release import release_hosts
 
 REPLACE_COMMIT = "replace.commit"
 STARTER_FAILPOINTS = frozenset(
-    {CrashPoint.DRIVER_BOOT, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_DELETE, REPLACE_COMMIT}
+    {Failpoint.DRIVER_BOOT, Failpoint.KEEP_COMMIT, Failpoint.DRIVER_DELETE, REPLACE_COMMIT}
 )
 
 AVOID = "avoid"

@@ -1,8 +1,8 @@
 """What kinds that stop a guest share: which VMs may run, and how a job goes on whose guest was not stopped."""
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import Move, VmSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, RESOURCE_UNAVAILABLE, FinalState, Outcome
@@ -15,7 +15,7 @@ MAY_STILL_RUN = FinalState(VmState.UNKNOWN)
 IF_IT_MAY_RUN = Move(frozenset({VmState.RUNNING, VmState.UNKNOWN}), VmState.STOPPING)
 """A VM in another state keeps it."""
 
-STOP_FAILPOINTS = frozenset({CrashPoint.DRIVER_STOP, CrashPoint.DRIVER_LOOK})
+STOP_FAILPOINTS = frozenset({Failpoint.DRIVER_STOP, Failpoint.DRIVER_LOOK})
 
 
 def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:

@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Engine, Row
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint
-from bulkdeploy.provisioning.completion import LANES, Finished, StaleLeases, complete
+from bulkdeploy import metrics
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.completion import JOB_QUEUES, Finished, StaleLeases, complete
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import expunge_in_any_state
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Release
@@ -49,7 +49,7 @@ class Sweeper:
 
     Args:
         engine: the database.
-        job_queue: the courier; where it does not answer, ``QueueUnavailable`` ends the pass.
+        job_queue: the message broker; where it does not answer, ``QueueUnavailable`` ends the pass.
         clock: seconds that only grow.
     """
 
@@ -61,14 +61,14 @@ class Sweeper:
 
     def send_unsent(self) -> None:
         """Send what API processes and earlier passes left in the outbox."""
-        self._tell("sent", self._relay.send_unsent())
+        self._report("sent", self._relay.send_unsent())
 
     def requeue_dropped(self) -> None:
         """Take over expired leases, and wake jobs that waited long enough."""
         again = self._in_turns(
-            lambda connection: store.requeue_dropped(connection, LANES, ROWS_AT_ONCE), CrashPoint.SWEEP_DROPPED
+            lambda connection: store.requeue_dropped(connection, JOB_QUEUES, ROWS_AT_ONCE), Failpoint.SWEEP_DROPPED
         )
-        self._tell("requeued", again)
+        self._report("requeued", again)
 
     def requeue_throttled(self) -> None:
         """Wake jobs that wait for a host which has places: nobody gave those back, or the limit was raised."""
@@ -76,18 +76,18 @@ class Sweeper:
             limits = DriverLimits.of(read_configuration(connection))
         woken = run_transaction(
             self._engine,
-            lambda connection: store.requeue_held_back(connection, LANES, limits, ROWS_AT_ONCE),
-            CrashPoint.SWEEP_THROTTLED,
+            lambda connection: store.requeue_throttled(connection, JOB_QUEUES, limits, ROWS_AT_ONCE),
+            Failpoint.SWEEP_THROTTLED,
         )
-        self._tell("throttled_woken", woken)
+        self._report("throttled_woken", woken)
 
     def requeue_lost(self) -> None:
         """Send again what Redis lost: jobs are queued here, and nothing waits there."""
         empty = [queue for queue, waiting in self._job_queue.waiting().items() if waiting == 0]
         lost = self._in_turns(
-            lambda connection: store.requeue_lost(connection, LANES, empty, ROWS_AT_ONCE), CrashPoint.SWEEP_LOST
+            lambda connection: store.requeue_lost(connection, JOB_QUEUES, empty, ROWS_AT_ONCE), Failpoint.SWEEP_LOST
         )
-        self._tell("lost_messages", lost)
+        self._report("lost_messages", lost)
 
     def end_late(self) -> None:
         """Have jobs ended that take longer than ``job.cancel.threshold.minutes``.
@@ -99,34 +99,34 @@ class Sweeper:
             return
         late = self._in_turns(
             lambda connection: store.requeue_overdue(
-                connection, LANES, why=TOO_LATE, minutes=minutes, most=ROWS_AT_ONCE
+                connection, JOB_QUEUES, why=TOO_LATE, minutes=minutes, most=ROWS_AT_ONCE
             ),
-            CrashPoint.SWEEP_OVERDUE,
+            Failpoint.SWEEP_OVERDUE,
         )
-        self._tell("overdue", late)
-        self._tell("never_begun", self._fail_stuck(minutes))
+        self._report("overdue", late)
+        self._report("never_begun", self._fail_stuck(minutes))
 
     def expunge_destroyed(self) -> None:
         """Make jobs that expunge VMs destroyed ``expunge.delay`` seconds ago, or not removed at the first try."""
         delay_s = self._setting("expunge.delay")
         expunge = partial(_insert_expunge_jobs, delay_s=delay_s)
-        self._tell("to_expunge", self._in_turns(expunge, CrashPoint.SWEEP_EXPUNGE))
+        self._report("to_expunge", self._in_turns(expunge, Failpoint.SWEEP_EXPUNGE))
 
     def end_removals(self) -> None:
         """End the jobs of calls that removed accounts, once their VMs are gone."""
         minutes = self._setting("job.cancel.threshold.minutes")
-        ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes), CrashPoint.SWEEP_REMOVALS)
-        self._tell("removals_ended", ended)
+        ended = run_transaction(self._engine, partial(end_removal_jobs, minutes=minutes), Failpoint.SWEEP_REMOVALS)
+        self._report("removals_ended", ended)
 
     def expire(self) -> None:
         """Delete jobs finished ``job.expire.minutes`` ago, and sessions that are over."""
         minutes = self._setting("job.expire.minutes")
         expired = self._in_turns(
             lambda connection: store.delete_expired(connection, minutes=minutes, most=ROWS_AT_ONCE),
-            CrashPoint.SWEEP_EXPIRED,
+            Failpoint.SWEEP_EXPIRED,
         )
-        self._tell("expired", expired)
-        run_transaction(self._engine, delete_expired_sessions, CrashPoint.SWEEP_SESSIONS)
+        self._report("expired", expired)
+        run_transaction(self._engine, delete_expired_sessions, Failpoint.SWEEP_SESSIONS)
 
     def _clock_was_set(self, trusted_after_s: float) -> bool:
         """Whether the database's clock, compared with this process's, was set less than this ago."""
@@ -153,13 +153,13 @@ class Sweeper:
         """Fail these; a job that somebody has begun meanwhile is left alone."""
         while finished:
             try:
-                run_transaction(self._engine, partial(complete, finished=finished), CrashPoint.SWEEP_NEVER_BEGUN)
+                run_transaction(self._engine, partial(complete, finished=finished), Failpoint.SWEEP_NEVER_BEGUN)
                 break
             except StaleLeases as stale:
                 finished = stale.rest(finished)
         return len(finished)
 
-    def _in_turns(self, work: Callable[[Connection], int], at: CrashPoint) -> int:
+    def _in_turns(self, work: Callable[[Connection], int], at: Failpoint) -> int:
         """Run ``work`` in transactions of ROWS_AT_ONCE rows until one is not full; the sum."""
         total = 0
         for _ in range(MOST_TURNS):
@@ -173,9 +173,9 @@ class Sweeper:
         with self._engine.connect() as connection:
             return read_configuration(connection).number(name)
 
-    def _tell(self, what: str, jobs: int) -> None:
+    def _report(self, what: str, jobs: int) -> None:
         if jobs:
-            meters.SWEPT.labels(what).inc(jobs)
+            metrics.SWEPT.labels(what).inc(jobs)
             log.info(what, jobs=jobs)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, Row
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy import metrics
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.registry import FindsDrivers
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.ledger.volume_removal import (
-    destroy_volumes_of_nobody,
+    destroy_orphaned_volumes,
     end_removals_of_volumes,
     volumes_to_remove,
 )
@@ -52,8 +52,8 @@ class VolumeRemoval:
 
     def destroy_ownerless(self) -> None:
         """Delete volumes whose owner was deleted while a VM that had them was removed."""
-        destroy = partial(destroy_volumes_of_nobody, most=OWNERLESS_AT_ONCE)
-        _tell("volumes_of_nobody", run_transaction(self._engine, destroy, CrashPoint.SWEEP_OWNERLESS))
+        destroy = partial(destroy_orphaned_volumes, most=OWNERLESS_AT_ONCE)
+        _report("volumes_of_nobody", run_transaction(self._engine, destroy, Failpoint.SWEEP_OWNERLESS))
 
     def remove_volumes(self) -> None:
         """Remove what is due, until nothing is, or something fails: that is tried again later.
@@ -70,14 +70,14 @@ class VolumeRemoval:
             gone = [row.uuid for row, done in zip(due, is_gone, strict=True) if done]
             left = [row.uuid for row, done in zip(due, is_gone, strict=True) if not done]
             end = partial(end_removals_of_volumes, gone=gone, left=left, again_s=AGAIN_S)
-            run_transaction(self._engine, end, CrashPoint.SWEEP_VOLUMES)
-            _tell("volumes_removed", len(gone))
+            run_transaction(self._engine, end, Failpoint.SWEEP_VOLUMES)
+            _report("volumes_removed", len(gone))
             if left:
                 return
 
     def _remove(self, volume: Row[Any]) -> bool:
         """Whether no hypervisor that the pool serves has the volume any more."""
-        before(CrashPoint.DRIVER_DELETE_VOLUME)
+        before(Failpoint.DRIVER_DELETE_VOLUME)
         try:
             for hypervisor in volume.hypervisors:
                 driver = self._drivers.driver_for(hypervisor)
@@ -88,11 +88,11 @@ class VolumeRemoval:
         except Exception:
             log.exception("volume_not_removed", volume=str(volume.uuid), pool=volume.pool_name)
             return False
-        after(CrashPoint.DRIVER_DELETE_VOLUME)
+        after(Failpoint.DRIVER_DELETE_VOLUME)
         return True
 
 
-def _tell(what: str, volumes: int) -> None:
+def _report(what: str, volumes: int) -> None:
     if volumes:
-        meters.SWEPT.labels(what).inc(volumes)
+        metrics.SWEPT.labels(what).inc(volumes)
         log.info(what, volumes=volumes)

@@ -1,4 +1,4 @@
-"""The courier between the API and the workers: names of queues, and what is sent.
+"""The message broker between the API and the workers: names of queues, and what is sent.
 
 A message carries a job's id and nothing else; what is true is in the database. Losing a message
 delays its job until the sweeper sends it again; a message that arrives twice finds the lease taken.
@@ -11,20 +11,20 @@ from typing import NamedTuple, Protocol
 INTERACTIVE = "jobs.interactive"
 """Single deployments and everything a person waits for."""
 
-LANE_SIZES = (100, 1_000, 10_000)
-BULK = tuple(f"jobs.bulk.{lane}" for lane in range(len(LANE_SIZES) + 1))
-"""Bulk deployments by how many VMs they have: at most so many, the last lane the rest.
+QUEUE_SIZES = (100, 1_000, 10_000)
+BULK = tuple(f"jobs.bulk.{queue_number}" for queue_number in range(len(QUEUE_SIZES) + 1))
+"""Bulk deployments by how many VMs they have: at most so many, the last queue the rest.
 
-Workers take from all lanes in turn, so a deployment waits for others of its own size and never for a batch ten
-times as large; and no lane starves.
+Workers take from all job_queues in turn, so a deployment waits for others of its own size and never for a batch ten
+times as large; and no queue starves.
 """
 
 ALL_QUEUES = (INTERACTIVE, *BULK)
 
 
 def bulk_queue(vms: int) -> str:
-    """The lane of a bulk deployment with so many VMs."""
-    return BULK[bisect_left(LANE_SIZES, vms)]
+    """The queue of a bulk deployment with so many VMs."""
+    return BULK[bisect_left(QUEUE_SIZES, vms)]
 
 
 class JobMessage(NamedTuple):
@@ -52,9 +52,9 @@ class JobQueue(Protocol):
         """How many messages wait in each queue of ALL_QUEUES.
 
         Raises:
-            QueueUnavailable: the courier does not answer.
+            QueueUnavailable: the message broker does not answer.
         """
 
 
 class QueueUnavailable(Exception):
-    """The courier does not answer."""
+    """The message broker does not answer."""

@@ -109,7 +109,7 @@ def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
         InvalidParameter: it is malformed, a group's, or another nic has it.
     """
     if not MAC.fullmatch(mac.lower()):
-        raise InvalidParameter(parameter, mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
+        raise InvalidParameter(parameter, mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
     if store.mac_in_use(connection, mac.lower()):
         raise InvalidParameter(parameter, mac, "another nic has it")
     return mac.lower()
@@ -138,7 +138,7 @@ def take_address(
     try:
         IPv4Address(ip_address)
     except ValueError:
-        raise InvalidParameter(parameter, ip_address, "it should be an IPv4 address such as 10.1.0.17") from None
+        raise InvalidParameter(parameter, ip_address, "it must be an IPv4 address such as 10.1.0.17") from None
     named = take_named_address(connection, network.id, ip_address)
     if named is None:
         raise InvalidParameter(

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
@@ -79,7 +79,7 @@ def plan_in_zone(
     Raises:
         PlannerNotInstalled: the need names a planner that is not there.
     """
-    with meters.PLAN_SECONDS.time():
+    with metrics.PLAN_SECONDS.time():
         snapshot, request = zone_as_seen(
             connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
         )

@@ -27,10 +27,12 @@ def in_words(excluded: Mapping[str, int]) -> str:
 
     Hosts that are merely elsewhere are left out as long as there are others to speak of.
     """
-    told = {reason: hosts for reason, hosts in excluded.items() if reason != out_of_scope.RULE.reason} or excluded
-    if not told:
+    reported = {
+        reason: hosts for reason, hosts in excluded.items() if reason != out_of_scope.RULE.reason
+    } or excluded
+    if not reported:
         return ""
-    parts = [f"{row['hosts']} by {_sentence(row)}" for row in excluded_rows(told)]
+    parts = [f"{row['hosts']} by {_sentence(row)}" for row in excluded_rows(reported)]
     return f"hosts ruled out: {'; '.join(parts)}"
 
 

@@ -61,7 +61,7 @@ def check_free(volume: Row[Any]) -> None:
         InvalidParameter: a VM has it, or it is no data volume.
     """
     if volume.vm_id is not None or volume.volume_type != VolumeType.DATADISK:
-        raise InvalidParameter("id", str(volume.uuid), "it should be a data volume that no VM has")
+        raise InvalidParameter("id", str(volume.uuid), "it must be a data volume that no VM has")
 
 
 def check_deletable(volume: Row[Any], parameter: str) -> None:
@@ -104,7 +104,7 @@ def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
     if vm.account_id != volume.account_id:
         raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM should belong to one account")
     if vm.zone_id != volume.zone_id:
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM should be in one zone")
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must be in one zone")
 
 
 def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:
@@ -141,13 +141,13 @@ def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None
         raise InvalidParameter("id", str(volume.uuid), "its storage pool is out of the VM's reach")
 
 
-def _device(taken: Collection[int], asked: int | None) -> int:
+def _device(taken: Collection[int], requested: int | None) -> int:
     """The device number asked for, or the lowest free one."""
     free = [number for number in range(1, LAST_DEVICE + 1) if number not in taken]
-    if asked is None and free:
+    if requested is None and free:
         return free[0]
-    if asked is None or asked not in free:
+    if requested is None or requested not in free:
         raise InvalidParameter(
-            "deviceid", asked, f"it should be a number from 1 to {LAST_DEVICE} that no volume of the VM has"
+            "deviceid", requested, f"it must be a number from 1 to {LAST_DEVICE} that no volume of the VM has"
         )
-    return asked
+    return requested

@@ -48,7 +48,7 @@ def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None)
         raise InvalidParameter(
             "id",
             str(volume.uuid),
-            "Volume should be in ready or allocated state before attempting a resize. "
+            "Volume must be in ready or allocated state before attempting a resize. "
             f"Volume {volume.uuid} is in state {volume.state}.",
         )
     if new.size_bytes >= volume.size_bytes or volume.pool_id is None or vm_state is VmState.STOPPED:

@@ -12,12 +12,12 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import Guest, HypervisorDriver, PowerState
 from bulkdeploy.store.audit import (
-    BelievedGuest,
-    BelievedVolume,
+    ExpectedGuest,
+    ExpectedVolume,
     Finding,
-    believed_guests,
-    believed_volumes,
     check_invariants,
+    expected_guests,
+    expected_volumes,
     unsettled_vms,
 )
 from bulkdeploy.store.database.engine import read_only
@@ -31,17 +31,17 @@ RealVolume = tuple[UUID, UUID, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class Expectation:
     """What the rows say at one moment, and which VMs jobs work on then."""
 
-    guests: Mapping[UUID, BelievedGuest]
-    volumes: Mapping[UUID, BelievedVolume]
+    guests: Mapping[UUID, ExpectedGuest]
+    volumes: Mapping[UUID, ExpectedVolume]
     unsettled: frozenset[UUID]
 
 
 def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
     """Check every invariant; an intact system has findings without breaches."""
-    before = _belief(engine)
+    before = _expectation(engine)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
     for driver in drivers:
@@ -49,7 +49,7 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
             guests.setdefault(guest.uuid, []).append(guest)
         for volume in driver.list_volumes():
             volumes.setdefault(volume[0], []).append(volume)
-    after = _belief(engine)
+    after = _expectation(engine)
     return [
         *check_invariants(engine),
         *_guests_findings(before, after, guests),
@@ -57,28 +57,30 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
     ]
 
 
-def _belief(engine: Engine) -> Belief:
+def _expectation(engine: Engine) -> Expectation:
     """Jobs are read first: whatever one of them has ended meanwhile is left out all the same."""
     with read_only(engine) as connection:
-        return Belief(
+        return Expectation(
             unsettled=frozenset(unsettled_vms(connection)),
-            guests={guest.uuid: guest for guest in believed_guests(connection)},
-            volumes={volume.uuid: volume for volume in believed_volumes(connection)},
+            guests={guest.uuid: guest for guest in expected_guests(connection)},
+            volumes={volume.uuid: volume for volume in expected_volumes(connection)},
         )
 
 
-def _guests_findings(before: Belief, after: Belief, real: Mapping[UUID, Sequence[Guest]]) -> list[Finding]:
+def _guests_findings(
+    before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[Guest]]
+) -> list[Finding]:
     unsettled = before.unsettled | after.unsettled
-    settled = sorted(
+    stable = sorted(
         uuid
         for uuid in before.guests.keys() | after.guests.keys() | real.keys()
         if uuid not in unsettled and before.guests.get(uuid) == after.guests.get(uuid)
     )
-    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in settled]
-    running = {uuid: found for uuid in settled if uuid in before.guests and (found := _running(real.get(uuid, ())))}
+    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in stable]
+    running = {uuid: found for uuid in stable if uuid in before.guests and (found := _running(real.get(uuid, ())))}
     devices = [_compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()]
     return [
-        Finding("guests", GUESTS_PROMISE, len(settled), tuple(filter(None, breaches))),
+        Finding("guests", GUESTS_PROMISE, len(stable), tuple(filter(None, breaches))),
         Finding("devices", DEVICES_PROMISE, len(running), tuple(filter(None, devices))),
     ]
 
@@ -87,20 +89,20 @@ def _running(real: Sequence[Guest]) -> list[Guest]:
     return [guest for guest in real if guest.power is PowerState.RUNNING]
 
 
-def _compare_devices(believed: BelievedGuest, guest: Guest) -> str | None:
+def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
     """What a running guest has too much or lacks, or None; a hypervisor need not know nics by their uuids."""
-    told = [("volume", believed.volume_uuids, guest.volume_uuids)]
+    reported = [("volume", expected.volume_uuids, guest.volume_uuids)]
     if guest.nic_uuids is not None:
-        told.append(("nic", believed.nic_uuids, guest.nic_uuids))
-    wrong = [f"has {noun} {uuid} beyond its rows" for noun, rows, real in told for uuid in sorted(real - rows)]
-    wrong += [f"lacks {noun} {uuid}" for noun, rows, real in told for uuid in sorted(rows - real)]
+        reported.append(("nic", expected.nic_uuids, guest.nic_uuids))
+    wrong = [f"has {noun} {uuid} beyond its rows" for noun, rows, real in reported for uuid in sorted(real - rows)]
+    wrong += [f"lacks {noun} {uuid}" for noun, rows, real in reported for uuid in sorted(rows - real)]
     return f"the guest of VM {guest.uuid} " + ", ".join(wrong) if wrong else None
 
 
-def _compare_guest(uuid: UUID, believed: BelievedGuest | None, real: Sequence[Guest]) -> str | None:
+def _compare_guest(uuid: UUID, expected: ExpectedGuest | None, real: Sequence[Guest]) -> str | None:
     """What is wrong with one VM, or None."""
     running = _running(real)
-    if believed is None:
+    if expected is None:
         if real:
             hosts = ", ".join(str(guest.host_uuid) for guest in real)
             return f"guest {uuid} is on host {hosts}, and no Running VM owns it"
@@ -108,21 +110,23 @@ def _compare_guest(uuid: UUID, believed: BelievedGuest | None, real: Sequence[Gu
     if len(running) != 1:
         return f"VM {uuid} is Running by its row and runs {len(running)} times on the hypervisors"
     guest = running[0]
-    if guest.host_uuid != believed.host_uuid:
-        return f"VM {uuid} is on host {believed.host_uuid} by its row and runs on host {guest.host_uuid}"
+    if guest.host_uuid != expected.host_uuid:
+        return f"VM {uuid} is on host {expected.host_uuid} by its row and runs on host {guest.host_uuid}"
     sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
-    if sizes != (believed.cpu_number, believed.cpu_mhz, believed.memory_mib):
+    if sizes != (expected.cpu_number, expected.cpu_mhz, expected.memory_mib):
         return f"VM {uuid} has other sizes on the hypervisor than in its row: {sizes}"
     return None
 
 
-def _volumes_finding(before: Belief, after: Belief, real: Mapping[UUID, Sequence[RealVolume]]) -> Finding:
-    settled = sorted(_settled_volumes(before, after, real))
-    breaches = [_compare_volume(uuid, before.volumes.get(uuid), real.get(uuid, ())) for uuid in settled]
-    return Finding("pools", VOLUMES_PROMISE, len(settled), tuple(filter(None, breaches)))
+def _volumes_finding(before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[RealVolume]]) -> Finding:
+    stable = sorted(_stable_volumes(before, after, real))
+    breaches = [_compare_volume(uuid, before.volumes.get(uuid), real.get(uuid, ())) for uuid in stable]
+    return Finding("pools", VOLUMES_PROMISE, len(stable), tuple(filter(None, breaches)))
 
 
-def _settled_volumes(before: Belief, after: Belief, real: Mapping[UUID, Sequence[RealVolume]]) -> Iterator[UUID]:
+def _stable_volumes(
+    before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[RealVolume]]
+) -> Iterator[UUID]:
     unsettled = before.unsettled | after.unsettled
     for uuid in before.volumes.keys() | after.volumes.keys() | real.keys():
         row = before.volumes.get(uuid)
@@ -130,14 +134,14 @@ def _settled_volumes(before: Belief, after: Belief, real: Mapping[UUID, Sequence
             yield uuid
 
 
-def _compare_volume(uuid: UUID, believed: BelievedVolume | None, real: Sequence[RealVolume]) -> str | None:
+def _compare_volume(uuid: UUID, expected: ExpectedVolume | None, real: Sequence[RealVolume]) -> str | None:
     """What is wrong with one volume, or None."""
-    if believed is None:
+    if expected is None:
         return f"volume {uuid} is in pool {real[0][1]}, and no row owns it" if real else None
     found = [(pool, size) for _, pool, size in real]
-    if not believed.is_ready and not found:
+    if not expected.is_ready and not found:
         return None
-    least = believed.size_bytes if believed.is_in_use else 1
-    if [(pool, least <= size <= believed.size_bytes) for pool, size in found] != [(believed.pool_uuid, True)]:
-        return f"volume {uuid} is in pool {believed.pool_uuid} by its row, and really {found or 'nowhere'}"
+    least = expected.size_bytes if expected.is_in_use else 1
+    if [(pool, least <= size <= expected.size_bytes) for pool, size in found] != [(expected.pool_uuid, True)]:
+        return f"volume {uuid} is in pool {expected.pool_uuid} by its row, and really {found or 'nowhere'}"
     return None

@@ -46,7 +46,7 @@ def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
     return NamedOwner(given.get("account"), domain and domain.id, project and project.id)
 
 
-def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -> Visibility:
+def visibility(connection: Connection, caller: Caller, requested: OwnerParameters) -> Visibility:
     """Whose things a list call shows.
 
     Without owner parameters: the caller's own account's; with ``list_all``, or where things are named by
@@ -57,23 +57,23 @@ def visibility(connection: Connection, caller: Caller, asked: OwnerParameters) -
         InvalidParameter: no such account or project.
         PermissionDenied: the domain, account or project is outside the caller's reach.
     """
-    lineage = None if asked.domain is None else require_domain(connection, caller, asked.domain)
-    if asked.account is not None:
-        if asked.project is not None:
+    lineage = None if requested.domain is None else require_domain(connection, caller, requested.domain)
+    if requested.account is not None:
+        if requested.project is not None:
             raise InvalidCombination(("account", "projectid"), "account and projectid can not be given together")
-        return _of_owner(named_account(connection, caller, asked.account, asked.domain))
-    if asked.project is not None:
-        return _of_projects(connection, caller, asked.project, lineage)
-    projects = ProjectScope.SHOWN if asked.by_id else ProjectScope.HIDDEN
+        return _of_owner(named_account(connection, caller, requested.account, requested.domain))
+    if requested.project is not None:
+        return _of_projects(connection, caller, requested.project, lineage)
+    projects = ProjectScope.SHOWN if requested.by_id else ProjectScope.HIDDEN
     if caller.role_type is RoleType.USER:
         return Visibility(
             caller.owner.account_id,
             caller.owner.lineage,
-            member=caller.owner.account_id if asked.by_id else None,
+            member=caller.owner.account_id if requested.by_id else None,
         )
     if lineage is not None:
-        return Visibility(lineage=lineage, recursive=asked.is_recursive, projects=projects, own=True)
-    if asked.list_all or asked.by_id:
+        return Visibility(lineage=lineage, recursive=requested.is_recursive, projects=projects, own=True)
+    if requested.list_all or requested.by_id:
         return Visibility(lineage=_reach(caller), recursive=True, projects=projects)
     return _of_owner(caller.owner)
 
@@ -125,7 +125,7 @@ def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Own
     if state is not AccountState.ENABLED:
         shown = "deleted" if state is None else state.value
         raise PermissionDenied(
-            f"Nothing can be added to account {owner.account_name}: it is {shown}, it should be enabled"
+            f"Nothing can be added to account {owner.account_name}: it is {shown}, it must be enabled"
         )
     return owner
 

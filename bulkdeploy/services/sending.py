@@ -6,8 +6,8 @@ from functools import partial
 import structlog
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy.crash_points import CrashPoint, after, before
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import after_commit, run_transaction
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[JobMessage]) -> None:
-    """Send jobs after the commit. What the courier does not take stays in the outbox; the sweeper sends it.
+    """Send jobs after the commit. What the message broker does not take stays in the outbox; the sweeper sends it.
 
     The call that made the jobs has done its work by then and must not be answered with an error any more;
     sending twice is harmless.
@@ -27,16 +27,16 @@ def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[Jo
 
 
 def _send(job_queue: JobQueue, messages: Sequence[JobMessage], engine: Engine) -> None:
-    before(CrashPoint.CALL_PUBLISH)
+    before(Failpoint.CALL_PUBLISH)
     try:
         job_queue.send(messages)
     except QueueUnavailable as error:
         log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
         return
-    after(CrashPoint.CALL_PUBLISH)
+    after(Failpoint.CALL_PUBLISH)
     clear = partial(forget_sent, job_ids=[message.job_id for message in messages])
     try:
-        run_transaction(engine, clear, CrashPoint.CALL_CLEAR)
+        run_transaction(engine, clear, Failpoint.CALL_CLEAR)
     except Exception as error:
         if not (is_unreachable(error) or isinstance(error, ConflictRetriesExhausted)):
             raise

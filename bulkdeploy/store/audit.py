@@ -74,7 +74,7 @@ def hypervisors_of_hosts(connection: Connection) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class BelievedGuest:
+class ExpectedGuest:
     """A running VM as its rows have it; sizes in cores, MHz a core and MiB."""
 
     uuid: UUID
@@ -86,7 +86,7 @@ class BelievedGuest:
     nic_uuids: frozenset[UUID]
 
 
-def believed_guests(connection: Connection) -> Iterator[BelievedGuest]:
+def expected_guests(connection: Connection) -> Iterator[ExpectedGuest]:
     """Every VM that is Running, with its host and what it has."""
     # Before statistics know of a large deployment, its volumes look like one row, to be walked through for each VM.
     connection.execute(text("SET LOCAL enable_nestloop TO off"))
@@ -105,7 +105,7 @@ def believed_guests(connection: Connection) -> Iterator[BelievedGuest]:
     for row in rows:
         sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
         devices = frozenset(row.volume_uuids), frozenset(row.nic_uuids)
-        yield BelievedGuest(row.uuid, row.host_uuid, *sizes, *devices)
+        yield ExpectedGuest(row.uuid, row.host_uuid, *sizes, *devices)
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
@@ -122,7 +122,7 @@ def unsettled_vms(connection: Connection) -> set[UUID]:
 
 
 @dataclass(frozen=True, slots=True)
-class BelievedVolume:
+class ExpectedVolume:
     """A live volume as its row has it; ``vm_uuid`` None: no VM has it.
 
     ``is_ready``: it exists on its pool for sure. One that was made on its own does once a VM was started with it.
@@ -137,7 +137,7 @@ class BelievedVolume:
     is_in_use: bool
 
 
-def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
+def expected_volumes(connection: Connection) -> Iterator[ExpectedVolume]:
     """Every volume that is not removed, or still is to be removed from its pool."""
     rows = connection.execute(
         text(
@@ -150,4 +150,4 @@ def believed_volumes(connection: Connection) -> Iterator[BelievedVolume]:
         )
     )
     for row in rows:
-        yield BelievedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)
+        yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

@@ -101,7 +101,7 @@ def always(value: object) -> Filter:
 
 
 def same_uuid(column: ColumnElement[Any]) -> Filter:
-    """A text that should be a uuid; one that is none matches nothing."""
+    """A text that must be a uuid; one that is none matches nothing."""
 
     def condition(value: str) -> Condition:
         try:

@@ -65,8 +65,8 @@ def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
 
 def knows_owner(connection: Connection, caller: Caller, account_id: int) -> bool:
     """Whether the caller may know of what an account owns; in one statement, whatever the answer."""
-    asked = select(_owned(literal(account_id, BigInteger), is_admin(caller)))
-    return bool(connection.execute(asked, parameters_of(caller)).scalar())
+    requested = select(_owned(literal(account_id, BigInteger), is_admin(caller)))
+    return bool(connection.execute(requested, parameters_of(caller)).scalar())
 
 
 def _owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
@@ -135,14 +135,14 @@ def _affinity_group(admin: bool) -> Condition:
 def _zone(admin: bool) -> Condition:
     """Open to all, kept or dedicated to a domain of the caller's, or with VMs of his in it."""
     zone, dedication, vm = zones.c, dedicated_resources.c, virtual_machines.c
-    to_somebody = select(1).where(dedication.zone_id == zone.id)
-    to_me = to_somebody.where(
+    to_caller = select(1).where(dedication.zone_id == zone.id)
+    to_me = to_caller.where(
         or_(dedication.account_id.is_(None), dedication.account_id == ACCOUNT),
         _domain(dedication.domain_id, admin, above=true()),
     )
     reachable = or_(zone.domain_id.is_(None), _domain(zone.domain_id, admin, above=true()))
     has_vms = select(1).where(vm.zone_id == zone.id, vm.account_id == ACCOUNT, vm.removed.is_(None))
-    return or_(and_(reachable, or_(~exists(to_somebody), exists(to_me))), exists(has_vms))
+    return or_(and_(reachable, or_(~exists(to_caller), exists(to_me))), exists(has_vms))
 
 
 CONDITIONS: Mapping[Entity, Known] = {

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
     )
     redis_password: SecretStr | None = Field(
-        default=None, description="Password of the courier's user, where redis_url has none."
+        default=None, description="Password of the message broker's user, where redis_url has none."
     )
     redis_password_file: Path | None = Field(default=None, description="File that holds redis_password instead.")
     listen: str = Field(
@@ -138,10 +138,10 @@ class Settings(BaseSettings):
         repr=False,
         description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
     )
-    crash_points_dir: Path | None = Field(
+    failpoints_dir: Path | None = Field(
         default=None,
         description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
-        "there (`bulkdeploy/crash_points.py` and the kinds of jobs list the places).",
+        "there (`bulkdeploy/failpoints.py` and the kinds of jobs list the places).",
     )
     monitoring_listen: str | None = Field(
         default=None,
@@ -246,7 +246,7 @@ class Settings(BaseSettings):
         return self.database_url
 
     def require_redis_url(self) -> str:
-        """The courier's URL.
+        """The message broker's URL.
 
         Raises:
             SettingMissing: it is not set, and this command embeds none.

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Engine
 
-from bulkdeploy.crash_points import arm, kills_from
+from bulkdeploy.failpoints import arm, kills_from
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS, System
@@ -50,14 +50,14 @@ def build_engine(
 
 
 def build_job_queue(settings: Settings) -> JobQueue:
-    """The courier to the workers."""
+    """The message broker to the workers."""
     return CeleryJobQueue(settings.require_redis_url())
 
 
-def arm_crash_points(settings: Settings) -> None:
+def arm_failpoints(settings: Settings) -> None:
     """Let this process die where a trial wants it to; in production nobody does."""
-    if settings.crash_points_dir is not None:
-        arm(kills_from(settings.crash_points_dir))
+    if settings.failpoints_dir is not None:
+        arm(kills_from(settings.failpoints_dir))
 
 
 def build_system(settings: Settings) -> System:
@@ -66,7 +66,7 @@ def build_system(settings: Settings) -> System:
     A request holds a reading connection and may need one for a transaction; with one of each per thread
     nobody waits for one that nobody gives back.
     """
-    arm_crash_points(settings)
+    arm_failpoints(settings)
     threads, name = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS, "bulkdeploy api"
     reader = create_reading_engine(
         settings.require_database_url(),

@@ -13,7 +13,7 @@ from bulkdeploy.store.database.engine import Plans, read_only
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.drivers import build_configured_drivers
 from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import arm_crash_points, build_cipher, build_engine, build_job_queue
+from bulkdeploy.wiring.system import arm_failpoints, build_cipher, build_engine, build_job_queue
 
 log = structlog.get_logger(__name__)
 
@@ -57,10 +57,10 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
     """Everything the worker half works with; its drivers are made, too.
 
     Raises:
-        SettingMissing: no database or no courier is configured.
+        SettingMissing: no database or no message broker is configured.
         drivers.options.DriverSettingError: the settings of drivers are wrong.
     """
-    arm_crash_points(settings)
+    arm_failpoints(settings)
     drivers = build_configured_drivers(settings)
     if not drivers.make_all():
         log.warning("no_drivers", why="the setting drivers names none: every job that needs a hypervisor will fail")

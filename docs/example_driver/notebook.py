@@ -23,32 +23,34 @@ class Page:
 
     def guests(self, uuid: str = "%") -> list[tuple[str, str, int, int, int]]:
         """All guests, or the one with this uuid."""
-        return self._ask("SELECT * FROM guests WHERE uuid LIKE ?", uuid)
+        return self._request("SELECT * FROM guests WHERE uuid LIKE ?", uuid)
 
     def volumes(self, guest: str = "%") -> list[tuple[str, str, int]]:
         """All volumes, or those of a guest: uuid, pool, bytes."""
-        return self._ask("SELECT uuid, pool, bytes FROM volumes WHERE guest LIKE ?", guest)
+        return self._request("SELECT uuid, pool, bytes FROM volumes WHERE guest LIKE ?", guest)
 
     def run_guest(self, *row: object) -> None:
         """Let a guest run: uuid, host, cores, MHz, MiB."""
-        self._ask("INSERT INTO guests VALUES (?, ?, ?, ?, ?)", *row)
+        self._request("INSERT INTO guests VALUES (?, ?, ?, ?, ?)", *row)
 
     def make_volume(self, *row: object) -> None:
         """Make a volume, or let one that is smaller grow: uuid, pool, bytes, guest."""
-        self._ask("INSERT OR IGNORE INTO volumes VALUES (?, ?, ?, ?)", *row)
-        self._ask("UPDATE volumes SET bytes = max(bytes, ?3) WHERE uuid = ?1 AND pool = ?2 AND guest = ?4", *row)
+        self._request("INSERT OR IGNORE INTO volumes VALUES (?, ?, ?, ?)", *row)
+        self._request(
+            "UPDATE volumes SET bytes = max(bytes, ?3) WHERE uuid = ?1 AND pool = ?2 AND guest = ?4", *row
+        )
 
     def end_guest(self, uuid: str) -> None:
         """Let a guest no longer run."""
-        self._ask("DELETE FROM guests WHERE uuid = ?", uuid)
+        self._request("DELETE FROM guests WHERE uuid = ?", uuid)
 
     def erase_volume(self, uuid: str) -> None:
         """Erase a volume that no running guest has."""
-        if self._ask("SELECT 1 FROM volumes v JOIN guests g ON g.uuid = v.guest WHERE v.uuid = ?", uuid):
+        if self._request("SELECT 1 FROM volumes v JOIN guests g ON g.uuid = v.guest WHERE v.uuid = ?", uuid):
             raise NotebookError(f"volume {uuid} is in use")
-        self._ask("DELETE FROM volumes WHERE uuid = ?", uuid)
+        self._request("DELETE FROM volumes WHERE uuid = ?", uuid)
 
-    def _ask(self, statement: str, *values: object) -> list[tuple]:
+    def _request(self, statement: str, *values: object) -> list[tuple]:
         return self._connection.execute(statement, values).fetchall()
 
 

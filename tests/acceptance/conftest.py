@@ -16,12 +16,12 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
-from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 from tests.support.drivers import SIMULATED
 from tests.support.fleet import Fleet, fleet_simulator_url, open_fleet
 from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, program
 from tests.support.services import database_clone
+from tests.support.zone import Zone
 
 __all__ = ["fleet_simulator_url"]
 

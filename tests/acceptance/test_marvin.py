@@ -25,7 +25,7 @@ class Marvin:
 
     cloud: Cloud
 
-    def ask(self, command: str, **parameters: object) -> Any:
+    def request(self, command: str, **parameters: object) -> Any:
         """A list, an object or None, by the shape of the answer alone; its status is not looked at."""
         if {"account", "domainid"} <= parameters.keys() and command.startswith("list"):
             parameters["listall"] = True
@@ -42,7 +42,7 @@ class Marvin:
     def wait(self, job_id: str) -> dict[str, Any]:
         """A job's last answer."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while (job := self.ask("queryAsyncJobResult", jobid=job_id))["jobstatus"] == JobStatus.IN_PROGRESS:
+        while (job := self.request("queryAsyncJobResult", jobid=job_id))["jobstatus"] == JobStatus.IN_PROGRESS:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         return dict(job)
@@ -69,12 +69,12 @@ class Ground:
 def ground(marvin: Marvin) -> Iterator[Ground]:
     """Set-up and clean-up in the original's order: the offering goes while its VMs still exist."""
     name = f"test-a-{uuid4().hex[:6]}"
-    domain = marvin.ask("listDomains")[0]
-    zone = marvin.ask("listZones")[0]
-    templates = marvin.ask("listTemplates", templatefilter="featured", zoneid=zone["id"])
+    domain = marvin.request("listDomains")[0]
+    zone = marvin.request("listZones")[0]
+    templates = marvin.request("listTemplates", templatefilter="featured", zoneid=zone["id"])
     template = next((one for one in templates if one["isready"] and one["templatetype"] == "BUILTIN"), templates[0])
-    clusters, pods = marvin.ask("listClusters"), marvin.ask("listPods")
-    account = marvin.ask(
+    clusters, pods = marvin.request("listClusters"), marvin.request("listPods")
+    account = marvin.request(
         "createAccount",
         accounttype=0,
         email="test@example.org",
@@ -84,7 +84,7 @@ def ground(marvin: Marvin) -> Iterator[Ground]:
         username=name,
         domainid=domain["id"],
     )
-    offering = marvin.ask(
+    offering = marvin.request(
         "createServiceOffering",
         name="Tiny Instance",
         displaytext="Tiny Instance",
@@ -94,10 +94,10 @@ def ground(marvin: Marvin) -> Iterator[Ground]:
         deploymentplanner="UserDispersingPlanner",
     )
     yield Ground(zone, template, clusters, pods, account, offering)
-    assert marvin.ask("deleteServiceOffering", id=offering["id"])["success"] is True
-    removed = marvin.wait(marvin.ask("deleteAccount", id=account["id"])["jobid"])
+    assert marvin.request("deleteServiceOffering", id=offering["id"])["success"] is True
+    removed = marvin.wait(marvin.request("deleteAccount", id=account["id"])["jobid"])
     assert (removed["jobstatus"], removed["jobresult"]) == (JobStatus.SUCCEEDED, {"success": True})
-    assert marvin.ask("listVirtualMachines", listall=True) is None
+    assert marvin.request("listVirtualMachines", listall=True) is None
 
 
 @pytest.mark.parametrize("pin", ["zone", "pod", "cluster"])
@@ -113,7 +113,7 @@ def test_bulk_deployment_as_marvin_tests_it(cloud: Cloud, pin: str) -> None:
         }[pin]
         pins = {"zone": {}, "pod": {"podid": pod}, "cluster": {"clusterid": chosen[0]["id"]}}[pin]
         count = 2 * len(chosen) - 1
-        jobs = marvin.ask(
+        jobs = marvin.request(
             "bulkDeployVirtualMachine",
             zoneid=found.zone["id"],
             serviceofferingid=found.offering["id"],
@@ -125,11 +125,11 @@ def test_bulk_deployment_as_marvin_tests_it(cloud: Cloud, pin: str) -> None:
         assert [marvin.wait(job["jobid"])["jobstatus"] for job in jobs] == [JobStatus.SUCCEEDED] * count
         per_cluster = [
             sum(
-                len(marvin.ask("listVirtualMachines", hostid=host["id"], **found.owner) or ())
-                for host in marvin.ask("listHosts", clusterid=cluster["id"])
+                len(marvin.request("listVirtualMachines", hostid=host["id"], **found.owner) or ())
+                for host in marvin.request("listHosts", clusterid=cluster["id"])
             )
             for cluster in chosen
         ]
         assert sum(per_cluster) == count
         assert all(1 <= vms <= 3 for vms in per_cluster)
-        assert len(marvin.ask("listVirtualMachines", **found.owner)) == count
+        assert len(marvin.request("listVirtualMachines", **found.owner)) == count

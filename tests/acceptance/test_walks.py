@@ -185,8 +185,8 @@ def test_as_terraform(cloud: Cloud) -> None:
 def test_as_cluster_api(cloud: Cloud) -> None:
     """A machine of a cluster: not there yet, made of what its names stand for, found, and destroyed."""
     go = GoProgram(cloud)
-    for asked in ({"name": "capc-1"}, {"id": "00000000-0000-4000-8000-00000000dead"}):
-        assert go.answer("listVirtualMachinesMetrics", **asked).body.get("count", 0) == 0
+    for requested in ({"name": "capc-1"}, {"id": "00000000-0000-4000-8000-00000000dead"}):
+        assert go.answer("listVirtualMachinesMetrics", **requested).body.get("count", 0) == 0
     zone = go.by_name("listZones", "zone", "small")
     network = go.one("listNetworks", "network", name="guests")
     assert (network["type"], network["zoneid"]) == ("Shared", zone)
@@ -201,7 +201,7 @@ def test_as_cluster_api(cloud: Cloud) -> None:
     template = go.by_name("listTemplates", "template", "Debian 12", templatefilter="executable", zoneid=zone)
     custom = go.one("listDiskOfferings", "diskoffering", name="Custom")
     assert custom["iscustomized"] is True
-    asked = {
+    requested = {
         "serviceofferingid": offering,
         "templateid": template,
         "zoneid": zone,
@@ -214,11 +214,11 @@ def test_as_cluster_api(cloud: Cloud) -> None:
         "affinitygroupids": group,
         "details[0].memoryOvercommitRatio": "1.2",
     }
-    vm = go.call("deployVirtualMachine", **asked)["id"]
+    vm = go.call("deployVirtualMachine", **requested)["id"]
     for known in ({"id": vm}, {"name": "capc-1"}):
         machine = go.one("listVirtualMachinesMetrics", "virtualmachine", **known)
         assert (machine["id"], machine["state"], bool(machine["ipaddress"])) == (vm, "Running", True)
-    twin = go.answer("deployVirtualMachine", **asked)
+    twin = go.answer("deployVirtualMachine", **requested)
     assert (twin.status, "already exists" in twin.body["errortext"]) == (431, True)
     where = {"templateid": template, "zoneid": zone, "networkid": network["id"], "name": "capc-1"}
     assert go.one("listVirtualMachines", "virtualmachine", **where)["id"] == vm

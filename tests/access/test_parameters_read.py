@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from bulkdeploy.commands.absent_resources import ABSENT
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
 from tests.access.walking import COMMANDS, Walker
-from tests.lists.world import ADMIN, USER
+from tests.support.world import ADMIN, USER
 
 REMOVING = ("delete", "destroy", "disable", "expunge", "lock", "release", "remove", "suspend", "registerUserKeys")
 """Beginnings of commands that come last: they take away what others ask about, and who asks."""

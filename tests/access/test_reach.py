@@ -9,7 +9,7 @@ from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
 from tests.access.tenants import BELOW, RIVAL_ADMIN, ROLE_TYPES, own
 from tests.access.walking import COMMANDS, OWNERSHIP, Walker, secrets_of
-from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
+from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
 EVERYTHING = {"listall": "true", "isrecursive": "true", "pagesize": "-1", "showremoved": "true", "details": "all"}
 """What makes a list as long as it can be, as far as a command has these parameters."""
@@ -39,10 +39,10 @@ def found_of_acme(walker: Walker, by: str) -> dict[str, str]:
         if command.shape is not Shape.LIST or command.changes_state or ROLE_TYPES[by] not in command.roles:
             continue
         declared = {parameter.name for parameter in command.parameters}
-        asked = walker.plausible(command, by) | {key: EVERYTHING[key] for key in EVERYTHING.keys() & declared}
+        requested = walker.plausible(command, by) | {key: EVERYTHING[key] for key in EVERYTHING.keys() & declared}
         for narrowing in narrowings(walker, command, by):
             if all(key.partition("[")[0] in declared for key in narrowing):
-                answer = walker.call(name, by, asked | narrowing)
+                answer = walker.call(name, by, requested | narrowing)
                 if answer.status == 200 and any(secret in answer.body for secret in secrets):
                     found[f"{name} {narrowing}"] = str(answer.body[:300])
     return found
@@ -75,19 +75,19 @@ TABLES |= {"diskofferingid": "disk_offerings", "networkofferingid": "network_off
 @pytest.mark.parametrize("name", IN_ZONES)
 def test_zones_are_kept_to_their_domains(walker: Walker, postgres_url: str, name: str) -> None:
     """In a zone that is kept to a domain others make nothing, nor do admins for them; its own do."""
-    asked = {key: walker.named(TABLES[key], value) for key, value in IN_ZONES[name].items()}
-    asked |= {"name": "walker", "url": "http://images.example/x", "format": "QCOW2", "hypervisor": "KVM"}
+    requested = {key: walker.named(TABLES[key], value) for key, value in IN_ZONES[name].items()}
+    requested |= {"name": "walker", "url": "http://images.example/x", "format": "QCOW2", "hypervisor": "KVM"}
     for_acme = {"account": USER, "domainid": str(walker.thing(Entity.DOMAIN, USER))}
     private = {domain: walker.named("zones", f"kept to {domain}") for domain in ("acme", "rivals")}
     with walker.in_a_copy(postgres_url) as copy:
         before = copy.picture()
         for by, more in ((USER, {}), (DOMAIN_ADMIN, {}), (DOMAIN_ADMIN, for_acme), (ADMIN, for_acme)):
-            answer = copy.call(name, by, {**asked, **more, "zoneid": private["rivals"]})
-            told = b"does not have permission to use zone" if by == ADMIN else b"entity does not exist"
-            assert (answer.status, told in answer.body) == (531 if by == ADMIN else 431, True)
+            answer = copy.call(name, by, {**requested, **more, "zoneid": private["rivals"]})
+            reported = b"does not have permission to use zone" if by == ADMIN else b"entity does not exist"
+            assert (answer.status, reported in answer.body) == (531 if by == ADMIN else 431, True)
             assert b"kept to" not in answer.body
         assert copy.picture() == before
-        assert b"permission to use zone" not in copy.call(name, USER, {**asked, "zoneid": private["acme"]}).body
+        assert b"permission to use zone" not in copy.call(name, USER, {**requested, "zoneid": private["acme"]}).body
 
 
 def test_an_owner_beside_an_id_is_the_things_own(walker: Walker, postgres_url: str) -> None:
@@ -106,9 +106,9 @@ def test_an_owner_beside_an_id_is_the_things_own(walker: Walker, postgres_url: s
     }
     with walker.in_a_copy(postgres_url) as copy:
         before = copy.picture()
-        for name, asked in calls.items():
+        for name, requested in calls.items():
             for owner in (admins, mine, theirs):
-                answer = copy.call(name, DOMAIN_ADMIN, asked | owner)
+                answer = copy.call(name, DOMAIN_ADMIN, requested | owner)
                 refused = (
                     b"entity does not exist" in answer.body if owner is theirs else OWNERSHIP.search(answer.body)
                 )

@@ -18,7 +18,7 @@ from tests.access.probes import Probe, Scene, probes
 from tests.access.tenants import BELOW, DENIED, DISABLED, OPENED, RIVAL_ADMIN, ROLE_TYPES
 from tests.access.walking import COMMANDS, Walker, content, secrets_of
 from tests.lists.test_shapes import EMPTY
-from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
+from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER
 
 NEVER_GOOD = {
     # There is no setting that is set for a domain.
@@ -73,7 +73,7 @@ def ids(walker: Walker, probe: Probe, theirs: str) -> Iterator[tuple[str, str]]:
         yield str(walker.number(probe.entity, theirs)), str(10**17 + 1)
 
 
-def told(answer: WireAnswer, named: str) -> tuple[int, str]:
+def reported(answer: WireAnswer, named: str) -> tuple[int, str]:
     """An answer, but for what the call named."""
     return answer.status, re.sub(rf"\b{named}\b", "ID", answer.body.decode())
 
@@ -86,7 +86,7 @@ def what_is_wrong(copy: Walker, scene: Scene, probe: Probe, secrets: set[bytes])
         answers = []
         for named in pair:
             answer = copy.call(probe.command.name, scene.by, {**sent, probe.parameter: named})
-            answers.append(told(answer, named))
+            answers.append(reported(answer, named))
             given = ",".join([*sent.values(), named]).encode()
             if any(secret in answer.body for secret in secrets if secret not in given):
                 yield f"told: {probe} {named} {sent}: {answer.body[:300]!r}"

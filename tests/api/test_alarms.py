@@ -16,7 +16,7 @@ from prometheus_client.core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
 from bulkdeploy.api.app import create_monitoring_app
-from bulkdeploy.meters import OwnFigures, Program
+from bulkdeploy.metrics import OwnFigures, Program
 from bulkdeploy.services.system import System
 from tests.api.test_metrics import fleet, fleet_simulator_url, template_database
 from tests.architecture.test_imports import ROOT
@@ -60,9 +60,11 @@ def samples(fleet: Fleet, system: System) -> list[tuple[str, Sample]]:
 def test_every_metric_that_is_asked_for_is_explained() -> None:
     """Names in queries are those of the guide, where an operator finds what they mean."""
     explained = set(re.findall(r"^\| `(bulkdeploy_\w+)`", GUIDE, re.MULTILINE))
-    asked = {re.sub("_(bucket|count|sum)$", "", name) for text in expressions() for name, _ in WORDS.findall(text)}
-    assert asked <= explained, asked - explained
-    assert len(asked) > 20
+    requested = {
+        re.sub("_(bucket|count|sum)$", "", name) for text in expressions() for name, _ in WORDS.findall(text)
+    }
+    assert requested <= explained, requested - explained
+    assert len(requested) > 20
 
 
 def promtool(*arguments: str | Path) -> str:

@@ -109,7 +109,7 @@ def test_any_input_has_a_declared_answer(
 
     @examples(400, suppress=tuple(HealthCheck))
     @given(requests())
-    def ask(request: tuple[str, dict[bytes, bytes], bool]) -> None:
+    def bulk_request(request: tuple[str, dict[bytes, bytes], bool]) -> None:
         command, parameters, json = request
         answer = send(client, command, parameters, json=json)
         accidents = [entry for entry in log if entry["log_level"] == "error"]
@@ -125,4 +125,4 @@ def test_any_input_has_a_declared_answer(
         assert text
 
     with capture_logs() as log:
-        ask()
+        bulk_request()

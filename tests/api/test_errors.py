@@ -56,7 +56,7 @@ def test_refused_credentials_have_no_second_code() -> None:
 
 
 INSIDE = [
-    errors.InsufficientCapacity(asked=3, fits=1, scope="zone z", why="hosts ruled out: 2 by cpu"),
+    errors.InsufficientCapacity(requested=3, fits=1, scope="zone z", why="hosts ruled out: 2 by cpu"),
     errors.ResourceUnavailable("host h7 does not answer"),
     errors.ConflictRetriesExhausted("lost 20 races"),
     errors.OperationFailed("can not stop"),

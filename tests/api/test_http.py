@@ -134,7 +134,7 @@ def fail(_: Any) -> None:
 
 def refuse(_: Any) -> None:
     """A handler that finds no room."""
-    raise InsufficientCapacity(asked=5, fits=2, scope="zone z", why="hosts ruled out: 3 by memory")
+    raise InsufficientCapacity(requested=5, fits=2, scope="zone z", why="hosts ruled out: 3 by memory")
 
 
 def write(call: Any) -> None:
@@ -180,8 +180,8 @@ def test_handlers_can_not_write_where_they_read(system: System, client: ApiClien
 @pytest.mark.parametrize("response", ["json", "xml"])
 def test_long_lists_are_read_while_they_are_written(system: System, client: ApiClient, response: str) -> None:
     """They are never in memory as a whole, so the call's connection is open until the last row."""
-    asked = WireRequest(client.signed("tryThing", response=response))
-    answered = dispatcher(system, list_many, Shape.LIST).answer(asked)
+    requested = WireRequest(client.signed("tryThing", response=response))
+    answered = dispatcher(system, list_many, Shape.LIST).answer(requested)
     assert answered.status == 200
     assert answered.body.count(b"id") == (MANY if response == "json" else 2 * MANY)
 
@@ -192,9 +192,9 @@ def test_capacity_is_told_to_root_admins_only(
     """Others read a neutral text; the operator finds the true one in the log."""
     user = add_user(system.engine, cipher, "ann")
     other = ApiClient(client.url, user.api_key, user.secret_key)
-    told = dispatcher(system, refuse).answer(WireRequest(client.signed("tryThing"))).body
+    reported = dispatcher(system, refuse).answer(WireRequest(client.signed("tryThing"))).body
     hidden = dispatcher(system, refuse).answer(WireRequest(other.signed("tryThing"))).body
-    assert b"2 would fit" in told
+    assert b"2 would fit" in reported
     assert b"would fit" not in hidden
     assert b'"errorcode":533' in hidden
     assert any("2 would fit" in entry.get("text", "") for entry in log)

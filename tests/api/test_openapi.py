@@ -17,8 +17,8 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import OperationFailed
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
-from tests.lists.population import OWNERS, run
 from tests.support.api_client import ApiClient
+from tests.support.population import OWNERS, run
 from tests.support.zones import load_zone
 
 with warnings.catch_warnings():

@@ -33,11 +33,11 @@ def set_global(engine: Engine, values: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def asking(system: System) -> Iterator[Asking]:
+def job_requests(system: System) -> Iterator[Asking]:
     """A login by way of a proxy on this machine: the answer, and the address that the log has."""
     with serving(create_app(system)) as url:
 
-        def ask(headers: dict[str, str]) -> tuple[Answer, str]:
+        def request(headers: dict[str, str]) -> tuple[Answer, str]:
             form = "command=login&response=json&username=admin&password=wrong"
             sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
             with capture_logs() as entries:
@@ -45,7 +45,7 @@ def asking(system: System) -> Iterator[Asking]:
             (call,) = [entry for entry in entries if entry["event"] == "call"]
             return answer, call["address"]
 
-        yield ask
+        yield request
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ def asking(system: System) -> Iterator[Asking]:
     ],
 )
 def test_whose_calls_a_trusted_proxy_passes_on(
-    asking: Asking, engine: Engine, configured: dict[str, str], headers: dict[str, str], address: str
+    job_requests: Asking, engine: Engine, configured: dict[str, str], headers: dict[str, str], address: str
 ) -> None:
     """With ``proxy.header.verify``, a proxy within ``proxy.cidr`` is believed; nobody else is."""
     if configured:
         set_global(engine, configured)
-    assert asking(headers)[1] == address
+    assert job_requests(headers)[1] == address
 
 
-def test_guessers_behind_a_proxy_wait_for_themselves_alone(asking: Asking, engine: Engine) -> None:
+def test_guessers_behind_a_proxy_wait_for_themselves_alone(job_requests: Asking, engine: Engine) -> None:
     """What counts by address counts by that of the client."""
     set_global(engine, {**TRUSTING, "incorrect.login.attempts.allowed": "0"})
     with engine.begin() as connection:
         tried = "INSERT INTO login_attempts VALUES ('address 192.0.2.7', 40, now())"
         connection.exec_driver_sql(tried)
-    assert asking({FORWARDED: "192.0.2.7"})[0].status == 429
-    assert asking({FORWARDED: "192.0.2.8"})[0].status == 531
+    assert job_requests({FORWARDED: "192.0.2.7"})[0].status == 429
+    assert job_requests({FORWARDED: "192.0.2.8"})[0].status == 531
 
 
 def test_source_networks_are_those_of_clients(system: System, client: ApiClient, engine: Engine) -> None:
@@ -100,13 +100,13 @@ def test_source_networks_are_those_of_clients(system: System, client: ApiClient,
         assert (status("192.0.2.7"), status("203.0.113.9")) == (200, 401)
 
 
-def test_changes_are_heeded_within_a_moment(asking: Asking, client: ApiClient) -> None:
+def test_changes_are_heeded_within_a_moment(job_requests: Asking, client: ApiClient) -> None:
     """Operators change these settings at run time, as all global ones."""
     headers = {FORWARDED: "192.0.2.7"}
-    assert asking(headers)[1] == "127.0.0.1"
+    assert job_requests(headers)[1] == "127.0.0.1"
     for name, value in TRUSTING.items():
         client.call("updateConfiguration", name=name, value=value)
-    while asking(headers)[1] != "192.0.2.7":
+    while job_requests(headers)[1] != "192.0.2.7":
         time.sleep(0.1)
 
 
@@ -114,12 +114,12 @@ def test_changes_are_heeded_within_a_moment(asking: Asking, client: ApiClient) -
     st.ip_addresses(),
     st.lists(st.one_of(st.ip_addresses().map(str), st.text(max_size=20)), max_size=6),
 )
-def test_who_is_no_proxy_says_nothing(peer: Any, told: list[str]) -> None:
+def test_who_is_no_proxy_says_nothing(peer: Any, reported: list[str]) -> None:
     """Whatever a client writes into headers, it comes from where it comes; a proxy's own word is read last."""
     settings = ProxySettings((FORWARDED,), "10.0.0.0/8")
     if not is_within(str(peer), "10.0.0.0/8"):
-        assert settings.client(str(peer), lambda _: ",".join(told)) == str(peer)
-    assert settings.client("10.0.0.1", lambda _: ",".join([*told, "192.0.2.7"])) == "192.0.2.7"
+        assert settings.client(str(peer), lambda _: ",".join(reported)) == str(peer)
+    assert settings.client("10.0.0.1", lambda _: ",".join([*reported, "192.0.2.7"])) == "192.0.2.7"
 
 
 def test_settings_are_cloudstacks(client: ApiClient) -> None:

@@ -56,8 +56,8 @@ def test_no_secret_is_logged(server: ApiClient, engine: Engine, log: Path) -> No
     for name, value in (("password", SECRET * 100), ("password", f"{SECRET}\x00"), ("password", " ")):
         assert server.post("updateUser", id=user["id"], **{name: value}).status == 431
     for command in ("registerSSHKeyPair", "registerUserData", "addHost", "addCluster", "deployVirtualMachine"):
-        asked = {"name": "x", "publickey": SECRET, "userdata": f"{SECRET}!", "password": SECRET, "keypair": "x"}
-        assert server.post(command, **asked).status == 431
+        requested = {"name": "x", "publickey": SECRET, "userdata": f"{SECRET}!", "password": SECRET, "keypair": "x"}
+        assert server.post(command, **requested).status == 431
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE users ADD CHECK (password_hash IS NULL) NOT VALID"))
         connection.execute(text("ALTER TABLE user_data ADD CHECK (false) NOT VALID"))

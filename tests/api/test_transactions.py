@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy import crash_points
+from bulkdeploy import failpoints
 from bulkdeploy.api.dispatch import Dispatcher
 from bulkdeploy.api.wire import WireAnswer, WireRequest
 from bulkdeploy.commands.call import Call
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.declare.command import Command, SuccessText
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import EVERY_ROLE
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import TransactionConflict, WriteWhereReading, after_commit
 from tests.support.api_client import ApiClient
@@ -68,13 +68,13 @@ def conflicts() -> Iterator[list[str]]:
     lost: list[str] = []
 
     def lose(place: str) -> None:
-        if place == f"{CrashPoint.CALL_COMMIT}.before" and len(lost) < CONFLICTS:
+        if place == f"{Failpoint.CALL_COMMIT}.before" and len(lost) < CONFLICTS:
             lost.append(place)
             raise TransactionConflict
 
-    crash_points.arm(lose)
+    failpoints.arm(lose)
     yield lost
-    crash_points.arm(None)
+    failpoints.arm(None)
 
 
 def test_a_repeated_call_is_done_once(trial: Trial, engine: Engine, conflicts: list[str]) -> None:

@@ -4,7 +4,7 @@ import re
 
 from prometheus_client import REGISTRY
 
-from bulkdeploy import meters
+from bulkdeploy import metrics
 from bulkdeploy.api.metrics import state_metrics
 from bulkdeploy.api.state_figures import StateFigures
 from bulkdeploy.domain.configuration import BY_NAME
@@ -27,20 +27,20 @@ def test_every_metric_is_explained_and_every_explained_one_exists() -> None:
         _shown_name(family.name, family.type) for family in REGISTRY.collect() if family.name.startswith(PREFIX)
     }
     looked_up = {family.name for family in state_metrics(StateFigures(outbox=Backlog()))}
-    assert sorted(explained) == sorted(counted | looked_up | {meters.build_info(meters.Program.API).name})
+    assert sorted(explained) == sorted(counted | looked_up | {metrics.build_info(metrics.Program.API).name})
 
 
 def test_every_meter_is_some_programs_own() -> None:
     """What nobody owns nobody shows."""
-    declared = {meter for meter in vars(meters).values() if hasattr(meter, "describe") and hasattr(meter, "_name")}
-    assert declared == {meter for own in meters.OWN.values() for meter in own}
+    declared = {meter for meter in vars(metrics).values() if hasattr(meter, "describe") and hasattr(meter, "_name")}
+    assert declared == {meter for own in metrics.OWN.values() for meter in own}
 
 
 def test_labels_are_those_of_the_metrics() -> None:
     """Labels in braces are the metric's own."""
     for name, labels in re.findall(r"^\| `(bulkdeploy_\w+)`(?: \{([a-z, ]+)\})? \|", GUIDE, re.MULTILINE):
         declared = {
-            metric._name: metric._labelnames for metric in vars(meters).values() if hasattr(metric, "_labelnames")
+            metric._name: metric._labelnames for metric in vars(metrics).values() if hasattr(metric, "_labelnames")
         }
         own = declared.get(name.removesuffix("_total"))
         if own is not None:

@@ -94,14 +94,14 @@ def test_image_is_locked_to_what_is_tested_and_has_nothing_else() -> None:
 def test_lock_file_has_every_requirement_with_hashes() -> None:
     """What pyproject.toml asks for is locked, and no line of the lock file goes without a hash."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    asked = [
+    requested = [
         *project["project"]["dependencies"],
         *project["project"]["optional-dependencies"]["embedded"],
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
     ]
     locked = locked_in(ROOT / "requirements.lock")
-    for line in asked:
+    for line in requested:
         wanted = Requirement(line)
         block = locked[canonicalize_name(wanted.name)]
         version = re.split(r"[\s;\\]", block.split("==")[1])[0]

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tests.architecture.test_imports import ROOT, module_of
 
-INSIDE = sorted(path for room in ("services", "commands") for path in (ROOT / "bulkdeploy" / room).rglob("*.py"))
+INSIDE = sorted(
+    path for capacity in ("services", "commands") for path in (ROOT / "bulkdeploy" / capacity).rglob("*.py")
+)
 OPENERS = {"run_transaction", "read_only", "Engine"}
 """What nobody opens a transaction without."""
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from benchmarks.cpu import own_cpu_seconds
-from benchmarks.deploying import deploy_held_back
-from benchmarks.generation import Size, generate_zones, tell_hypervisors
+from benchmarks.deploying import deploy_without_sending
+from benchmarks.generation import Size, generate_zones, register_with_hypervisors
 from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
@@ -28,7 +28,7 @@ CHANCES = 5
 
 
 @pytest.fixture
-def room(engine: Engine, settings: Settings) -> GeneratedZone:
+def bench(engine: Engine, settings: Settings) -> GeneratedZone:
     """A generated zone without VMs."""
     generate_zones(engine, Size(zones=1, pods=4, clusters=20, hosts=300, vms=0), prefix="bench")
     return GeneratedZone(settings, engine)
@@ -43,9 +43,9 @@ def cpu(engine: Engine, work: Callable[[], object]) -> float:
         return own_cpu_seconds(connection.execute(query).scalars()) + time.process_time() - before
 
 
-def least_cpu_per_vm(room: GeneratedZone, count: int) -> float:
+def least_cpu_per_vm(bench: GeneratedZone, count: int) -> float:
     """The best of some bulk calls."""
-    return min(cpu(room.engine, lambda: deploy_held_back(room, count)) for _ in range(TRIES)) / count
+    return min(cpu(bench.engine, lambda: deploy_without_sending(bench, count)) for _ in range(TRIES)) / count
 
 
 def ever(measure: Callable[[], float], at_most: float) -> bool:
@@ -67,39 +67,39 @@ def statements(engine: Engine) -> Iterator[list[str]]:
 
 
 def test_a_bulk_call_sends_as_many_statements_for_many_vms_as_for_few(
-    room: GeneratedZone, statements: list[str]
+    bench: GeneratedZone, statements: list[str]
 ) -> None:
     """Statements of a bulk call do not depend on how many VMs it asks for."""
-    deploy_held_back(room, FEW)
+    deploy_without_sending(bench, FEW)
     statements.clear()
-    deploy_held_back(room, FEW)
+    deploy_without_sending(bench, FEW)
     few = list(statements)
     statements.clear()
-    deploy_held_back(room, MANY)
+    deploy_without_sending(bench, MANY)
     assert statements == few
 
 
-def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(room: GeneratedZone) -> None:
+def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(bench: GeneratedZone) -> None:
     """Hosts, their capacity and pools are read whole once per process: afterwards only what changed."""
-    deploy_held_back(room, 1)
-    left = {table for table, _ in column_cache(room.engine)._readings}
+    deploy_without_sending(bench, 1)
+    left = {table for table, _ in column_cache(bench.engine)._readings}
     assert left == {"hosts", "host_capacity", "storage_pools"}
 
 
-def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(room: GeneratedZone) -> None:
+def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(bench: GeneratedZone) -> None:
     """Ten times as many VMs in one call cost no more each."""
-    deploy_held_back(room, FEW)
-    few = least_cpu_per_vm(room, FEW)
-    assert ever(lambda: least_cpu_per_vm(room, MANY), at_most=1.5 * few)
+    deploy_without_sending(bench, FEW)
+    few = least_cpu_per_vm(bench, FEW)
+    assert ever(lambda: least_cpu_per_vm(bench, MANY), at_most=1.5 * few)
 
 
-def test_cpu_does_not_grow_with_the_vms_that_are_there(room: GeneratedZone) -> None:
+def test_cpu_does_not_grow_with_the_vms_that_are_there(bench: GeneratedZone) -> None:
     """With thousands of VMs there, all of one owner, a call costs what it did with none."""
-    deploy_held_back(room, FEW)
-    empty = least_cpu_per_vm(room, FEW)
+    deploy_without_sending(bench, FEW)
+    empty = least_cpu_per_vm(bench, FEW)
     for _ in range(4):
-        deploy_held_back(room, MANY)
-    assert ever(lambda: least_cpu_per_vm(room, FEW), at_most=1.4 * empty)
+        deploy_without_sending(bench, MANY)
+    assert ever(lambda: least_cpu_per_vm(bench, FEW), at_most=1.4 * empty)
 
 
 def test_a_plan_made_while_no_job_is_unfinished_is_good_when_many_are(engine: Engine) -> None:
@@ -119,24 +119,24 @@ def test_a_plan_made_while_no_job_is_unfinished_is_good_when_many_are(engine: En
 
 
 def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
-    room: GeneratedZone, system: System, fleet_simulator_url: str
+    bench: GeneratedZone, system: System, fleet_simulator_url: str
 ) -> None:
     """Ten times as many jobs in hand cost no more each."""
-    tell_hypervisors(room.engine, fleet_simulator_url)
+    register_with_hypervisors(bench.engine, fleet_simulator_url)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     runner = JobRunner(
-        room.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60), system.cipher.decrypt
+        bench.engine, system.job_queue, OneDriver(driver), RunnerOptions(16, 60, 60), system.cipher.decrypt
     )
 
     def per_job(count: int) -> float:
-        _, messages = deploy_held_back(room, count)
-        return cpu(room.engine, lambda: run_all([message.job_id for message in messages])) / count
+        _, messages = deploy_without_sending(bench, count)
+        return cpu(bench.engine, lambda: run_all([message.job_id for message in messages])) / count
 
     def run_all(job_ids: list[int]) -> None:
         for job_id in job_ids:
             runner.accept(job_id)
         open_jobs = text("SELECT count(*) FROM async_jobs WHERE status = 0")
-        with room.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with bench.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             while connection.execute(open_jobs).scalar_one():
                 time.sleep(0.02)
 

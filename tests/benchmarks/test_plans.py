@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, text
 
-from benchmarks.deploying import deploy_held_back
-from benchmarks.generation import Size, generate_zones, tell_hypervisors
+from benchmarks.deploying import deploy_without_sending
+from benchmarks.generation import Size, generate_zones, register_with_hypervisors
 from benchmarks.ground import GeneratedZone
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
@@ -69,13 +69,13 @@ def test_workers_find_rows_by_id_whatever_the_tables_were_when_they_planned(
     generate_zones(engine, Size(zones=1, pods=1, clusters=2, hosts=20, vms=0), prefix="bench")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
-    tell_hypervisors(engine, fleet_simulator_url)
+    register_with_hypervisors(engine, fleet_simulator_url)
     seen: dict[str, None] = {}
 
     def note(*arguments: Any) -> None:
         seen[str(arguments[2])] = None
 
-    _, messages = deploy_held_back(GeneratedZone(settings, engine), 100)
+    _, messages = deploy_without_sending(GeneratedZone(settings, engine), 100)
     event.listen(worker_engine, "before_cursor_execute", note)
     driver = SimulatorDriver(fleet_simulator_url, pool_size=4)
     options = RunnerOptions(16, 60, 60)

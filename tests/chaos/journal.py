@@ -41,7 +41,7 @@ class BulkCall:
 
 
 @dataclass
-class Asked:
+class RequestedCall:
     """Calls of one command for one thing: the jobs that were answered, and how many got no answer."""
 
     jobs: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Journal:
     """Everything that clients know. Safe to share between threads."""
 
     bulk_calls: list[BulkCall] = field(default_factory=list)
-    asked: dict[tuple[str, str], Asked] = field(default_factory=lambda: defaultdict(Asked))
+    requested: dict[tuple[str, str], RequestedCall] = field(default_factory=lambda: defaultdict(RequestedCall))
     """By the id of a VM, host or deployment, and command."""
 
     refusals: Counter[str] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Journal:
     def all_jobs(self) -> list[str]:
         """Every job id that was answered."""
         made = [job for call in self.bulk_calls for job in call.jobs or ()]
-        return made + [job for asked in self.asked.values() for job in asked.jobs]
+        return made + [job for requested in self.requested.values() for job in requested.jobs]
 
     def some_job(self, dice: Random) -> str | None:
         """A job of one of the calls."""

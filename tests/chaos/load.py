@@ -10,8 +10,8 @@ from uuid import UUID
 
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.watcher import Watcher
-from tests.deploy.zone import Zone
 from tests.support.api_client import Answer, ApiClient
+from tests.support.zone import Zone
 
 SIZES = (1, 2, 5, 10, 20, 40, 40, 80, 80, 150, 150)
 LARGE = (300, 600, 900)
@@ -154,7 +154,7 @@ class Client(Thread):
             vm = self._journal.some_vm(self._dice, take=True)
             if vm is None or self._ended.is_set():
                 return
-            if not self._ask("destroyVirtualMachine", vm, id=vm, expunge=self._dice.random() < 0.9):
+            if not self._request("destroyVirtualMachine", vm, id=vm, expunge=self._dice.random() < 0.9):
                 with self._journal.lock:
                     self._journal.vms.append(vm)
                 return
@@ -168,12 +168,14 @@ class Client(Thread):
         if self._dice.random() < 0.5:
             commands.reverse()
         for command in commands[: self._dice.randint(1, 2)]:
-            self._ask(command, vm, id=vm)
+            self._request(command, vm, id=vm)
 
     def _migrate(self) -> None:
         vm = self._journal.some_vm(self._dice)
         if vm is not None and "migrateVirtualMachine" in self._names.commands:
-            self._ask("migrateVirtualMachine", vm, virtualmachineid=vm, hostid=self._dice.choice(self._names.hosts))
+            self._request(
+                "migrateVirtualMachine", vm, virtualmachineid=vm, hostid=self._dice.choice(self._names.hosts)
+            )
 
     def _volume(self) -> None:
         """A volume for a VM, which may lose it soon."""
@@ -182,10 +184,10 @@ class Client(Thread):
         if answer is None or answer.status != 200:
             return
         volume = answer.body["id"]
-        self._ask("attachVolume", volume, id=volume, virtualmachineid=vm)
+        self._request("attachVolume", volume, id=volume, virtualmachineid=vm)
         self._ended.wait(self._dice.uniform(0.0, 2.0))
         if self._dice.random() < 0.6:
-            self._ask("detachVolume", volume, id=volume)
+            self._request("detachVolume", volume, id=volume)
         if self._dice.random() < 0.3:
             self._try("deleteVolume", id=volume)
 
@@ -193,7 +195,7 @@ class Client(Thread):
         command = self._dice.choice(["prepareHostForMaintenance", "cancelHostMaintenance", "cancelHostMaintenance"])
         if command in self._names.commands:
             host = self._dice.choice(self._names.hosts[:4])
-            self._ask(command, host, id=host)
+            self._request(command, host, id=host)
 
     def _cancel(self) -> None:
         job = self._journal.some_job(self._dice)
@@ -204,7 +206,7 @@ class Client(Thread):
         answer = self._try("queryAsyncJobResult", jobid=job)
         if answer is not None and answer.status == 200 and "deploymentid" in answer.body:
             deployment = answer.body["deploymentid"]
-            self._ask("cancelBulkDeployment", deployment, id=deployment)
+            self._request("cancelBulkDeployment", deployment, id=deployment)
 
     def _poll(self) -> None:
         job = self._journal.some_job(self._dice)
@@ -212,16 +214,16 @@ class Client(Thread):
         if job is not None and answer is not None and answer.status == 200:
             saw(self._journal, job, answer)
 
-    def _ask(self, command: str, subject: str, **parameters: object) -> bool:
+    def _request(self, command: str, subject: str, **parameters: object) -> bool:
         """A call that makes a job for something; written down under its id. Whether it was answered."""
         answer = self._try(command, **parameters)
         with self._journal.lock:
-            asked = self._journal.asked[subject, command]
+            requested = self._journal.requested[subject, command]
             if answer is None or leaves_open(answer):
-                asked.broken += 1
+                requested.broken += 1
             elif answer.status == 200:
-                asked.answered += 1
-                asked.jobs += [answer.body["jobid"]] if "jobid" in answer.body else []
+                requested.answered += 1
+                requested.jobs += [answer.body["jobid"]] if "jobid" in answer.body else []
             else:
                 self._journal.refusals[reason(answer)] += 1
         return answer is not None and answer.status == 200

@@ -66,7 +66,7 @@ class Proxy:
         self._network.run(self._set(is_open=False))
 
     def release(self) -> None:
-        """Let go on what was held back."""
+        """Let go on what was throttled."""
         self._network.run(self._set(is_open=True))
 
     def slow(self, delay_s: float) -> None:

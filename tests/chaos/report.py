@@ -15,7 +15,7 @@ def report(figures: Figures) -> Iterator[str]:
     yield from _table("done to the system", figures.done)
     yield from _table("calls", figures.calls)
     yield from _table("refused", figures.refusals)
-    yield f"VMs asked for and answered: {figures.asked}, jobs answered: {figures.jobs}"
+    yield f"VMs asked for and answered: {figures.requested}, jobs answered: {figures.jobs}"
     yield from _table("deployments", figures.states)
     yield from _table("failed deployments", figures.failures)
     yield f"longest stall: {figures.stall.length_s:.1f} s, from {figures.stall.began_s:.0f} s on; then:"

@@ -15,7 +15,7 @@ from tests.chaos.load import Client, Names
 from tests.chaos.system import LEASE_S, PATIENCE_S, SWEEP_INTERVAL_S, System, start_system
 from tests.chaos.verification import check, failures, repeat_calls
 from tests.chaos.watcher import Rounds, Stall, Watcher, look_for_progress
-from tests.deploy.zone import Zone
+from tests.support.zone import Zone
 
 CLIENTS = 8
 SPARED = 0.45
@@ -50,7 +50,7 @@ class Figures:
     seconds: float
     done: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
-    asked: int = 0
+    requested: int = 0
     jobs: int = 0
     states: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
@@ -74,7 +74,7 @@ def run_trial(seed: int, seconds: float, directory: Path, tell: Callable[[str], 
 
 class _Trial:
     def __init__(self, seed: int, seconds: float, system: System, tell: Callable[[str], object]) -> None:
-        self._seconds, self._system, self._tell = seconds, system, tell
+        self._seconds, self._system, self._report = seconds, system, tell
         self._figures = Figures(seed, seconds)
         self._journal = Journal()
         self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
@@ -102,7 +102,7 @@ class _Trial:
         return self._figures
 
     def _say(self, words: str) -> None:
-        self._tell(f"{time.monotonic() - self._began:7.1f} s  {words}")
+        self._report(f"{time.monotonic() - self._began:7.1f} s  {words}")
 
     def _tick(self) -> None:
         self._system.keep_running()
@@ -175,7 +175,7 @@ class _Trial:
         figures, journal = self._figures, self._journal
         figures.breaches += check(self._system, journal, self._dice)
         figures.done, figures.calls, figures.refusals = self._agent.done, journal.calls, journal.refusals
-        figures.asked = sum(call.count for call in journal.bulk_calls if call.jobs is not None)
+        figures.requested = sum(call.count for call in journal.bulk_calls if call.jobs is not None)
         figures.jobs = len(journal.all_jobs())
         rows = self._zone.rows("SELECT status FROM async_jobs WHERE kind = 'deploy_virtual_machine'")
         figures.states = Counter({0: "open", 1: "deployed", 2: "failed"}[row.status] for row in rows)

@@ -13,7 +13,7 @@ from bulkdeploy.services.audit import audit
 from tests.chaos.journal import BulkCall, Journal
 from tests.chaos.load import make, saw
 from tests.chaos.system import System
-from tests.deploy.zone import Zone
+from tests.support.zone import Zone
 
 REPEATED_CALLS = 200
 POLLED_JOBS = 500
@@ -106,28 +106,30 @@ def _check_other_calls(zone: Zone, journal: Journal) -> Iterator[str]:
         expunge=EXPUNGE.command_class,
     )
     made = {(str(row.instance_uuid), row.kind): row.jobs for row in rows if row.kind != DEPLOY.name}
-    for (subject, command), asked in journal.asked.items():
+    for (subject, command), requested in journal.requested.items():
         if command in KINDS:
             jobs = made.get((subject, KINDS[command]), 0)
-            answered, broken = asked.answered, asked.broken
+            answered, broken = requested.answered, requested.broken
             if not answered <= jobs <= answered + broken:
                 yield f"{command} of {subject}: {answered} answered, {broken} broken, {jobs} jobs"
     cancelled = {
         str(row.uuid) for row in zone.rows("SELECT uuid FROM deployments WHERE cancel_requested IS NOT NULL")
     }
-    asked_for = {
-        subject: asked for (subject, kind), asked in journal.asked.items() if kind == "cancelBulkDeployment"
+    requested_for = {
+        subject: requested
+        for (subject, kind), requested in journal.requested.items()
+        if kind == "cancelBulkDeployment"
     }
-    for subject, asked in asked_for.items():
-        if asked.answered and subject not in cancelled:
+    for subject, requested in requested_for.items():
+        if requested.answered and subject not in cancelled:
             yield f"deployment {subject} is not cancelled, although that was answered"
     for subject in cancelled:
-        if not (asked_for[subject].answered or asked_for[subject].broken):
+        if not (requested_for[subject].answered or requested_for[subject].broken):
             yield f"deployment {subject} is cancelled, although that was refused"
 
 
 def _audit(system: System, zone: Zone) -> Iterator[str]:
-    """The books, and the hypervisors."""
+    """The accounting, and the hypervisors."""
     driver = SimulatorDriver(system.simulator_url)
     try:
         for finding in audit(system.engine, [driver]):

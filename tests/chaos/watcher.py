@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from tests.chaos.system import Program
-from tests.deploy.zone import Zone
+from tests.support.zone import Zone
 
 EVERY_S = 0.25
 MOST_SILENT = 100

@@ -10,7 +10,7 @@ from tests.cli.recorded_answers import ADMIN, CLUSTERS, HOSTS, POD, ZONE
 
 BEGAN = datetime(2026, 4, 10, 14, 27, 14, tzinfo=UTC)
 CREATED = f"{BEGAN:%Y-%m-%dT%H:%M:%S%z}"
-NO_ROOM = {"errorcode": 533, "errortext": "Unable to create a deployment for VM instance"}
+INSUFFICIENT_CAPACITY = {"errorcode": 533, "errortext": "Unable to create a deployment for VM instance"}
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class JobBook:
 
     rate: float = 1000.0
     failing: Collection[int] = ()
-    reason: dict[str, Any] = field(default_factory=lambda: NO_ROOM)
+    reason: dict[str, Any] = field(default_factory=lambda: INSUFFICIENT_CAPACITY)
     """Why those fail that do."""
     hide_finished: bool = False
     """Whether lists leave finished jobs out, as some servers do."""

@@ -69,7 +69,7 @@ class RecordedServer:
     ignored: set[str] = field(default_factory=set)
     """Parameters of lists that the server does not know."""
 
-    def asked(self, command: str) -> list[dict[str, str]]:
+    def requested(self, command: str) -> list[dict[str, str]]:
         """The parameters of every request for a command."""
         return [one.parameters for one in self.seen if one.command == command]
 

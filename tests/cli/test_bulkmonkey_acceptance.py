@@ -1,4 +1,4 @@
-"""Bulkmonkey and the real service together: API, database, courier, worker, simulated hypervisors."""
+"""Bulkmonkey and the real service together: API, database, message broker, worker, simulated hypervisors."""
 
 import csv
 import io

@@ -31,7 +31,7 @@ def test_every_spelling_calls_the_same_api(
     """CloudMonkey's spellings of a command, and version 5's, are sent by the name listApis gave."""
     done = monkey(*words, *BULK, "virtualmachinecount=2", "--no-wait")
     assert done.status == 0
-    assert recorded.asked("bulkDeployVirtualMachine")[0]["virtualmachinecount"] == "2"
+    assert recorded.requested("bulkDeployVirtualMachine")[0]["virtualmachinecount"] == "2"
     assert len(json.loads(done.out)["asyncjobs"]) == 2
 
 
@@ -104,7 +104,7 @@ def test_names_stand_for_ids(monkey: Monkey, recorded: RecordedServer, word: str
         "deploy", "virtualmachine", f"templateid={TEMPLATE}", f"serviceofferingid={OFFERING}", *words.values()
     )
     assert done.status == 0
-    assert recorded.asked("deployVirtualMachine")[0][name] == value
+    assert recorded.requested("deployVirtualMachine")[0][name] == value
 
 
 def test_it_says_what_a_name_was_resolved_to(monkey: Monkey) -> None:
@@ -117,7 +117,7 @@ def test_names_are_looked_up_within_the_zone(monkey: Monkey, recorded: RecordedS
     """A template of the same name in another zone does not make the name ambiguous."""
     call = ("serviceoffering=Small Instance", "template=Debian 12", "virtualmachinecount=1", "--no-wait")
     assert monkey("bulkdeploy", "virtualmachine", "zone=Demo", *call).status == 0
-    assert recorded.asked("bulkDeployVirtualMachine")[0]["templateid"] == TEMPLATE
+    assert recorded.requested("bulkDeployVirtualMachine")[0]["templateid"] == TEMPLATE
 
 
 def test_an_ambiguous_name_is_refused(monkey: Monkey, recorded: RecordedServer) -> None:
@@ -130,7 +130,7 @@ def test_an_ambiguous_name_is_refused(monkey: Monkey, recorded: RecordedServer) 
     done, under_way = recorded.jobs.batches
     assert f"{done.vm_id(0)} (Demo, Running)" in ambiguous.err
     assert f"{under_way.vm_id(0)} (Demo, Starting)" in ambiguous.err
-    assert not recorded.asked("destroyVirtualMachine")
+    assert not recorded.requested("destroyVirtualMachine")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_general_parameters_of_cloudmonkey_are_taken(monkey: Monkey, recorded: R
     """``listall`` may be given where the API does not declare it, and ``--send-unknown`` sends anything."""
     assert monkey("list", "zones", "listall=true").status == 0
     assert monkey("list", "zones", "injected=x", "--send-unknown").status == 0
-    assert [one.get("injected") for one in recorded.asked("listZones")] == [None, "x"]
+    assert [one.get("injected") for one in recorded.requested("listZones")] == [None, "x"]
 
 
 def test_files_become_values(monkey: Monkey, recorded: RecordedServer, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_files_become_values(monkey: Monkey, recorded: RecordedServer, tmp_path:
     for name in ("init", "encoded"):
         done = monkey("deploy", "virtualmachine", *BULK, f"userdata=@{tmp_path / name}", "--no-wait")
         assert done.status == 0
-    assert [one["userdata"] for one in recorded.asked("deployVirtualMachine")] == ["I2Nsb3VkLWNvbmZpZwo="] * 2
+    assert [one["userdata"] for one in recorded.requested("deployVirtualMachine")] == ["I2Nsb3VkLWNvbmZpZwo="] * 2
     assert monkey("deploy", "virtualmachine", *BULK, "userdata=@/nowhere").status == 2
 
 
@@ -187,7 +187,7 @@ def test_a_long_list_says_what_is_missing(monkey: Monkey, recorded: RecordedServ
     assert "500 of 1200 shown; --all reads every page" in first.err
     everything = json.loads(monkey("list", "events", "--all", "-q").out)
     assert [row["id"] for row in everything["event"]] == [str(number) for number in range(1200)]
-    assert len(recorded.asked("listEvents")) == 5
+    assert len(recorded.requested("listEvents")) == 5
 
 
 def test_changes_are_posted_and_reading_is_not(monkey: Monkey, recorded: RecordedServer) -> None:

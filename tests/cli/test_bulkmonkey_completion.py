@@ -23,11 +23,11 @@ TAB = "\t"
 def offered(monkey: Monkey) -> Offer:
     """What may stand at the end of a line: values and descriptions."""
 
-    def ask(line: str) -> dict[str, str]:
+    def request(line: str) -> dict[str, str]:
         out = monkey("__complete", text=f"bulkmonkey {line}").out
         return dict(text.split("\t") for text in out.splitlines())
 
-    return ask
+    return request
 
 
 def test_first_words_are_verbs_and_own_commands(offered: Offer) -> None:
@@ -104,7 +104,7 @@ def test_values_are_not_asked_for_when_that_is_off(
     monkey("set", "autocomplete", "false")
     assert offered("list networks zoneid=") == {}
     assert "zoneid=" in offered("list networks zo")
-    assert not recorded.asked("listZones")
+    assert not recorded.requested("listZones")
 
 
 def test_a_server_that_fails_offers_nothing(recorded: RecordedServer, offered: Offer) -> None:
@@ -112,7 +112,7 @@ def test_a_server_that_fails_offers_nothing(recorded: RecordedServer, offered: O
     offered("list ")
     recorded.faults.append(("listZones", 500, "<html>oops</html>"))
     assert offered("list networks zoneid=") == {}
-    assert len(recorded.asked("listZones")) == 1
+    assert len(recorded.requested("listZones")) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +195,14 @@ def test_every_shell_completes_while_one_types(typed: Terminal, recorded: Record
     typed.expect("id=Demo")
     typed.send("\r")
     typed.expect("allocationstate")
-    assert recorded.asked("updateZone")[0]["id"] == ZONE
+    assert recorded.requested("updateZone")[0]["id"] == ZONE
     typed.send("bulkmonkey deploy virtualmachine serviceoffering='Small I")
     typed.expect("'Small I")
     typed.send(TAB)
     typed.expect("nstance")
     typed.send(f"zoneid={ZONE} templateid={ZONE} --no-wait\r")
     typed.expect("The job goes on")
-    assert recorded.asked("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
+    assert recorded.requested("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
 
 
 def test_bash_shows_names_beside_ids(bash: Terminal) -> None:
@@ -227,8 +227,8 @@ def test_every_shell_has_its_script(bare_monkey: Monkey, shell: str) -> None:
     """``completion SHELL`` prints a script that asks the program for candidates, without the line in arguments."""
     done = bare_monkey("completion", shell)
     assert done.status == 0
-    (asking,) = [line for line in done.out.splitlines() if "__complete " in line]
-    assert re.search(r"\| \S+ __complete 2>/dev/null", asking)
+    (job_requests,) = [line for line in done.out.splitlines() if "__complete " in line]
+    assert re.search(r"\| \S+ __complete 2>/dev/null", job_requests)
     assert bare_monkey("completion", "tcsh").status == 2
 
 

@@ -49,7 +49,7 @@ def test_reading_is_repeated(monkey: Monkey, recorded: RecordedServer, fault: tu
     monkey("sync")
     recorded.faults.extend([("listZones", *fault)] * 2)
     assert monkey("list", "zones").status == 0
-    assert len(recorded.asked("listZones")) == 3
+    assert len(recorded.requested("listZones")) == 3
 
 
 def test_what_changes_something_is_never_repeated(monkey: Monkey, recorded: RecordedServer) -> None:
@@ -58,7 +58,7 @@ def test_what_changes_something_is_never_repeated(monkey: Monkey, recorded: Reco
     recorded.faults.append(("bulkDeployVirtualMachine", 503, "<html>busy</html>"))
     done = monkey("bulkdeploy", "virtualmachine", *BULK)
     assert done.status == 1
-    assert len(recorded.asked("bulkDeployVirtualMachine")) == 1
+    assert len(recorded.requested("bulkDeployVirtualMachine")) == 1
 
 
 def test_a_server_that_does_not_answer_is_given_up(monkey: Monkey, recorded: RecordedServer) -> None:
@@ -69,7 +69,7 @@ def test_a_server_that_does_not_answer_is_given_up(monkey: Monkey, recorded: Rec
     done = monkey("update", "zone", f"id={ZONE}")
     assert done.status == 1
     assert f"no answer from {recorded.url} within 0.2 seconds" in done.err
-    assert len(recorded.asked("updateZone")) == 1
+    assert len(recorded.requested("updateZone")) == 1
 
 
 def test_an_interrupted_change_may_have_been_made(monkey: Monkey, recorded: RecordedServer) -> None:
@@ -77,7 +77,7 @@ def test_an_interrupted_change_may_have_been_made(monkey: Monkey, recorded: Reco
     monkey("sync")
     recorded.held["updateZone"] = threading.Event()
     process = monkey.start("update", "zone", f"id={ZONE}", "name=New")
-    while not recorded.asked("updateZone"):
+    while not recorded.requested("updateZone"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -92,7 +92,7 @@ def test_a_page_that_is_no_api_is_said_to_be_none(monkey: Monkey, recorded: Reco
     done = monkey("list", "zones")
     assert done.status == 1
     assert "not as the API does. Is the url that of a CloudStack API?" in done.err
-    assert len(recorded.asked("listZones")) == 1
+    assert len(recorded.requested("listZones")) == 1
 
 
 def test_nobody_there_is_an_api_error(bare_monkey: Monkey) -> None:
@@ -182,7 +182,7 @@ def test_literal_keys_do_not_stay_in_the_process_list(bare_monkey: Monkey, recor
     words = ("list", "zones", "name=Demo", "-u", recorded.url, "-k", API_KEY, f"-s{SECRET_KEY}", "--send-unknown")
     process = bare_monkey.start(*words, "password=hunter2")
     try:
-        while not recorded.asked("listZones"):
+        while not recorded.requested("listZones"):
             assert process.poll() is None
         arguments = psutil.Process(process.pid).cmdline()
         assert "name=Demo" in arguments
@@ -192,7 +192,7 @@ def test_literal_keys_do_not_stay_in_the_process_list(bare_monkey: Monkey, recor
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert ZONE in out
-    assert recorded.asked("listZones")[0]["password"] == "hunter2"
+    assert recorded.requested("listZones")[0]["password"] == "hunter2"
 
 
 def test_keys_may_come_from_files_and_standard_input(

@@ -48,7 +48,7 @@ def test_no_wait_leaves_at_once(monkey: Monkey, recorded: RecordedServer) -> Non
     assert f"bulkmonkey follow {job}" in done.err
     monkey("set", "asyncblock", "false")
     assert monkey(*BULK, "virtualmachinecount=3").status == 0
-    assert not recorded.asked("queryAsyncJobResult")
+    assert not recorded.requested("queryAsyncJobResult")
 
 
 def test_the_way_back_names_the_profile(monkey: Monkey, recorded: RecordedServer) -> None:
@@ -148,7 +148,7 @@ def test_ctrl_c_detaches_and_follow_attaches_again(monkey: Monkey, recorded: Rec
     recorded.jobs.rate = 2
     process = monkey.start(*BULK, "virtualmachinecount=21")
     poll = "listBulkDeployments" if recorded.deployments else "listAsyncJobs"
-    while not recorded.asked(poll):
+    while not recorded.requested(poll):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -165,7 +165,7 @@ def test_ctrl_c_while_one_job_runs_says_how_to_see_its_end(monkey: Monkey, recor
     """Ctrl-C while one job is waited for ends with 130; ``follow JOB`` shows its result."""
     recorded.jobs.rate = 0.001
     process = monkey.start(*ONE)
-    while not recorded.asked("queryAsyncJobResult"):
+    while not recorded.requested("queryAsyncJobResult"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

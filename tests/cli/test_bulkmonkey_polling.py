@@ -101,7 +101,7 @@ def test_each_page_of_results_is_read_about_once(
     """Results are read while the rest is under way: hardly a page twice, and few after the end."""
     batch = start(server, clock, JOBS, rate=100.0)
     follow(follower, DeploymentWatch(follower.call, Budget(clock), batch.deployment), JOBS)
-    pages = server.asked("listAsyncJobs")
+    pages = server.requested("listAsyncJobs")
     assert len(pages) <= JOBS // JOB_PAGE + 2
     ended = batch.started + JOBS / batch.rate
     assert len([one for one in server.seen if one.when > ended + LEAST_GAP]) <= 4

@@ -108,13 +108,13 @@ def test_an_unreadable_file_is_a_usage_error(monkey: Monkey, home: Path) -> None
 def test_help_and_completion_work_offline(monkey: Monkey, recorded: RecordedServer, home: Path) -> None:
     """After ``sync``, help and completion need no server; the cache is closed to other users."""
     assert f"{len(apis())} APIs" in monkey("sync").err
-    asked = len(recorded.seen)
+    requested = len(recorded.seen)
     assert "zoneid*" in monkey("deploy", "virtualmachine", "-h").out
     assert "deploy virtualmachine" in monkey("deploy", "-h").out
     assert "Verbs" in monkey("-h").out
     assert "virtualmachine\t" in monkey("__complete", text="bulkmonkey deploy ").out
     assert "zoneid=\trequired uuid" in monkey("__complete", text="bulkmonkey deploy virtualmachine zo").out
-    assert len(recorded.seen) == asked
+    assert len(recorded.seen) == requested
     (cache,) = (home / ".cache" / "bulkmonkey").glob("*.json")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
     assert API_KEY not in cache.name

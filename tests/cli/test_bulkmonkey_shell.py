@@ -69,7 +69,7 @@ def test_tab_offers_values_with_their_names(shell: Terminal, recorded: RecordedS
     shell.expect(PROMPT, times=2)
     shell.send("list networks zone=De" + TAB)
     shell.expect(f"{PROMPT} list networks zone=Demo")
-    assert len(recorded.asked("listZones")) == 1
+    assert len(recorded.requested("listZones")) == 1
 
 
 def test_names_with_blanks_are_quoted(shell: Terminal, recorded: RecordedServer) -> None:
@@ -78,7 +78,7 @@ def test_names_with_blanks_are_quoted(shell: Terminal, recorded: RecordedServer)
     shell.expect("serviceoffering='Small Instance'")
     shell.send(f"zoneid={ZONE} templateid={TEMPLATE}\r")
     shell.expect("Running")
-    assert recorded.asked("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
+    assert recorded.requested("deployVirtualMachine")[0]["serviceofferingid"] == OFFERING
 
 
 def test_hints_name_what_is_needed(shell: Terminal) -> None:
@@ -97,8 +97,8 @@ def test_pasted_lines_run_one_after_the_other(shell: Terminal, recorded: Recorde
     shell.expect("list hosts")
     shell.send("\r")
     shell.expect("The 1 line after this one was not run")
-    assert recorded.asked("updateZone")[0]["name"] == "New"
-    assert not recorded.asked("listHosts")
+    assert recorded.requested("updateZone")[0]["name"] == "New"
+    assert not recorded.requested("listHosts")
 
 
 def test_pipes_work(shell: Terminal) -> None:

@@ -32,12 +32,12 @@ CALLER = Caller(
 def rows(system: System, engine: Engine) -> Any:
     """The rows that a call with these arguments wants, where a page has 100 rows at most."""
 
-    def ask(**arguments: int) -> Paging:
+    def request(**arguments: int) -> Paging:
         with engine.begin() as connection:
             write_value(connection, "default.page.size", "100", Scope.GLOBAL, GLOBAL_ID)
             return paging(Call(find_commands()["listApis"], CALLER, arguments, system, connection))
 
-    return ask
+    return request
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def polling(cloud: Cloud, deployment: str, threads: int = 2) -> Iterator[Counter
     answers: Counter[int | str] = Counter()
     ended = Event()
 
-    def ask() -> None:
+    def request() -> None:
         while not ended.is_set():
             try:
                 status: int | str = cloud.client.get("listBulkDeployments", id=deployment).status
@@ -96,7 +96,7 @@ def polling(cloud: Cloud, deployment: str, threads: int = 2) -> Iterator[Counter
             answers[status] += 1
             ended.wait(0.02)
 
-    callers = [Thread(target=ask) for _ in range(threads)]
+    callers = [Thread(target=request) for _ in range(threads)]
     for caller in callers:
         caller.start()
     try:
@@ -128,8 +128,8 @@ def only_calls_pass(site: Production) -> None:
             assert service == "proxy" or config["User"] not in ("", "root", "0"), service
             assert all(host[bound] for bound in ("Memory", "NanoCpus", "PidsLimit")), service
     owner = "SELECT rolsuper FROM pg_roles WHERE rolname = 'bulkdeploy'"
-    asked = f'docker compose exec -T postgres psql --username postgres --tuples-only --command "{owner}"'
-    assert site.shell(asked).strip() == "f"
+    requested = f'docker compose exec -T postgres psql --username postgres --tuples-only --command "{owner}"'
+    assert site.shell(requested).strip() == "f"
     say("only calls pass the proxy; nobody may more than needed")
 
 
@@ -241,7 +241,7 @@ def main(only: list[str]) -> None:
                     part(site, cloud)
                     breaches = site.audit()
                     assert not breaches, breaches
-                    say(f"{name}: the books are true")
+                    say(f"{name}: the audit reports no discrepancy")
         except BaseException:
             say(site.shell("docker compose ps --all; docker compose logs --no-color --tail 5"))
             raise

@@ -74,8 +74,8 @@ class Production:
 
     def calls_answered(self) -> list[int]:
         """How many calls each API container has answered, as its own metrics have it."""
-        asks = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/metrics').read().decode())"
-        shown = [self.shell(f'docker exec {one} python -c "{asks}"') for one in self.containers("api")]
+        calls = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/metrics').read().decode())"
+        shown = [self.shell(f'docker exec {one} python -c "{calls}"') for one in self.containers("api")]
         counted = re.compile(r"^bulkdeploy_call_seconds_count (\S+)", re.MULTILINE)
         return [int(float(counted.findall(text)[0])) for text in shown]
 

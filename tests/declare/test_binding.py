@@ -90,7 +90,7 @@ def test_every_project() -> None:
     command = Command("makeThing", "", lambda _: None, Shape.SUCCESS, parameters=parameters)
     bound = Binder(command).bind({"projectid": "-1"}, RoleType.USER, catalogue)
     assert bound == {"projectid": everything(Entity.PROJECT)}
-    assert catalogue.asked == [{}]
+    assert catalogue.requested == [{}]
 
 
 def test_static_checks_come_before_any_look_up() -> None:
@@ -101,7 +101,7 @@ def test_static_checks_come_before_any_look_up() -> None:
     texts = {"zoneid": "99", "podid": str(POD.uuid), "amount": "many"}
     with pytest.raises(MalformedValue):
         Binder(command).bind(texts, RoleType.ADMIN, catalogue)
-    assert catalogue.asked == []
+    assert catalogue.requested == []
 
 
 def test_one_look_up_for_all_ids() -> None:
@@ -110,7 +110,7 @@ def test_one_look_up_for_all_ids() -> None:
     parameters = (uuid("zoneid", Entity.ZONE, ""), uuids("zoneids", Entity.ZONE, ""), uuid("podid", Entity.POD, ""))
     command = Command("makeThing", "", lambda _: None, Shape.SUCCESS, parameters=parameters)
     Binder(command).bind({"zoneid": "7", "zoneids": "7", "podid": "8"}, RoleType.ADMIN, catalogue)
-    assert catalogue.asked == [{(Entity.ZONE,): ("7",), (Entity.POD,): ("8",)}]
+    assert catalogue.requested == [{(Entity.ZONE,): ("7",), (Entity.POD,): ("8",)}]
 
 
 def test_first_broken_rule_in_declared_order_answers() -> None:
@@ -148,7 +148,7 @@ def test_parameters_of_other_roles_are_ignored() -> None:
     [
         (Exclusive(("a", "b")), {"a": "1", "b": "2"}, "'a' parameter is mutually exclusive with 'b' parameter"),
         (Needs("a", "b"), {"a": "1"}, "'a' parameter needs 'b' beside it"),
-        (ExactlyOne(("a", "b")), {}, "One of these parameters should be given: a, b"),
+        (ExactlyOne(("a", "b")), {}, "One of these parameters must be given: a, b"),
         (ExactlyOne(("a", "b")), {"a": "1", "b": "2"}, "mutually exclusive"),
     ],
 )

@@ -70,8 +70,8 @@ def test_the_guide_shows_the_files_as_they_are() -> None:
 def test_the_installed_example_keeps_the_contract(site: Path, tmp_path: Path) -> None:
     """Its own tests, which subclass the suites that come with the product, pass on what was installed."""
     (tmp_path / "test_notebook.py").write_text((EXAMPLE / "test_notebook.py").read_text())
-    told = run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path, PYTHONPATH=f"{site}{os.pathsep}{ROOT}")
-    assert re.search(r"^\d\d+ passed", told, re.MULTILINE), told
+    reported = run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path, PYTHONPATH=f"{site}{os.pathsep}{ROOT}")
+    assert re.search(r"^\d\d+ passed", reported, re.MULTILINE), reported
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from bulkdeploy.drivers.contract import (
     BatchContract,
+    CapacityContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -17,7 +18,6 @@ from bulkdeploy.drivers.contract import (
     MigrationContract,
     ResizeContract,
     Rig,
-    RoomContract,
     ScalingContract,
     VolumeContract,
 )
@@ -26,11 +26,11 @@ from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault
 from tests.drivers.subjects import Caller, address, new_host
 
-ROOM = 5
+CAPACITY = 5
 FULL_BY: Mapping[str, Mapping[str, int]] = {
-    "cpu": {"cpu_mhz": 500 * ROOM + 499},
-    "memory": {"memory_mib": 256 * ROOM + 255},
-    "guests": {"guests": ROOM},
+    "cpu": {"cpu_mhz": 500 * CAPACITY + 499},
+    "memory": {"memory_mib": 256 * CAPACITY + 255},
+    "guests": {"guests": CAPACITY},
 }
 
 
@@ -74,7 +74,7 @@ class TestSimulatorContract(
         return Machines((first, second), silent)
 
 
-class TestSimulatorRoom(RoomContract):
+class TestSimulatorCapacity(CapacityContract):
     """Hosts that are full by CPU, memory or number of guests, one after the other."""
 
     @pytest.fixture(params=FULL_BY)
@@ -88,6 +88,6 @@ class TestSimulatorRoom(RoomContract):
         return Caller(rig.driver)
 
     @pytest.fixture
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many guests each host holds."""
-        return ROOM
+        return CAPACITY

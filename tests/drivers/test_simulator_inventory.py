@@ -118,7 +118,7 @@ def test_adopting_races_with_calls_and_counts_once(simulator: SimulatorDriver, c
     guests = [new_guest() for _ in range(100)]
     adopted = [AdoptedGuest(host.uuid, guest) for guest in guests]
 
-    def ask(number: int) -> None:
+    def request(number: int) -> None:
         with suppress(DriverError):
             if number % 20 == 7:
                 simulator.adopt_guests(adopted)
@@ -126,7 +126,7 @@ def test_adopting_races_with_calls_and_counts_once(simulator: SimulatorDriver, c
                 Caller(simulator).run(address(host), guests[number % 100])
 
     with ThreadPoolExecutor(8) as threads:
-        list(threads.map(ask, range(300)))
+        list(threads.map(request, range(300)))
     simulator.adopt_guests(adopted)
     assert used(control) == {"alpha": (50_000, 25_600, 100)}
     assert len(guests_of(simulator)) == 100

@@ -16,7 +16,7 @@ from bulkdeploy.drivers.simulator_database import clear_state, connect
 from bulkdeploy.drivers.simulator_inventory import list_hosts
 from tests.drivers.subjects import address, guests_of, new_guest, new_host, volume_uuids
 
-GUESTS, HOSTS, ROOM = 4, 2, 2
+GUESTS, HOSTS, CAPACITY = 4, 2, 2
 START = ("volume", "network", "boot")
 FAILED, STALE = DriverError, StaleFence
 
@@ -27,7 +27,7 @@ fences = st.integers(1, 3)
 
 @dataclass
 class Model:
-    """What should be: place and power by guest, fences seen, volumes, and the faults that wait."""
+    """What must be: place and power by guest, fences seen, volumes, and the faults that wait."""
 
     place: dict[int, tuple[int, str]] = field(default_factory=dict)
     fence: dict[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Model:
         ends_at = fault.step if fault and fault.effect is not HangEffect.DONE else None
         disks = volume_uuids(spec)
         self.volumes |= set(disks[:-1] if ends_at == "volume" else disks)
-        if ends_at is None and self.running_on(host) < ROOM:
+        if ends_at is None and self.running_on(host) < CAPACITY:
             self.place[guest] = (host, "Running")
         elif ends_at != "volume":
             self.place[guest] = (host, "Stopped")
@@ -101,10 +101,10 @@ class Model:
         if place != (source, "Running"):
             return FAILED
         fault = self.fault(("migrate",))
-        has_room = self.running_on(host) < ROOM
-        if has_room and (fault is None or fault.effect is HangEffect.DONE):
+        has_capacity = self.running_on(host) < CAPACITY
+        if has_capacity and (fault is None or fault.effect is HangEffect.DONE):
             self.place[guest] = (host, "Running")
-        return FAILED if fault or not has_room else None
+        return FAILED if fault or not has_capacity else None
 
 
 class SimulatorMachine(RuleBasedStateMachine):
@@ -117,7 +117,7 @@ class SimulatorMachine(RuleBasedStateMachine):
         self.control = connect(self.url)
         clear_state(self.control)
         self.driver = SimulatorDriver(self.url, pool_size=1, sleep=lambda _: None)
-        hosts = [new_host(f"host-{number}", guests=ROOM) for number in range(HOSTS)]
+        hosts = [new_host(f"host-{number}", guests=CAPACITY) for number in range(HOSTS)]
         self.driver.sync_hosts(hosts)
         self.hosts = [address(host) for host in hosts]
         self.guests = [new_guest() for _ in range(GUESTS)]
@@ -208,7 +208,7 @@ class SimulatorMachine(RuleBasedStateMachine):
                 running * 500,
                 running * 256,
             )
-            assert running <= ROOM
+            assert running <= CAPACITY
 
     @invariant()
     def faults_agree(self) -> None:

@@ -114,7 +114,7 @@ def test_what_is_offered_is_changed(engine: Engine, cipher: FernetCipher, tmp_pa
         ("cpuspeed: 500, memory", "memory", "3: serviceofferings[0]: a fixed size needs"),
         ("hosttags: gpu", "storagetags: gpu", "3: serviceofferings[0].storagetags: is no key here"),
         ("maxmemory: 16 GiB", "maxmemory: 16 MiB", "10: serviceofferings[1].maxmemory: it must not be below"),
-        ("UserDispersingPlanner", "BestPlanner", "13: serviceofferings[1].deploymentplanner: it should be one of"),
+        ("UserDispersingPlanner", "BestPlanner", "13: serviceofferings[1].deploymentplanner: it must be one of"),
         ("domainid: [customers]", "domainid: [nobody]", "15: serviceofferings[1].domainid: must be the name of"),
         ("customized: true, ", "", "22: diskofferings[1]: either disksize gives the size"),
     ],
@@ -203,8 +203,8 @@ def test_images_are_changed_and_put_into_zones(engine: Engine, cipher: FernetCip
             "templates: [{name: x, hypervisor: KVM, format: RAW}]\n#",
             "24: templates[0]: must be the",
         ),
-        ("size: 1 GiB", "size: 0 GiB", "21: zones[0].templates[1].size: it should be 1 or more"),
-        ("format: RAW", "format: RAR", "21: zones[0].templates[1].format: it should be one of"),
+        ("size: 1 GiB", "size: 0 GiB", "21: zones[0].templates[1].size: it must be 1 or more"),
+        ("format: RAW", "format: RAR", "21: zones[0].templates[1].format: it must be one of"),
         ("size: 600 MiB", "format: ISO", "23: zones[0].isos[0].format: is no key here"),
     ],
 )
@@ -287,7 +287,7 @@ def test_keys_and_user_data_are_loaded_once(engine: Engine, cipher: FernetCipher
     assert keys == [("laptop", KEY.replace("alice", "bob")), ("Laptop", KEY)]
     assert data == ("I2Nsb3VkLWNvbmZpZw==", "c")
     found = refusals(engine, cipher, tmp_path, OWNED.replace("ssh-ed25519 AAAA", "ssh-rsa AAAA", 1))
-    assert found[0].startswith("zone.yaml:2: sshkeypairs[0].publickey: it should be one line such as")
+    assert found[0].startswith("zone.yaml:2: sshkeypairs[0].publickey: it must be one line such as")
     found = refusals(engine, cipher, tmp_path, OWNED.replace("I2Nsb3VkLWNvbmZpZw", "not/base-64"))
     assert found == ("zone.yaml:5: userdata[0].userdata: User data is not base64 encoded, not 'not/base-64'",)
 

@@ -61,7 +61,7 @@ def test_limits_follow_the_file(engine: Engine, cipher: FernetCipher, tmp_path: 
     [
         ("memory: 64 GiB", "memory: 64", "domains[0].accounts[0].limits.memory.max: must be a size such as 20 TiB"),
         ("user_vm: 100", "user_vm: 100 GiB", "domains[0].accounts[0].limits.user_vm.max: must be a whole number"),
-        ("user_vm: 100", "user_vms: 100", "domains[0].accounts[0].limits.user_vms.resourcetype: it should be one"),
+        ("user_vm: 100", "user_vms: 100", "domains[0].accounts[0].limits.user_vms.resourcetype: it must be one"),
         ("user_vm: 100", "user_vm: -5", "domains[0].accounts[0].limits.user_vm.max: must be unlimited"),
         ("cpu: 800", "cpu: 30000", "domains[0].domains[0].limits.cpu.max: the parent domain's cpu limit is"),
     ],

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.lists.test_shapes import COMMANDS, EMPTY
-from tests.lists.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 from tests.support.properties import examples
+from tests.support.world import ADMIN, DOMAIN_ADMIN, NEIGHBOUR, RIVAL, USER, World
 
 OF_ALL = {"listUsers", "listProjects", "listServiceOfferings", "listDiskOfferings", "listResourceLimits"}
 """Lists that take owner parameters and show things that accounts do not own as they own VMs."""
@@ -33,7 +33,7 @@ def owners(rows: list[dict[str, Any]]) -> set[str]:
     return names - {"admin", "customers-admin"}
 
 
-def asked(command: str, **parameters: Any) -> dict[str, Any]:
+def requested(command: str, **parameters: Any) -> dict[str, Any]:
     """Parameters that do not narrow the list, and these."""
     filters: dict[str, dict[str, Any]] = {
         "listTemplates": {"templatefilter": "self"},
@@ -47,22 +47,22 @@ def test_a_user_sees_its_own_whatever_is_asked(world: World, command: str) -> No
     """Neither ``listall`` nor its own domain shows a user the things of others in it."""
     domain = world.id_of("domains", "acme")
     for parameters in ({}, {"listall": "true"}, {"domainid": domain, "isrecursive": "true", "listall": "true"}):
-        assert owners(world.rows(command, USER, **asked(command, **parameters))) == {"acme"}
+        assert owners(world.rows(command, USER, **requested(command, **parameters))) == {"acme"}
 
 
 @pytest.mark.parametrize("command", OWNED)
 def test_a_domain_admin_sees_its_subtree_with_listall(world: World, command: str) -> None:
     """With ``listall`` everything of the domain and those below it, without it the admin's own."""
-    assert owners(world.rows(command, DOMAIN_ADMIN, **asked(command))) == set()
-    shown = owners(world.rows(command, DOMAIN_ADMIN, **asked(command, listall="true")))
+    assert owners(world.rows(command, DOMAIN_ADMIN, **requested(command))) == set()
+    shown = owners(world.rows(command, DOMAIN_ADMIN, **requested(command, listall="true")))
     assert {"acme"} <= shown <= OF_SUBTREE
 
 
 @pytest.mark.parametrize("command", OWNED)
 def test_a_root_admin_sees_everything_with_listall(world: World, command: str) -> None:
     """With ``listall`` everybody's things but those of projects, without it the admin's own."""
-    assert owners(world.rows(command, **asked(command))) == set()
-    shown = owners(world.rows(command, **asked(command, listall="true")))
+    assert owners(world.rows(command, **requested(command))) == set()
+    shown = owners(world.rows(command, **requested(command, listall="true")))
     assert {"acme", "rival"} <= shown <= EVERYBODY
 
 
@@ -71,15 +71,15 @@ def test_account_and_domain_name_one_owner(world: World, command: str) -> None:
     """``account`` with ``domainid`` shows that account's things alone."""
     acme = {"account": "ACME", "domainid": world.id_of("domains", "acme")}
     for caller in (ADMIN, DOMAIN_ADMIN, USER):
-        assert owners(world.rows(command, caller, **asked(command, **acme))) == {"acme"}
+        assert owners(world.rows(command, caller, **requested(command, **acme))) == {"acme"}
 
 
 @pytest.mark.parametrize("command", OWNED)
 def test_a_domain_is_one_level_unless_recursive(world: World, command: str) -> None:
     """``domainid`` shows that domain's things, with ``isrecursive`` those of the domains below it."""
     customers = world.id_of("domains", "customers")
-    assert owners(world.rows(command, **asked(command, domainid=customers))) == set()
-    shown = owners(world.rows(command, **asked(command, domainid=customers, isrecursive="true")))
+    assert owners(world.rows(command, **requested(command, domainid=customers))) == set()
+    shown = owners(world.rows(command, **requested(command, domainid=customers, isrecursive="true")))
     assert {"acme"} <= shown <= OF_SUBTREE
 
 
@@ -88,8 +88,8 @@ def test_things_of_projects_are_shown_by_project(world: World, command: str) -> 
     """``projectid`` shows the project's things to its members and to admins above it."""
     for project in (world.id_of("projects", "moon"), "-1"):
         for caller in (ADMIN, DOMAIN_ADMIN, USER):
-            assert owners(world.rows(command, caller, **asked(command, projectid=project))) == {MOON}
-    assert world.rows(command, NEIGHBOUR, **asked(command, projectid="-1")) == []
+            assert owners(world.rows(command, caller, **requested(command, projectid=project))) == {MOON}
+    assert world.rows(command, NEIGHBOUR, **requested(command, projectid="-1")) == []
 
 
 @pytest.mark.parametrize("command", OWNED)
@@ -98,15 +98,15 @@ def test_an_id_lifts_what_listall_lifts(world: World, command: str) -> None:
     if "id" not in {parameter.name for parameter in COMMANDS[command].parameters}:
         assert command == "listTags"
         return
-    mine = world.rows(command, USER, **asked(command))
+    mine = world.rows(command, USER, **requested(command))
     mine = [row for row in mine if row.get("account") == "acme"]
-    of_project = world.rows(command, USER, **asked(command, projectid="-1"))
+    of_project = world.rows(command, USER, **requested(command, projectid="-1"))
     for row in (mine[0], of_project[0]):
         for caller in (ADMIN, DOMAIN_ADMIN, USER):
-            assert [found["id"] for found in world.rows(command, caller, **asked(command, id=row["id"]))][:1] == [
-                row["id"]
-            ]
-        assert world.client(RIVAL).get(command, **asked(command, id=row["id"])).status == 431
+            assert [found["id"] for found in world.rows(command, caller, **requested(command, id=row["id"]))][
+                :1
+            ] == [row["id"]]
+        assert world.client(RIVAL).get(command, **requested(command, id=row["id"])).status == 431
 
 
 @pytest.mark.parametrize("command", [*OWNED, "listUsers", "listProjects"])
@@ -128,21 +128,21 @@ def test_others_may_not_be_named(world: World, command: str, caller: str, accoun
     parameters: dict[str, object] = {"domainid": world.id_of("domains", domain)}
     if account is not None:
         parameters["account"] = account
-    answer = world.client(caller).get(command, **asked(command, **parameters))
+    answer = world.client(caller).get(command, **requested(command, **parameters))
     own = domain == "acme" and caller != RIVAL
     assert (answer.status, answer.body["cserrorcode"]) == ((531, 4365) if own else (431, 9999))
-    told = "does not have permission to operate" if own else "entity does not exist"
-    assert told in answer.body["errortext"]
+    reported = "does not have permission to operate" if own else "entity does not exist"
+    assert reported in answer.body["errortext"]
 
 
 def test_a_domain_of_others_is_no_domain(world: World) -> None:
     """Who may not name a domain is told what clients know of an id of nothing, to the letter."""
-    told = []
+    reported = []
     for domain in (world.id_of("domains", "rivals"), str(uuid4())):
         answer = world.client(USER).get("listVirtualMachines", domainid=domain)
         assert (answer.status, answer.body["cserrorcode"]) == (431, 9999)
-        told.append(answer.body["errortext"].replace(domain, "ID"))
-    assert told[0] == told[1]
+        reported.append(answer.body["errortext"].replace(domain, "ID"))
+    assert reported[0] == reported[1]
 
 
 def test_account_and_project_exclude_each_other(world: World) -> None:
@@ -211,7 +211,7 @@ def test_no_parameters_show_a_user_the_things_of_others(
         sent["domainid"] = world.id_of("domains", sent.pop("domain"))
     if sent.get("projectid") == "moon":
         sent["projectid"] = world.id_of("projects", "moon")
-    answer = world.client(caller).get(command, **asked(command, **sent))
+    answer = world.client(caller).get(command, **requested(command, **sent))
     assert answer.status in (200, 431, 531)
     rows = [
         row for key, value in answer.body.items() if isinstance(value, list) and key != "uuidList" for row in value

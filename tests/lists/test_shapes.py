@@ -9,7 +9,7 @@ import pytest
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.responses import Field, FieldType, Shape
-from tests.lists.world import World
+from tests.support.world import World
 
 ELSEWHERE = {
     *("listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities", "listNics", "listProjectAccounts"),

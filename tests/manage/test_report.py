@@ -10,9 +10,9 @@ from sqlalchemy import Engine, text
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SMALL_ZONE
-from tests.deploy.zone import Zone
 from tests.support.api_client import ApiClient
 from tests.support.programs import bulkdeploy
+from tests.support.zone import Zone
 from tests.support.zones import load_zone
 
 

@@ -50,8 +50,8 @@ class Server:
     def waiting_for_locks(self) -> int:
         """How many calls the database lets wait."""
         with psycopg.connect(self.database_url) as connection:
-            asked = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-            (count,) = connection.execute(asked).fetchone() or (0,)
+            requested = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            (count,) = connection.execute(requested).fetchone() or (0,)
         return int(count)
 
     def put_out(self) -> float:
@@ -187,17 +187,17 @@ def test_answers_that_nobody_reads_are_dropped(server: Server) -> None:
     honest_calls_are_answered(server)
 
 
-ASKED = b"POST /client/api?response=%s HTTP/1.1\r\nHost: x\r\n"
+REQUESTED = b"POST /client/api?response=%s HTTP/1.1\r\nHost: x\r\n"
 REFUSED = {
     "a URL without end": (b"GET /client/api?response=%s&x=" + b"x" * 200_000, 414, "as a form by POST"),
-    "a header without end": (ASKED + b"A: " + b"x" * 300_000, 431, "headers are too large"),
-    "many headers": (ASKED + b"A: b\r\n" * 200, 431, "headers are too large"),
-    "two lengths": (ASKED + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "not valid HTTP"),
-    "no length": (ASKED + b"Content-Length: -1\r\n\r\n", 400, "not valid HTTP"),
-    "a header that is none": (ASKED + b"A b c\r\n\r\n", 400, "not valid HTTP"),
-    "a large body": (ASKED + b"Content-Length: 99999999\r\n\r\n", 413, "at most 4194304 bytes"),
+    "a header without end": (REQUESTED + b"A: " + b"x" * 300_000, 431, "headers are too large"),
+    "many headers": (REQUESTED + b"A: b\r\n" * 200, 431, "headers are too large"),
+    "two lengths": (REQUESTED + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "not valid HTTP"),
+    "no length": (REQUESTED + b"Content-Length: -1\r\n\r\n", 400, "not valid HTTP"),
+    "a header that is none": (REQUESTED + b"A b c\r\n\r\n", 400, "not valid HTTP"),
+    "a large body": (REQUESTED + b"Content-Length: 99999999\r\n\r\n", 413, "at most 4194304 bytes"),
     "a large body in parts": (
-        ASKED + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 65,
+        REQUESTED + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 65,
         413,
         "at most 4194304 bytes",
     ),
@@ -207,14 +207,14 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_are_answers_of_the_api(server: Server, case: str) -> None:
     """What never becomes a call is told as CloudStack tells errors, in the format asked for, and the link ends."""
-    sent, code, told = REFUSED[case]
+    sent, code, reported = REFUSED[case]
     for response in (b"json", b"xml"):
         with connected(server.url) as (link,):
             link.send(sent.replace(b"%s", response))
             head, _, body = link.rest().partition(b"\r\n\r\n")
         assert head.startswith(f"HTTP/1.1 {code} ".encode())
         assert b"Connection: close" in head
-        assert told in body.decode()
+        assert reported in body.decode()
         if response == b"json":
             assert json.loads(body)["errorresponse"]["errorcode"] == code
         else:
@@ -234,7 +234,7 @@ def test_what_is_no_http_at_all_is_told_so(server: Server) -> None:
 def test_other_ways_of_asking_are_answered(server: Server, more: bytes) -> None:
     """Who would rather speak another protocol, or asks before it sends, is answered as anybody."""
     with connected(server.url) as (link,):
-        link.send(ASKED.replace(b"%s", b"json") + more + b"Content-Length: 0\r\n\r\n")
+        link.send(REQUESTED.replace(b"%s", b"json") + more + b"Content-Length: 0\r\n\r\n")
         assert link.answer().startswith((b"HTTP/1.1 401 ", b"HTTP/1.1 100 "))
 
 

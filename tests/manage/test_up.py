@@ -220,8 +220,8 @@ def test_client_works_with_the_file_that_lies_ready(service: Service) -> None:
     (line,) = [line for line in service.log.read_text().splitlines() if "try:" in line]
     words = shlex.split(line.partition("try:")[2])
     assert words[0] == "bulkmonkey"
-    for asked in (words[3:], ["list", "users", "-o", "json"]):
-        arguments = [sys.executable, "-m", "bulkdeploy.cli.main", *words[1:3], *asked]
+    for requested in (words[3:], ["list", "users", "-o", "json"]):
+        arguments = [sys.executable, "-m", "bulkdeploy.cli.main", *words[1:3], *requested]
         ended = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert ended.returncode == 0, ended.stderr
     assert [user["username"] for user in json.loads(ended.stdout)["user"]] == ["admin"]

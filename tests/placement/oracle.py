@@ -57,32 +57,33 @@ def _pinned_elsewhere(zone: Zone, request: PlacementRequest, host: Host) -> bool
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("out_of_scope", _pinned_elsewhere),
-    ("hypervisor", lambda zone, ask, host: zone.cluster(host.cluster_id).hypervisor != ask.hypervisor),
+    ("hypervisor", lambda zone, request, host: zone.cluster(host.cluster_id).hypervisor != request.hypervisor),
     ("cluster_disabled", lambda zone, _, host: not zone.cluster(host.cluster_id).enabled),
     ("pod_disabled", lambda zone, _, host: not zone.cluster(host.cluster_id).pod_enabled),
     ("host_not_up", lambda _, __, host: not host.up),
     ("host_not_enabled", lambda _, __, host: not host.enabled),
-    ("avoided", lambda _, ask, host: host.id in ask.avoid_host_ids),
+    ("avoided", lambda _, request, host: host.id in request.avoid_host_ids),
     ("dedicated_to_others", lambda _, __, host: host.foreign),
-    ("not_dedicated", lambda _, ask, host: ask.dedicated and not host.own),
-    ("dedication_not_asked", lambda _, ask, host: host.own and not ask.dedicated),
+    ("not_dedicated", lambda _, request, host: request.dedicated and not host.own),
+    ("dedication_not_requested", lambda _, request, host: host.own and not request.dedicated),
     ("occupied_by_others", _occupied),
-    ("host_tags", lambda _, ask, host: not ask.host_tags <= host.tags),
-    ("cpu_cores", lambda _, ask, host: host.cores < ask.cpu_number),
-    ("cpu_speed", lambda _, ask, host: host.mhz < ask.cpu_mhz),
-    ("cpu", lambda _, ask, host: host.cpu_used + ask.cpu_number * ask.cpu_mhz > host.cpu_limit),
-    ("memory", lambda _, ask, host: host.memory_used + ask.memory_mib > host.memory_limit),
+    ("host_tags", lambda _, request, host: not request.host_tags <= host.tags),
+    ("cpu_cores", lambda _, request, host: host.cores < request.cpu_number),
+    ("cpu_speed", lambda _, request, host: host.mhz < request.cpu_mhz),
+    ("cpu", lambda _, request, host: host.cpu_used + request.cpu_number * request.cpu_mhz > host.cpu_limit),
+    ("memory", lambda _, request, host: host.memory_used + request.memory_mib > host.memory_limit),
     ("guest_limit", lambda _, __, host: host.vms_used >= host.vms_limit),
     ("affinity", _affinity_forbids),
     (
         "storage",
-        lambda zone, ask, host: (
-            store(zone, ask, host, StorageType.LOCAL) is None or store(zone, ask, host, StorageType.SHARED) is None
+        lambda zone, request, host: (
+            store(zone, request, host, StorageType.LOCAL) is None
+            or store(zone, request, host, StorageType.SHARED) is None
         ),
     ),
     (
         "cluster_threshold",
-        lambda zone, ask, host: crosses_threshold(zone, ask, zone.cluster(host.cluster_id), 1),
+        lambda zone, request, host: crosses_threshold(zone, request, zone.cluster(host.cluster_id), 1),
     ),
 )
 
@@ -223,23 +224,23 @@ class _Oracle:
         if not usable:
             return 0
         if self.only is not None:
-            return self._room_of(usable[0], self.zone)
+            return self._capacity_of(usable[0], self.zone)
         endless = deepcopy(self.zone)
         for pool in endless.pools:
             if pool.cluster_id is None and pool.host_id is None:
                 pool.limit = 1 << 60
-        return sum(self._room_of(endless.host(host.id), endless, copy=False) for host in usable)
+        return sum(self._capacity_of(endless.host(host.id), endless, copy=False) for host in usable)
 
-    def _room_of(self, host: Host, zone: Zone, *, copy: bool = True) -> int:
+    def _capacity_of(self, host: Host, zone: Zone, *, copy: bool = True) -> int:
         """How many VMs fit on the host, filling it up."""
         zone = deepcopy(zone) if copy else zone
         host = zone.host(host.id)
         alone = any(group.kind is AffinityType.HOST_ANTI_AFFINITY for group in self.request.affinities)
-        room = 0
-        while room < (1 if alone else MANY) and first_reason(zone, self.request, host) is None:
+        capacity = 0
+        while capacity < (1 if alone else MANY) and first_reason(zone, self.request, host) is None:
             self._book(zone, host)
-            room += 1
-        return room
+            capacity += 1
+        return capacity
 
     def _only_host(self, reasons: dict[int, str | None]) -> int | None:
         """The host with most room, where a host affinity group without VMs binds the batch to one."""
@@ -254,7 +255,7 @@ class _Oracle:
 
         def rank(host: Host) -> tuple[int, int, int, int]:
             cluster = self.zone.cluster(host.cluster_id)
-            return -self._room_of(host, self.zone), cluster.owner_vms, cluster.id, host.id
+            return -self._capacity_of(host, self.zone), cluster.owner_vms, cluster.id, host.id
 
         return min(candidates, key=rank).id
 

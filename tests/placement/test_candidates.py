@@ -49,7 +49,7 @@ STORIES: dict[str, Story] = {
     "the host failed before": ("avoided", as_it_is, request(1, avoid_host_ids=frozenset({11}))),
     "the host is somebody else's": ("dedicated_to_others", change("host", 11, foreign=True), request(1)),
     "the host is the owner's and nobody asked": (
-        "dedication_not_asked",
+        "dedication_not_requested",
         change("host", 11, own=True),
         request(1),
     ),
@@ -85,16 +85,16 @@ STORIES: dict[str, Story] = {
 }
 
 
-@pytest.mark.parametrize(("reason", "prepare", "asked"), STORIES.values(), ids=STORIES.keys())
+@pytest.mark.parametrize(("reason", "prepare", "requested"), STORIES.values(), ids=STORIES.keys())
 def test_a_rule_removes_the_host_it_speaks_of(
-    reason: str, prepare: Callable[[Zone], None], asked: PlacementRequest
+    reason: str, prepare: Callable[[Zone], None], requested: PlacementRequest
 ) -> None:
     """Host 11 (or its whole cluster) is ruled out under the rule's own reason and gets no VM."""
     zone = even_zone(clusters=2, hosts=2)
     for host in zone.hosts:
-        host.tags = asked.host_tags
+        host.tags = requested.host_tags
     prepare(zone)
-    made = plan(zone.snapshot(), replace(asked, count=99))
+    made = plan(zone.snapshot(), replace(requested, count=99))
     hosts = 2 if reason in WHOLE_CLUSTER else 1
     assert made.excluded == {reason: hosts}
     assert 11 not in per_host(made)
@@ -104,9 +104,9 @@ def test_a_rule_removes_the_host_it_speaks_of(
 WHOLE_CLUSTER = ("out_of_scope", "hypervisor", "cluster_disabled", "pod_disabled")
 
 
-def fields(asked: PlacementRequest) -> dict[str, object]:
+def fields(requested: PlacementRequest) -> dict[str, object]:
     """The request's fields by name."""
-    return {name: getattr(asked, name) for name in PlacementRequest.__dataclass_fields__}
+    return {name: getattr(requested, name) for name in PlacementRequest.__dataclass_fields__}
 
 
 def test_a_pinned_host_is_the_only_one() -> None:

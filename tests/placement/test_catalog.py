@@ -102,7 +102,7 @@ LAST_FIRST = Strategy(
     filling=lambda clusters, *, pods_first: one_after_the_other(np.argsort(-clusters.id)),
 )
 """
-ASKED = """
+REQUESTED = """
 import json
 from bulkdeploy.scheduling.catalog import placement_catalog, settings_by_name
 from bulkdeploy.commands.registry import find_commands
@@ -132,20 +132,20 @@ def installed(folder: Path, entry_point: str) -> Mapping[str, str]:
 def test_a_strategy_of_another_distribution_joins(tmp_path: Path) -> None:
     """Installed, it is a choice of calls and settings, places VMs, and stands behind those of the house."""
     done = subprocess.run(
-        [sys.executable, "-c", ASKED], env=installed(tmp_path, "LAST_FIRST"), capture_output=True, text=True
+        [sys.executable, "-c", REQUESTED], env=installed(tmp_path, "LAST_FIRST"), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["listed"] == [*placement_catalog().planners, "LastFirstPlanner"]
-    assert told["listed"] == told["parameter"] == told["setting"]
-    assert told["placed"] == {"2": 8, "1": 1}
+    reported = json.loads(done.stdout)
+    assert reported["listed"] == [*placement_catalog().planners, "LastFirstPlanner"]
+    assert reported["listed"] == reported["parameter"] == reported["setting"]
+    assert reported["placed"] == {"2": 8, "1": 1}
 
 
 @pytest.mark.parametrize("entry_point", ["np", "Nothing"])
 def test_what_is_no_strategy_keeps_the_process_from_starting(tmp_path: Path, entry_point: str) -> None:
     """An entry point that is missing or names something else is told by its name."""
     done = subprocess.run(
-        [sys.executable, "-c", ASKED], env=installed(tmp_path, entry_point), capture_output=True, text=True
+        [sys.executable, "-c", REQUESTED], env=installed(tmp_path, entry_point), capture_output=True, text=True
     )
     assert done.returncode != 0
     assert entry_point in done.stderr.splitlines()[-1]

@@ -18,7 +18,7 @@ def segmented(members: list[tuple[int, int, int, int]]) -> tuple[np.ndarray, ...
     """Segment, start, step and room as columns, segments renumbered without gaps."""
     members = sorted(members, key=lambda member: member[0])
     numbers = {segment: number for number, segment in enumerate(sorted({member[0] for member in members}))}
-    rows = [(numbers[segment], start, step, room) for segment, start, step, room in members]
+    rows = [(numbers[segment], start, step, capacity) for segment, start, step, capacity in members]
     return tuple(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)) if rows else ()
 
 
@@ -30,20 +30,20 @@ def test_filling_by_levels_is_giving_each_vm_to_the_lowest(
     """The binary search ends where a heap that takes the lowest member for each VM ends."""
     if not members:
         return
-    segment, start, step, room = segmented(members)
+    segment, start, step, capacity = segmented(members)
     wanted = np.array(
-        [data.draw(st.integers(0, int(room[segment == number].sum()))) for number in range(segment[-1] + 1)]
+        [data.draw(st.integers(0, int(capacity[segment == number].sum()))) for number in range(segment[-1] + 1)]
     )
-    expected = np.zeros_like(room)
+    expected = np.zeros_like(capacity)
     for number, count in enumerate(wanted):
-        heap = [(start[at], at) for at in np.flatnonzero((segment == number) & (room > 0))]
+        heap = [(start[at], at) for at in np.flatnonzero((segment == number) & (capacity > 0))]
         heapq.heapify(heap)
         for _ in range(count):
             level, at = heapq.heappop(heap)
             expected[at] += 1
-            if expected[at] < room[at]:
+            if expected[at] < capacity[at]:
                 heapq.heappush(heap, (level + step[at], at))
-    np.testing.assert_array_equal(fill_levels(start, step, room, segment, wanted), expected)
+    np.testing.assert_array_equal(fill_levels(start, step, capacity, segment, wanted), expected)
 
 
 def test_equal_levels_are_served_in_the_order_of_the_members() -> None:
@@ -54,8 +54,8 @@ def test_equal_levels_are_served_in_the_order_of_the_members() -> None:
 
 def test_filling_in_order_fills_one_member_before_the_next() -> None:
     """Each segment's VMs fill its members from the first on; a segment without members takes nothing."""
-    room, segment = np.array([3, 3, 3, 2, 2]), np.array([0, 0, 0, 2, 2])
-    assert fill_in_order(room, segment, np.array([4, 7, 9])).tolist() == [3, 1, 0, 2, 2]
+    capacity, segment = np.array([3, 3, 3, 2, 2]), np.array([0, 0, 0, 2, 2])
+    assert fill_in_order(capacity, segment, np.array([4, 7, 9])).tolist() == [3, 1, 0, 2, 2]
 
 
 def test_nothing_to_fill_is_no_error() -> None:

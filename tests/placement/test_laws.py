@@ -77,8 +77,8 @@ def test_a_volume_by_itself_goes_to_the_emptiest_pool(problem: Problem, data: st
     for disk in request.disks:
         host = data.draw(st.sampled_from(zone.hosts))
         serving = [pool for pool in zone.pools if serves(pool, disk, request, host)]
-        rooms = [(pool.allocated - pool.limit, pool.id) for pool in serving]
-        fitting = [room for room in rooms if -room[0] >= disk.size_bytes]
+        capacities = [(pool.allocated - pool.limit, pool.id) for pool in serving]
+        fitting = [capacity for capacity in capacities if -capacity[0] >= disk.size_bytes]
         expected = min(fitting)[1] if fitting else None
         assert emptiest_pool(zone.snapshot(), disk, host.id, request.hypervisor) == expected
 
@@ -250,8 +250,8 @@ def assert_same(one: Plan, other: Plan) -> None:
     """Every part of two plans is equal."""
     for name in ("host_ids", "cluster_ids", "pod_ids", "pool_ids"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.asked, one.capacity, one.excluded, tuple(one.spread)) == (
-        other.asked,
+    assert (one.requested, one.capacity, one.excluded, tuple(one.spread)) == (
+        other.requested,
         other.capacity,
         other.excluded,
         tuple(other.spread),

@@ -14,7 +14,7 @@ from tests.placement.zone_builder import Cluster, Zone, even_zone, per_cluster, 
 def test_an_empty_zone_refuses_everything(zone: Zone, planner: str, pods_first: bool) -> None:
     """Without hosts nothing is placed, and that is an answer, not an error."""
     made = plan(zone.snapshot(), request(5, planner=planner, pods_first=pods_first))
-    assert (made.asked, made.placed, made.refused, made.capacity) == (5, 0, 5, 0)
+    assert (made.requested, made.placed, made.refused, made.capacity) == (5, 0, 5, 0)
     assert made.excluded == {}
     assert tuple(made.spread) == ()
 
@@ -50,8 +50,8 @@ def test_huge_rooms_and_counts_do_not_overflow() -> None:
 def test_a_large_batch_keeps_the_laws(planner: str, pods_first: bool) -> None:
     """Ten thousand VMs over a thousand hosts: all placed, none above its slots, in two halves as in one."""
     zone = wide_zone(clusters=40, hosts=25)
-    asked = request(10_000, planner=planner, pods_first=pods_first)
-    made = plan(zone.snapshot(), asked)
+    requested = request(10_000, planner=planner, pods_first=pods_first)
+    made = plan(zone.snapshot(), requested)
     assert made.placed == 10_000
     assert max(per_host(made).values()) <= 20
     half = request(5_000, planner=planner, pods_first=pods_first)

@@ -8,7 +8,7 @@ from tests.placement.zone_builder import Cluster, Host, Zone, even_zone, per_hos
 
 
 @pytest.mark.parametrize(
-    ("changes", "room"),
+    ("changes", "capacity"),
     [
         ({}, 4),
         ({"cpu_limit": 3999}, 3),
@@ -19,13 +19,13 @@ from tests.placement.zone_builder import Cluster, Host, Zone, even_zone, per_hos
         ({"cpu_used": 5000}, 0),
     ],
 )
-def test_a_host_holds_what_its_scarcest_resource_holds(changes: dict[str, int], room: int) -> None:
+def test_a_host_holds_what_its_scarcest_resource_holds(changes: dict[str, int], capacity: int) -> None:
     """CPU, memory and guest limit each cap the VMs of a host, used up or even overdrawn."""
     zone = even_zone(clusters=1, hosts=1, slots=4)
     for name, value in changes.items():
         setattr(zone.host(11), name, value)
     made = plan(zone.snapshot(), request(100))
-    assert (made.placed, made.capacity) == (room, room)
+    assert (made.placed, made.capacity) == (capacity, capacity)
 
 
 def test_a_vm_that_needs_none_of_a_resource_is_bound_by_the_others() -> None:
@@ -35,7 +35,7 @@ def test_a_vm_that_needs_none_of_a_resource_is_bound_by_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "used", "room"),
+    ("threshold", "used", "capacity"),
     [
         (0.85, 0, 8),
         (0.85, 1500, 7),
@@ -47,14 +47,16 @@ def test_a_vm_that_needs_none_of_a_resource_is_bound_by_the_others() -> None:
     ],
 )
 @pytest.mark.parametrize("resource", ["cpu", "memory"])
-def test_a_threshold_may_be_reached_and_not_crossed(resource: str, threshold: float, used: int, room: int) -> None:
+def test_a_threshold_may_be_reached_and_not_crossed(
+    resource: str, threshold: float, used: int, capacity: int
+) -> None:
     """(used + requested) / limit stays at or below the share, to the unit."""
     host = Host(11, 1, cpu_limit=10_000, memory_limit=10_000)
     setattr(host, f"{resource}_used", used)
     cluster = Cluster(1)
     setattr(cluster, f"{resource}_threshold", threshold)
     made = plan(Zone([cluster], [host]).snapshot(), request(99, memory_mib=1000))
-    assert made.placed == room
+    assert made.placed == capacity
 
 
 @pytest.mark.parametrize("percent", range(1, 100))

@@ -1,7 +1,7 @@
 """A zone in plain Python objects, and the snapshot that the planner reads of it.
 
 Tests describe zones with these; ``Zone.snapshot`` makes the columns, listed in the order given, and
-``Zone.after`` books a plan, so that a second plan sees the first.
+``Zone.after`` accounting a plan, so that a second plan sees the first.
 """
 
 from collections.abc import Sequence
@@ -176,9 +176,9 @@ def affinities_after(request: PlacementRequest, plan: Plan) -> tuple[Affinity, .
     return tuple(result)
 
 
-def plan(snapshot: ZoneSnapshot, asked: PlacementRequest) -> Plan:
+def plan(snapshot: ZoneSnapshot, requested: PlacementRequest) -> Plan:
     """The plan by the rules and strategies there are."""
-    return planner.plan(snapshot, asked, placement_catalog())
+    return planner.plan(snapshot, requested, placement_catalog())
 
 
 def even_zone(clusters: int, hosts: int, *, pods: int = 1, slots: int = 4) -> Zone:

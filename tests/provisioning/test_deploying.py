@@ -38,12 +38,12 @@ def test_deployed_vms_run_where_they_were_claimed(fleet: Fleet) -> None:
 
 def test_variables_go_with_the_user_data_that_has_them(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hypervisor is given both, but for a VM that got user data of its own."""
-    told: dict[UUID, tuple[str | None, Mapping[str, str]]] = {}
+    reported: dict[UUID, tuple[str | None, Mapping[str, str]]] = {}
     begin = fleet.driver.begin
 
     def watched(calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
         starts = [call.guest for call in calls if isinstance(call, StartCall)]
-        told.update({guest.uuid: (guest.user_data, guest.user_data_details) for guest in starts})
+        reported.update({guest.uuid: (guest.user_data, guest.user_data_details) for guest in starts})
         return begin(calls, timeout_s=timeout_s)
 
     monkeypatch.setattr(fleet.driver, "begin", watched)
@@ -51,7 +51,7 @@ def test_variables_go_with_the_user_data_that_has_them(fleet: Fleet, monkeypatch
     shared, own = fleet.vms()
     fleet.zone.change("UPDATE virtual_machines SET user_data = 'b3RoZXI=' WHERE id = :id", id=own.id)
     fleet.run()
-    assert told == {shared.uuid: ("aGVsbG8=", {"role": "web"}), own.uuid: ("b3RoZXI=", {})}
+    assert reported == {shared.uuid: ("aGVsbG8=", {"role": "web"}), own.uuid: ("b3RoZXI=", {})}
 
 
 def test_a_job_leaves_its_events(fleet: Fleet) -> None:

@@ -18,14 +18,14 @@ def test_what_waits_for_a_thread_is_handed_back_at_once(fleet: Fleet) -> None:
     """
     deployed = fleet.deploy(IN_HAND)
     gated = GatedDriver(fleet.driver)
-    lane = "jobs.bulk.0"
+    queue_name = "jobs.bulk.0"
     with fleet.runner(drivers=OneDriver(gated), options=replace(OPTIONS, threads=THREADS)) as ending:
         for job in fleet.jobs():
             ending.accept(job.id)
         wait_for(lambda: gated.calls == THREADS and {job.phase for job in fleet.jobs()} == {"running"})
-        sent_before = fleet.system.job_queue.waiting()[lane]
+        sent_before = fleet.system.job_queue.waiting()[queue_name]
         ending.drain()
-        wait_for(lambda: fleet.system.job_queue.waiting()[lane] == sent_before + IN_HAND - THREADS)
+        wait_for(lambda: fleet.system.job_queue.waiting()[queue_name] == sent_before + IN_HAND - THREADS)
         waiting = [job.id for job in fleet.jobs() if job.phase == "queued"]
         assert len(waiting) == IN_HAND - THREADS
         assert fleet.zone.scalar("SELECT count(*) FROM outbox") == 0

@@ -47,7 +47,7 @@ class Telegraph(BatchDriver):
         tell: Callable[[Sequence[GuestCall]], None] = _nothing,
         end: Callable[[GuestCall], None] = _nothing,
     ) -> None:
-        self._tell, self._end = tell, end
+        self._report, self._end = tell, end
         self._noting = Lock()
         self.batches: list[list[UUID]] = []
 
@@ -56,7 +56,7 @@ class Telegraph(BatchDriver):
         assert timeout_s == TIMEOUT_S
         with self._noting:
             self.batches.append([call.guest_uuid for call in calls])
-        self._tell(calls)
+        self._report(calls)
         return [partial(self._end, call) for call in calls]
 
 
@@ -215,9 +215,9 @@ def test_a_call_that_breaks_the_driver_breaks_no_other(threads: ThreadPoolExecut
     calls = [removal() for _ in range(CALLERS)]
     wrong = calls[1]
 
-    def tell(told: Sequence[GuestCall]) -> None:
-        gate(told)
-        if answers == "raises" and any(call.guest_uuid == wrong.guest_uuid for call in told):
+    def tell(reported: Sequence[GuestCall]) -> None:
+        gate(reported)
+        if answers == "raises" and any(call.guest_uuid == wrong.guest_uuid for call in reported):
             raise ZeroDivisionError("a defect")
 
     class Forgetful(Telegraph):

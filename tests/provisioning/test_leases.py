@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from bulkdeploy.crash_points import CrashPoint, arm
 from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
@@ -112,7 +112,7 @@ def asleep_after_its_lease() -> Iterator[Callable[[], None]]:
     began, go_on = Event(), Event()
 
     def wait(place: str) -> None:
-        if place == f"{CrashPoint.LEASE_COMMIT}.after" and not began.is_set():
+        if place == f"{Failpoint.LEASE_COMMIT}.after" and not began.is_set():
             began.set()
             assert go_on.wait(PATIENCE_S)
 

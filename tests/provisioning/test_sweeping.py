@@ -68,7 +68,7 @@ def unsent(fleet: Fleet) -> Fleet:
 
 
 def test_a_deployment_survives_redis_being_away(unsent: Fleet, waiting: Waiting) -> None:
-    """The call is answered, nothing is sent; the sweeper sends every message once, to the deployment's lane."""
+    """The call is answered, nothing is sent; the sweeper sends every message once, to the deployment's queue."""
     assert waiting() == Counter()
     assert unsent.zone.scalar("SELECT count(*) FROM outbox") == 5
     _age(unsent, 2)

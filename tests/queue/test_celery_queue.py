@@ -81,9 +81,9 @@ def test_order_is_kept_within_a_queue_and_queues_are_apart(redis_database_url: s
     messages = [JobMessage(job, DEPLOY.name, BULK[job % 2]) for job in jobs]
     queue = CeleryJobQueue(redis_database_url)
     queue.send(messages)
-    for lane in (0, 1):
-        taken = [message["headers"]["id"] for message in take_messages(redis, BULK[lane])]
-        assert taken == [f"job-{job}" for job in jobs if job % 2 == lane]
+    for queue_number in (0, 1):
+        taken = [message["headers"]["id"] for message in take_messages(redis, BULK[queue_number])]
+        assert taken == [f"job-{job}" for job in jobs if job % 2 == queue_number]
     assert redis.llen(INTERACTIVE) == 0
 
 

@@ -147,7 +147,7 @@ def test_a_network_that_runs_out_says_how_many_are_free(engine: Engine) -> None:
         add_range(connection, network, 20, 21)
         with pytest.raises(InsufficientAddresses) as refusal:
             take_addresses(connection, network, "n", [None] * 6)
-        assert (refusal.value.asked, refusal.value.free) == (6, 5)
+        assert (refusal.value.requested, refusal.value.free) == (6, 5)
 
 
 def test_ranges_of_a_pod_serve_that_pod(engine: Engine) -> None:

@@ -13,17 +13,17 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from bulkdeploy import crash_points
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy import failpoints
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.embedded.postgres import PORT
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.store.accounts.callers import BY_API_KEY
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.commit_outcome import mark_transaction, was_committed
 from bulkdeploy.store.database.engine import create_engine, create_reading_engine, read_only, run_transaction
 from tests.chaos.proxy import Network, Proxy
 
-BEFORE = f"{CrashPoint.CALL_COMMIT}.before"
+BEFORE = f"{Failpoint.CALL_COMMIT}.before"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def proxied(proxy: Proxy, database_url: str) -> Iterator[Engine]:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE written (number integer)"))
     yield engine
-    crash_points.arm(None)
+    failpoints.arm(None)
     engine.dispose()
 
 
@@ -80,8 +80,8 @@ def test_a_commit_whose_answer_was_lost_is_found_out(proxy: Proxy, proxied: Engi
             proxy.swallow_answers(swallow=True)
             breaker.start()
 
-    crash_points.arm(fault)
-    assert run_transaction(proxied, write, CrashPoint.CALL_COMMIT) == "done"
+    failpoints.arm(fault)
+    assert run_transaction(proxied, write, Failpoint.CALL_COMMIT) == "done"
     breaker.join()
     assert rows(database_url) == 1
 
@@ -111,9 +111,9 @@ def test_a_commit_that_never_arrived_is_an_error(proxy: Proxy, proxied: Engine, 
         if place == BEFORE:
             proxy.cut()
 
-    crash_points.arm(cut)
+    failpoints.arm(cut)
     with pytest.raises(OperationalError):
-        run_transaction(proxied, write, CrashPoint.CALL_COMMIT)
+        run_transaction(proxied, write, Failpoint.CALL_COMMIT)
     assert rows(database_url) == 0
 
 
@@ -133,9 +133,9 @@ def test_a_query_past_sqlalchemy_gives_up_a_connection_that_broke(
     with engine.connect() as connection:
         assert BY_API_KEY.rows(connection, api_keys="nobody's") == []
         proxy.cut()
-        with pytest.raises(psycopg.OperationalError) as told:
+        with pytest.raises(psycopg.OperationalError) as reported:
             BY_API_KEY.rows(connection, api_keys="nobody's")
-    assert is_unreachable(told.value)
+    assert is_unreachable(reported.value)
     assert caplog.records == []
     with engine.connect() as connection:
         assert BY_API_KEY.rows(connection, api_keys="nobody's") == []
@@ -156,9 +156,9 @@ def test_who_sleeps_in_a_transaction_loses_it_and_its_locks(engine: Engine) -> N
             other.commit()
         connection.execute(text("INSERT INTO written VALUES (2)"))
 
-    with pytest.raises(DBAPIError) as told:
-        run_transaction(engine, sleep, CrashPoint.CALL_COMMIT)
-    assert is_unreachable(told.value)
+    with pytest.raises(DBAPIError) as reported:
+        run_transaction(engine, sleep, Failpoint.CALL_COMMIT)
+    assert is_unreachable(reported.value)
     with engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM written")).scalar_one() == 1
 
@@ -174,7 +174,7 @@ def test_who_is_gone_without_a_word_is_noticed(database_url: str, make: Callable
         assert {row.source for row in seen} == {"client"}
         driver_connection = connection.connection.driver_connection
         assert driver_connection is not None
-        asked = driver_connection.info.get_parameters()
+        requested = driver_connection.info.get_parameters()
     engine.dispose()
-    assert asked["tcp_user_timeout"] == "30000"
-    assert [asked[f"keepalives_{what}"] for what in ("idle", "interval", "count")] == ["10", "5", "3"]
+    assert requested["tcp_user_timeout"] == "30000"
+    assert [requested[f"keepalives_{what}"] for what in ("idle", "interval", "count")] == ["10", "5", "3"]

@@ -1,4 +1,4 @@
-"""Kept columns are always what a fresh reading would be."""
+"""Cached columns are always what a fresh reading would be."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -206,7 +206,7 @@ STEPS = st.lists(
 def test_is_what_a_fresh_reading_is_after_any_history(
     things: Engine, steps: list[tuple[str, int, int, bool]]
 ) -> None:
-    """Whatever was written, committed or rolled back between readings, the kept columns are the table's."""
+    """Whatever was written, committed or rolled back between readings, the cached columns are the table's."""
     kept = ColumnCache()
     statements = {
         "change": "UPDATE things SET used = {used} WHERE id = {id}",

@@ -31,13 +31,13 @@ class Crowd:
 
     def gather(self) -> list["Future[int | None]"]:
         """Let one look, and others come meanwhile."""
-        asked = [self.find(1)]
+        requested = [self.find(1)]
         assert self.first_began.wait(30)
-        asked += [self.find(number) for number in LATER]
+        requested += [self.find(number) for number in LATER]
         while len(self.shared._next.keys) < len(LATER):
             time.sleep(0.01)
         self.may_end.set()
-        return asked
+        return requested
 
     def _find(self, number: int) -> int | None:
         with self._engine.connect() as connection:
@@ -62,14 +62,14 @@ def crowd(engine: Engine) -> Crowd:
 
 def test_who_comes_while_one_looks_is_answered_by_the_next_look(crowd: Crowd) -> None:
     """Not by the one that began before: it may not have seen what was committed meanwhile."""
-    assert [asked.result(30) for asked in crowd.gather()] == [1, 4, 9, 16, None]
+    assert [requested.result(30) for requested in crowd.gather()] == [1, 4, 9, 16, None]
     assert crowd.looks == [[1], list(LATER)]
 
 
 def test_a_look_that_fails_fails_nobody(crowd: Crowd) -> None:
     """All look for themselves then: whose key or connection was at fault is told so, and nobody else."""
     crowd.broken = {2, 3}
-    outcomes = [asked.exception(30) or asked.result() for asked in crowd.gather()]
+    outcomes = [requested.exception(30) or requested.result() for requested in crowd.gather()]
     failed = [outcome for outcome in outcomes if isinstance(outcome, ConnectionError)]
     right = [outcome for outcome, wanted in zip(outcomes, (1, 4, 9, 16, None), strict=True) if outcome == wanted]
     assert (len(failed), len(right)) == (1, len(LATER))
@@ -84,7 +84,7 @@ def test_a_look_that_is_stuck_stalls_nobody_else(engine: Engine) -> None:
     stuck = crowd.find(1)
     assert crowd.first_began.wait(30)
     assert [crowd.find(number).result(30) for number in LATER] == [4, 9, 16, None]
-    assert [asked.result(30) for asked in map(crowd.find, LATER)] == [4, 9, 16, None]
+    assert [requested.result(30) for requested in map(crowd.find, LATER)] == [4, 9, 16, None]
     assert not stuck.done()
     crowd.may_end.set()
     assert stuck.result(30) == 1

@@ -20,11 +20,11 @@ class Catalogue:
     """A look-up that remembers whether it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[Mapping[Kinds, Sequence[str]]] = []
+        self.requested: list[Mapping[Kinds, Sequence[str]]] = []
 
     def __call__(self, wanted: Mapping[Kinds, Sequence[str]]) -> dict[Kinds, dict[str, EntityRef]]:
         """What is known of the ids wanted."""
-        self.asked.append({kinds: texts for kinds, texts in wanted.items() if texts})
+        self.requested.append({kinds: texts for kinds, texts in wanted.items() if texts})
         return {
             kinds: {text: KNOWN[text.lower()] for text in texts if text.lower() in KNOWN}
             for kinds, texts in wanted.items()

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
@@ -33,8 +33,8 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 from bulkdeploy.wiring.settings import Settings
-from tests.deploy.zone import Zone
 from tests.support.services import unique_name, with_database
+from tests.support.zone import Zone
 
 T = TypeVar("T")
 
@@ -66,13 +66,13 @@ class Fleet:
     control: psycopg.Connection
     caller: Caller
 
-    def deploy(self, count: int = 3, *, bulk: bool = True, **ask: Any) -> DeployedVms:
+    def deploy(self, count: int = 3, *, bulk: bool = True, **request: Any) -> DeployedVms:
         """Deploy as the API does; nothing runs the jobs yet. Names of entities stand for their ids."""
         kinds = {"cluster": "clusters", "pod": "pods", "host": "hosts"}
         pins: dict[str, Any] = {
-            f"{name}_id": self.id_of(kinds[name], ask.pop(name)) for name in kinds if name in ask
+            f"{name}_id": self.id_of(kinds[name], request.pop(name)) for name in kinds if name in request
         }
-        wanted = DeployAsk(
+        wanted = DeployRequest(
             bulk=bulk,
             count=count,
             zone_id=self.id_of("zones", "small"),
@@ -80,7 +80,7 @@ class Fleet:
             template_id=self.id_of("templates", "Debian 12"),
             method="POST",
             **pins,
-            **ask,
+            **request,
         )
         deployed = self.change(deploy, self.system, self.caller, wanted)
         assert isinstance(deployed, DeployedVms)

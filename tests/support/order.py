@@ -25,9 +25,9 @@ def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     dealt: list[pytest.Item] = []
     for number, share in enumerate(shares):
         end_of_part = len(items) * (number + 1) // processes
-        room = max(end_of_part - len(dealt) - len(share), 0)
-        dealt += share + others[:room]
-        others = others[room:]
+        capacity = max(end_of_part - len(dealt) - len(share), 0)
+        dealt += share + others[:capacity]
+        others = others[capacity:]
     return dealt + others
 
 

@@ -46,7 +46,7 @@ def start(quick: Settings, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A courier that a test may kill and start again."""
+    """A message broker that a test may kill and start again."""
     server = ValkeyServer(tmp_path / "valkey.log")
     server.start()
     yield server

@@ -14,7 +14,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from bulkdeploy.crash_points import CrashPoint
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.manage.programs import SWEEPER, WORKER, environment
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
@@ -35,7 +35,7 @@ from tests.workers.processes import (
     unfinished,
     wait_for,
 )
-from tests.workers.test_crash_points import places, quick, start_reborn, walk
+from tests.workers.test_failpoints import places, quick, start_reborn, walk
 from tests.workers.walk import Walk
 
 __all__ = ["quick", "walk"]
@@ -44,17 +44,17 @@ CELERY = ("-m", "celery", "-A", "workers.app")
 STOCK_WORKER = (*CELERY, "worker", "--concurrency=8")
 THREADS, PREFORK = "--pool=threads", "--pool=prefork"
 ON_THE_WAY = [
-    CrashPoint.MESSAGE_ACCEPT,
-    CrashPoint.LEASE_COMMIT,
-    CrashPoint.DRIVER_BOOT,
-    CrashPoint.COMPLETION_COMMIT,
-    CrashPoint.RELEASE_COMMIT,
+    Failpoint.MESSAGE_ACCEPT,
+    Failpoint.LEASE_COMMIT,
+    Failpoint.DRIVER_BOOT,
+    Failpoint.COMPLETION_COMMIT,
+    Failpoint.RELEASE_COMMIT,
 ]
 
 
 def inspect(settings: Settings, *arguments: str) -> dict[str, list[str]]:
     """What ``celery inspect`` prints of each worker."""
-    asked = subprocess.run(
+    requested = subprocess.run(
         [sys.executable, *CELERY, "inspect", "--json", "--timeout=10", *arguments],
         env=environment(settings, dict(os.environ)),
         capture_output=True,
@@ -62,7 +62,7 @@ def inspect(settings: Settings, *arguments: str) -> dict[str, list[str]]:
         timeout=PATIENCE_S,
         check=True,
     )
-    return dict(json.loads(asked.stdout))
+    return dict(json.loads(requested.stdout))
 
 
 @pytest.mark.parametrize("pool", [PREFORK, THREADS])
@@ -182,11 +182,11 @@ def test_stock_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     for point, place in places(ON_THE_WAY):
         walk.arm(place)
         jobs = walk.bulk(str(uuid4()))
-        if point is CrashPoint.RELEASE_COMMIT:
+        if point is Failpoint.RELEASE_COMMIT:
             vm = walk.vm_ids(jobs)[0]
             wait_for(lambda: all_done(walk.fleet))
             walk.client.call("destroyVirtualMachine", id=vm, expunge=True)
-        assert walk.somebody_died(place), f"nobody passed {place}"
+        assert walk.worker_died(place), f"nobody passed {place}"
     walk.assert_once_and_for_all()
 
 

@@ -57,8 +57,8 @@ def test_the_databases_clock_is_set_back(fleet: Fleet) -> None:
     fleet.deploy(4)
     lost, leased, paused, unsent = fleet.jobs()
     redis = Redis.from_url(fleet.settings.require_redis_url())
-    for lane in fleet.system.job_queue.waiting():
-        redis.delete(lane)
+    for queue_name in fleet.system.job_queue.waiting():
+        redis.delete(queue_name)
     fleet.zone.change(
         "UPDATE async_jobs SET phase = 'running', lease_fence = 1, attempts = 1, started = now(),"
         " lease_until = now() + interval '60 s' WHERE id = :id",

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.crash_points import CrashPoint, arm
 from bulkdeploy.domain.jobs import InstanceType, JobStatus
 from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.provisioning.completion import SOURCES
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
@@ -27,18 +27,18 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.worker import build_worker
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
-from tests.workers.asking import ASKS, Ask, World
+from tests.workers.job_requests import JOB_REQUESTS, JobRequest, World
 
 OPTIONS = RunnerOptions(threads=2, lease_seconds=60, driver_timeout_s=0.2)
 MOST_TRIES = 8
 KINDS = pytest.mark.parametrize("kind", job_kinds().values(), ids=str)
 OF_EVERY_JOB = {
-    CrashPoint.LEASE_COMMIT,
-    CrashPoint.RENEW_COMMIT,
-    CrashPoint.COMPLETION_COMMIT,
-    CrashPoint.RELEASE_COMMIT,
-    CrashPoint.WAKE_PUBLISH,
-    CrashPoint.WAKE_CLEAR,
+    Failpoint.LEASE_COMMIT,
+    Failpoint.RENEW_COMMIT,
+    Failpoint.COMPLETION_COMMIT,
+    Failpoint.RELEASE_COMMIT,
+    Failpoint.WAKE_PUBLISH,
+    Failpoint.WAKE_CLEAR,
 }
 TIME_IS_UP = (
     "UPDATE async_jobs SET progress = coalesce(progress, '{}') || jsonb_build_object('overdue', CAST(:why AS text))"
@@ -83,15 +83,15 @@ def world(fleet: Fleet, client: ApiClient) -> Iterator[World]:
 
 def test_every_kind_is_asked_for() -> None:
     """A kind is in these trials as soon as it is in the product."""
-    assert set(ASKS) == set(job_kinds())
+    assert set(JOB_REQUESTS) == set(job_kinds())
 
 
 @KINDS
 def test_what_its_file_says_is_so(world: World, kind: JobKind) -> None:
     """Instance, command, events, the state while it runs, and the result are those that it declares."""
-    for ask in ASKS[kind.name]:
+    for request in JOB_REQUESTS[kind.name]:
         seen: set[str] = set()
-        job = ask(world)
+        job = request(world)
 
         def look(place: str, job: int = job, seen: set[str] = seen) -> None:
             if place.startswith("driver."):
@@ -115,23 +115,23 @@ def test_what_its_file_says_is_so(world: World, kind: JobKind) -> None:
 def test_a_worker_dies_anywhere(world: World, kind: JobKind) -> None:
     """Whatever the hypervisor did: who takes over ends the job, once, and nothing is lost, twice or left."""
     passed: set[str] = set()
-    for ask in ASKS[kind.name]:
+    for request in JOB_REQUESTS[kind.name]:
         for faults in faults_of(kind):
-            places = places_of(world, ask, faults)
+            places = places_of(world, request, faults)
             for place in places - passed:
-                die_there(world, ask, faults, place)
+                die_there(world, request, faults, place)
             passed |= places
     points = {place.rpartition(".")[0] for place in passed}
-    assert CrashPoint.LEASE_COMMIT in points
+    assert Failpoint.LEASE_COMMIT in points
     assert points - OF_EVERY_JOB == kind.failpoints
 
 
 @KINDS
 def test_it_is_undone_when_time_is_up(world: World, kind: JobKind) -> None:
     """A job that a hypervisor refuses until its time is over ends, and all is as it was before, or done."""
-    for ask in ASKS[kind.name]:
+    for request in JOB_REQUESTS[kind.name]:
         for step in steps_of(kind):
-            job = ask_and_fail(world, ask, [Fault(step, FaultKind.PERMANENT, times=None)])
+            job = request_and_fail(world, request, [Fault(step, FaultKind.PERMANENT, times=None)])
             run(world, job)
             world.fleet.clear_faults()
             world.fleet.zone.change(TIME_IS_UP, why=TOO_LATE)
@@ -141,14 +141,14 @@ def test_it_is_undone_when_time_is_up(world: World, kind: JobKind) -> None:
 @KINDS
 def test_a_job_is_given_up_on(world: World, kind: JobKind) -> None:
     """Where worker after worker died, or none ever came, that is left which its file says; no driver is asked."""
-    for ask in ASKS[kind.name]:
-        job = ask(world)
+    for request in JOB_REQUESTS[kind.name]:
+        job = request(world)
         moved = state_while_it_runs(kind, state_of(world, job))
         world.fleet.zone.change(WORKERS_DIED, job=job)
         finish(world, job, partial(run, world, drivers=Untouchable()))
         assert "is not known" in world.fleet.job(job).result
         assert state_of(world, job) == state_after(kind.if_abandoned, moved)
-        job = ask(world)
+        job = request(world)
         before = state_of(world, job)
         world.fleet.zone.change("UPDATE async_jobs SET completed = completed - interval '1 day' WHERE status <> 0")
         world.fleet.zone.change("UPDATE async_jobs SET created = now() - interval '1 day' WHERE id = :job", job=job)
@@ -197,19 +197,19 @@ def faults_of(kind: JobKind) -> list[list[Fault]]:
     return found
 
 
-def ask_and_fail(world: World, ask: Ask, faults: Sequence[Fault]) -> int:
+def request_and_fail(world: World, request: JobRequest, faults: Sequence[Fault]) -> int:
     """A job at whose first calls the hypervisor fails."""
     world.fleet.clear_faults()
-    job = ask(world)
+    job = request(world)
     for fault in faults:
         world.fleet.fault(fault.step, fault.kind, remaining=fault.times, effect=fault.effect)
     return job
 
 
-def places_of(world: World, ask: Ask, faults: Sequence[Fault]) -> set[str]:
+def places_of(world: World, request: JobRequest, faults: Sequence[Fault]) -> set[str]:
     """The places that a job passes."""
     places: set[str] = set()
-    job = ask_and_fail(world, ask, faults)
+    job = request_and_fail(world, request, faults)
 
     def watched(job: int) -> None:
         arm(places.add)
@@ -220,9 +220,9 @@ def places_of(world: World, ask: Ask, faults: Sequence[Fault]) -> set[str]:
     return places
 
 
-def die_there(world: World, ask: Ask, faults: Sequence[Fault], place: str) -> None:
+def die_there(world: World, request: JobRequest, faults: Sequence[Fault], place: str) -> None:
     """A worker dies at the place; another one goes on."""
-    job = ask_and_fail(world, ask, faults)
+    job = request_and_fail(world, request, faults)
     died = []
 
     def fatal(job: int) -> None:

@@ -45,7 +45,7 @@ def test_redis_may_lose_everything(fleet: Fleet, redis_database_url: str, start:
 def test_redis_may_be_killed_and_come_back(
     fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
 ) -> None:
-    """A courier killed under load and started again, empty: workers consume again; every VM runs once."""
+    """A message broker killed under load and started again, empty: workers consume again; every VM runs once."""
     slow_boots(fleet, 100)
     settings = quick.model_copy(update={"redis_url": own_redis.url()})
     fleet.system = replace(fleet.system, job_queue=CeleryJobQueue(own_redis.url()))
@@ -140,7 +140,7 @@ def test_the_database_may_go_away_for_a_while(fleet: Fleet, start: Start) -> Non
 def test_a_worker_starts_while_redis_is_full(
     fleet: Fleet, quick: Settings, own_redis: ValkeyServer, tmp_path: Path
 ) -> None:
-    """A courier without memory refuses what a worker says at its start; with memory the worker consumes."""
+    """A message broker without memory refuses what a worker says at its start; with memory the worker consumes."""
     settings = quick.model_copy(update={"redis_url": own_redis.url()})
     redis = Redis.from_url(own_redis.url())
     redis.config_set("maxmemory", 1)

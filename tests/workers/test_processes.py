@@ -15,7 +15,7 @@ from tests.workers.processes import Start, all_done, assert_all_run, consumers, 
 
 
 def test_a_worker_drains_what_was_sent(fleet: Fleet, start: Start) -> None:
-    """A Celery worker process takes the messages of every lane and runs each job once."""
+    """A Celery worker process takes the messages of every queue and runs each job once."""
     start(*WORKER)
     fleet.deploy(40)
     fleet.deploy(1, bulk=False)
@@ -45,8 +45,8 @@ def test_a_small_batch_does_not_wait_for_a_large_one(fleet: Fleet, quick: Settin
     fleet.zone.change("UPDATE deployments SET vm_count = 50000")
     fleet.deploy(10)
     fleet.deploy(1, bulk=False)
-    for lane in ALL_QUEUES:
-        Redis.from_url(fleet.settings.require_redis_url()).delete(lane)
+    for queue_name in ALL_QUEUES:
+        Redis.from_url(fleet.settings.require_redis_url()).delete(queue_name)
     fleet.zone.change("UPDATE async_jobs SET created = created - interval '1 minute'")
     fleet.sweeper().requeue_lost()
     fleet.sweeper().send_unsent()

@@ -35,7 +35,7 @@ class Walk:
         """Whether somebody died there."""
         return not (self.directory / place).exists()
 
-    def somebody_died(self, place: str, within_s: float = PATIENCE_S) -> bool:
+    def worker_died(self, place: str, within_s: float = PATIENCE_S) -> bool:
         """Wait until somebody has died there, or so long."""
         deadline = time.monotonic() + within_s
         while not self.is_over(place):

@@ -97,8 +97,8 @@ def source_of(
 
 def fetch(source: Source, call: Caller, search: Mapping[str, str] | None = None) -> list[Entity]:
     """Up to ``PAGE`` rows of the list, narrowed by ``search`` as far as the list has such parameters."""
-    asked = {**source.parameters, **{k: v for k, v in (search or {}).items() if source.api.parameter(k)}}
-    return list(_entities(call(source.api.name, asked), source.api.noun))
+    requested = {**source.parameters, **{k: v for k, v in (search or {}).items() if source.api.parameter(k)}}
+    return list(_entities(call(source.api.name, requested), source.api.noun))
 
 
 def _listing(catalogue: Catalogue, stem: str, related: Sequence[str]) -> Api | None:

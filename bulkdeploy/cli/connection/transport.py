@@ -200,9 +200,9 @@ def _inner(response: requests.Response) -> dict[str, Any] | None:
 
 def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
     """Seconds before the next attempt: what the server asks for, else growing, with chance in it."""
-    asked = re.search(r"retry after \[?(\d+)\]? ?ms", error.message)
-    if asked:
-        return min(int(asked.group(1)) / 1000, LONGEST_PAUSE)
+    requested = re.search(r"retry after \[?(\d+)\]? ?ms", error.message)
+    if requested:
+        return min(int(requested.group(1)) / 1000, LONGEST_PAUSE)
     # Chance only spreads the attempts of many clients.
     return min(FIRST_PAUSE * 2.0 ** (attempt - 1) * random.SystemRandom().uniform(0.5, 1.5), LONGEST_PAUSE)
 

@@ -86,18 +86,18 @@ def why_cluster(cluster: Mapping[str, Any], deployment: Mapping[str, Any]) -> st
     mine = known.get(str(cluster.get("clusterid")))
     if mine is None:
         return ""
-    before, added, room = number(mine, "before"), number(mine, "added"), number(mine, "capacity")
+    before, added, capacity = number(mine, "before"), number(mine, "added"), number(mine, "capacity")
     level = max(
         (number(one, "before") + number(one, "added") for one in known.values() if number(one, "added")), default=0
     )
-    if added == 0 and room == 0:
+    if added == 0 and capacity == 0:
         return "no room for another such VM"
     if deployment.get("planner") not in (None, DISPERSING):
         return f"chosen by {deployment['planner']}; list deploymentplanners says how" if added else "not needed"
     if added == 0:
         return f"the owner already had {vms(before)} here, and clusters with fewer came first (up to {level})"
-    if added == room and before + added < level:
-        return f"filled up: there was room for {room} more"
+    if added == capacity and before + added < level:
+        return f"filled up: there was room for {capacity} more"
     others = len(known) - 1
     if not others:
         return "the only cluster that qualified"

@@ -25,8 +25,8 @@ def hosts_by_id(
         if len(wanted) == 1:
             return {str(row["id"]): row for row in rows_of(call("listHosts", {"id": next(iter(wanted))}))}
         for page in range(1, MOST_PAGES + 1):
-            asked = {"type": "Routing", "page": str(page), "pagesize": str(PAGE), **zone}
-            rows = rows_of(call("listHosts", asked))
+            requested = {"type": "Routing", "page": str(page), "pagesize": str(PAGE), **zone}
+            rows = rows_of(call("listHosts", requested))
             hosts |= {str(row["id"]): row for row in rows if row.get("id") in wanted}
             if len(rows) < PAGE or len(hosts) == len(wanted):
                 break

@@ -155,8 +155,8 @@ class DeploymentWatch:
 
     def _read_page(self, page: int) -> int:
         """Take this deployment's jobs from a page; how many jobs were on it that can be told apart."""
-        asked = {"deploymentid": self.name, "listall": "true", "page": str(page), "pagesize": str(JOB_PAGE)}
-        rows = rows_of(self.call("listAsyncJobs", asked))
+        requested = {"deploymentid": self.name, "listall": "true", "page": str(page), "pagesize": str(JOB_PAGE)}
+        rows = rows_of(self.call("listAsyncJobs", requested))
         mine = [row for row in rows if self._is_mine(row)]
         self._picked = self._picked and len(mine) == len(rows)
         if page > self._pages:
@@ -208,9 +208,9 @@ class JobListWatch:
         """Ask for the next page of jobs, or for one job that the pages do not show."""
         self.budget.turn(SPACING if self._page > 1 or self._one_by_one else CLOSE_LOOK)
         if self._one_by_one:
-            self._ask_one(self._one_by_one.popleft())
+            self._request_one(self._one_by_one.popleft())
         elif self.open:
-            self._ask_page()
+            self._request_page()
         if not self.listed and not self._one_by_one:
             self._one_by_one.extend(self.open)
         failed = len(self._failures.seen)
@@ -229,13 +229,13 @@ class JobListWatch:
         """Finished jobs, in the order in which they were seen."""
         return list(self._jobs.values())
 
-    def _ask_one(self, job_id: str) -> None:
+    def _request_one(self, job_id: str) -> None:
         if job_id in self.open:
             self._take({"jobid": job_id, **self.call("queryAsyncJobResult", {"jobid": job_id})})
 
-    def _ask_page(self) -> None:
-        asked = {"listall": "true", "page": str(self._page), "pagesize": str(JOB_PAGE)}
-        rows = rows_of(self.call("listAsyncJobs", asked))
+    def _request_page(self) -> None:
+        requested = {"listall": "true", "page": str(self._page), "pagesize": str(JOB_PAGE)}
+        rows = rows_of(self.call("listAsyncJobs", requested))
         for row in rows:
             self._seen.add(str(row.get("jobid")))
             self._take(row)

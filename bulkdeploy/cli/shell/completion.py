@@ -109,7 +109,7 @@ class Completer:
     def _deployments(self, before: Sequence[str]) -> Iterable[Candidate]:
         connection = self._connection(before)
         api = self._catalogue(before).get("listBulkDeployments")
-        if api is None or not self._may_ask(before):
+        if api is None or not self._may_connect(before):
             return []
         found = self._fetched(connection, Source(api, parameters={"listall": "true"}), {})
         return [
@@ -138,7 +138,7 @@ class Completer:
         if parameter.type == "boolean":
             return _prefixed(f"{name}=", _starting(map(Candidate, ("true", "false")), typed))
         source = source_of(catalogue, api, parameter, _pairs(api, given))
-        if source is None or not self._may_ask(before):
+        if source is None or not self._may_connect(before):
             return []
         if parameter.type != "list":
             head, comma, rest = "", "", typed
@@ -171,7 +171,7 @@ class Completer:
         known = self.workspace.known_catalogue(connection)
         return known or self.workspace.sync(connection, attempts=1, timeout=REQUEST_TIMEOUT)
 
-    def _may_ask(self, before: Sequence[str]) -> bool:
+    def _may_connect(self, before: Sequence[str]) -> bool:
         return self.workspace.preferences(self._merged(before)).autocomplete
 
     def _connection(self, before: Sequence[str]) -> Connection:

@@ -94,8 +94,10 @@ def list_project_accounts(call: Call) -> Page:
 
 def create_project(call: Call) -> JobTicket:
     """Make a project."""
-    asked = NewProject(call.arguments["name"], call.text("displaytext"), call.text("account"), call.ref("domainid"))
-    return service.create_project(call.connection, call.caller, asked)
+    requested = NewProject(
+        call.arguments["name"], call.text("displaytext"), call.text("account"), call.ref("domainid")
+    )
+    return service.create_project(call.connection, call.caller, requested)
 
 
 def update_project(call: Call) -> JobTicket:

@@ -20,8 +20,8 @@ def update_resource_count(call: Call) -> Page:
     Raises:
         InvalidParameter, PermissionDenied: as the service.
     """
-    asked = HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
-    rows = recount(call.connection, call.caller, asked, call.arguments.get("resourcetype"))
+    requested = HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
+    rows = recount(call.connection, call.caller, requested, call.arguments.get("resourcetype"))
     return Page(rows, len(rows))
 
 

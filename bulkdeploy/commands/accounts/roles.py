@@ -82,8 +82,8 @@ def delete_role(call: Call) -> None:
 
 def create_role_permission(call: Call) -> Mapping[str, Any]:
     """Add a rule to a role."""
-    asked = NewRule(call.arguments["rule"], call.arguments["permission"], call.text("description"))
-    return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], asked)
+    requested = NewRule(call.arguments["rule"], call.arguments["permission"], call.text("description"))
+    return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], requested)
 
 
 def update_role_permission(call: Call) -> None:

@@ -81,11 +81,11 @@ def list_service_offerings(call: Call) -> Page:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``; PermissionDenied also
             where the template is not the caller's to use.
     """
-    asked, template = wanted(call), call.ref("templateid")
+    requested, template = wanted(call), call.ref("templateid")
     if template is not None:
-        asked = replace(asked, template_bytes=template_size(call.connection, call.caller, template))
+        requested = replace(requested, template_bytes=template_size(call.connection, call.caller, template))
     return service_offerings.list_service_offerings(
-        call.connection, call.caller, call.arguments, asked, paging(call)
+        call.connection, call.caller, call.arguments, requested, paging(call)
     )
 
 

@@ -113,7 +113,7 @@ def delete(kind: Kind, call: Call) -> JobTicket:
 def update_permissions(kind: Kind, call: Call) -> None:
     """Share a template or ISO."""
     arguments = call.arguments
-    asked = Sharing(
+    requested = Sharing(
         call.text("op"),
         arguments.get("accounts", ()),
         arguments.get("ispublic"),
@@ -121,7 +121,7 @@ def update_permissions(kind: Kind, call: Call) -> None:
         arguments.get("isextractable"),
         arguments.get("projectids", ()),
     )
-    templates.update_permissions(call.connection, call.caller, kind, arguments["id"], asked)
+    templates.update_permissions(call.connection, call.caller, kind, arguments["id"], requested)
 
 
 def _registered(kind: Kind) -> tuple[Parameter, ...]:

@@ -1,4 +1,4 @@
-"""What both deploy commands do: a bound call becomes a ``DeployAsk``, and is deployed or planned."""
+"""What both deploy commands do: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from bulkdeploy.declare.command import Instead
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
-from bulkdeploy.domain.deployment import DeployAsk, NamedDisk, NamedNic
+from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
@@ -77,7 +77,7 @@ def deploy_or_plan(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         raise InvalidCombination(
             ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
         )
-    result = deploy(call.connection, call.system, call.caller, _ask(call, bulk=bulk, count=count, **more))
+    result = deploy(call.connection, call.system, call.caller, _request(call, bulk=bulk, count=count, **more))
     return Instead(PLAN, _plan_row(call, result)) if isinstance(result, DryRun) else result
 
 
@@ -119,7 +119,7 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
 
 def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
     return {
-        "count": result.asked,
+        "count": result.requested,
         "fits": result.fits,
         "capacity": result.plan["capacity"],
         **spread_rows(call.connection, [result.plan])[0],
@@ -127,10 +127,10 @@ def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
     }
 
 
-def _ask(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployAsk:
+def _request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
     """What the call asks for, ids resolved."""
     arguments = call.arguments
-    return DeployAsk(
+    return DeployRequest(
         bulk=bulk,
         count=count,
         method=call.method,

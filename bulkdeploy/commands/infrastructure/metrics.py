@@ -115,7 +115,7 @@ def _of_clusters(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
         is_above = partial(_is_above, configuration, scope=Scope.CLUSTER, place_id=in_cluster.id)
         state = row["allocationstate"] if row["managedstate"] == "Managed" else row["managedstate"]
         shown = {"state": state, "hosts": _of_use(in_cluster), **_of_place(row["capacity"], is_above)}
-        found.append({**_as_asked(call, row), **shown})
+        found.append({**_as_requested(call, row), **shown})
     return found
 
 
@@ -125,7 +125,7 @@ def _of_zones(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
     is_above = partial(_is_above, read_configuration(call.connection), scope=Scope.GLOBAL, place_id=0)
     return [
         {
-            **_as_asked(call, row),
+            **_as_requested(call, row),
             "state": row["allocationstate"],
             "clusters": _of_use(figures[row["id"]]),
             **_of_place(row["capacity"], is_above),
@@ -181,16 +181,16 @@ def _of_use(figures: PlaceFigures) -> str:
     return f"{figures.of_use} / {figures.total}"
 
 
-def _as_asked(call: Call, row: Row) -> Row:
+def _as_requested(call: Call, row: Row) -> Row:
     """The row with its capacity only where the call wants it."""
     if call.flag("showcapacities"):
         return row
     return {name: value for name, value in row.items() if name != "capacity"}
 
 
-def _listing(base: Command, extend: Extend, asks: Mapping[str, Any]) -> Callable[[Call], Page]:
+def _listing(base: Command, extend: Extend, extra_arguments: Mapping[str, Any]) -> Callable[[Call], Page]:
     def list_with_metrics(call: Call) -> Page:
-        page: Page = base.handler(replace(call, arguments={**call.arguments, **asks}))
+        page: Page = base.handler(replace(call, arguments={**call.arguments, **extra_arguments}))
         return Page(extended(page.rows, partial(extend, call)), page.count)
 
     return list_with_metrics
@@ -202,7 +202,7 @@ def _with_metrics(
     fields: tuple[Field, ...],
     extend: Extend,
     *,
-    asks: Mapping[str, Any] | None = None,
+    extra_arguments: Mapping[str, Any] | None = None,
     roles: frozenset[RoleType] | None = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
@@ -215,7 +215,7 @@ def _with_metrics(
             base,
             name=f"{plain}Metrics",
             description=f"Lists {noun} as {plain} does, with what is promised of each; nothing is measured",
-            handler=_listing(base, extend, asks or {}),
+            handler=_listing(base, extend, extra_arguments or {}),
             response=replace(base.response, fields=(*base.response.fields, *fields)),
             roles=base.roles if roles is None else roles,
             parameters=(*base.parameters, *parameters),
@@ -232,8 +232,8 @@ DERIVED = (
     _with_metrics("listVirtualMachines", "virtual machines", VIRTUAL_MACHINE, _of_vms),
     _with_metrics("listVolumes", "volumes", VOLUME, _of_volumes),
     _with_metrics("listHosts", "hosts", HOST, _of_hosts),
-    _with_metrics("listClusters", "clusters", (*CLUSTER, *PLACE), _of_clusters, asks=CAPACITY),
-    _with_metrics("listZones", "zones", OF_ZONES, _of_zones, asks=CAPACITY, roles=INFRASTRUCTURE_ADMINS),
+    _with_metrics("listClusters", "clusters", (*CLUSTER, *PLACE), _of_clusters, extra_arguments=CAPACITY),
+    _with_metrics("listZones", "zones", OF_ZONES, _of_zones, extra_arguments=CAPACITY, roles=INFRASTRUCTURE_ADMINS),
     _with_metrics("listStoragePools", "storage pools", POOL, _of_pools),
     _with_metrics("listManagementServers", "management servers", (), _as_are, parameters=(NO_MACHINES,)),
 )

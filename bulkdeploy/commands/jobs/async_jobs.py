@@ -64,13 +64,13 @@ def _own(call: Call, found: tuple[int, Mapping[str, Any]] | None) -> Mapping[str
     if row is None and mine:
         return None
     known = mine or knows_owner(call.connection, call.caller, account_id)
-    return guest_passwords.told(row, call.system.cipher) if row is not None and known else None
+    return guest_passwords.reported(row, call.system.cipher) if row is not None and known else None
 
 
 def list_async_jobs(call: Call) -> Page:
     """Jobs that have not expired, of the accounts shown; passwords are told to who asks for the job itself."""
     page = async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
-    return Page([guest_passwords.told(row, None) for row in page.rows], page.count)
+    return Page([guest_passwords.reported(row, None) for row in page.rows], page.count)
 
 
 COMMANDS: tuple[Command, ...] = (

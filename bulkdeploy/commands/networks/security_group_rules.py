@@ -18,7 +18,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Protocol, Traffic
 from bulkdeploy.services.networks import security_group_rules
-from bulkdeploy.services.networks.security_group_rules import AskedRules
+from bulkdeploy.services.networks.security_group_rules import RequestedRules
 from bulkdeploy.store.networks.security_group_rules import read_rules
 
 TRAFFIC = ("protocol", "startport", "endport", "icmptype", "icmpcode")
@@ -44,11 +44,13 @@ def add_missing(
     direction: Direction, connection: Connection, caller: Caller, batch: Sequence[Values]
 ) -> list[EntityRef]:
     """Give groups the rules that a file says and that they have not yet."""
-    asked = [
-        AskedRules(given["securitygroupid"], direction, _traffic(given), given.get("cidrlist", ()), _peers(given))
+    requested = [
+        RequestedRules(
+            given["securitygroupid"], direction, _traffic(given), given.get("cidrlist", ()), _peers(given)
+        )
         for given in batch
     ]
-    return security_group_rules.add_missing(connection, caller, asked)
+    return security_group_rules.add_missing(connection, caller, requested)
 
 
 def _traffic(arguments: Values) -> Traffic:

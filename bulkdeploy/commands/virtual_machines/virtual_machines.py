@@ -47,7 +47,7 @@ def _details(call: Call) -> frozenset[Detail]:
     for word in words:
         if word.lower() not in set(Detail):
             known = ", ".join(detail.value for detail in Detail)
-            raise InvalidParameter("details", word, f"it should be one of: {known}")
+            raise InvalidParameter("details", word, f"it must be one of: {known}")
     return frozenset(Detail(word.lower()) for word in words)
 
 

@@ -110,13 +110,13 @@ class BatchContract:
         """Threads that ask for the same guests in any order all get an answer, and there is one of each."""
         placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(MANY)]
 
-        def ask(number: int) -> list[DriverError | None]:
+        def request(number: int) -> list[DriverError | None]:
             turned = placed[number % MANY :] + placed[: number % MANY]
             ordered = turned if number % 2 else turned[::-1]
             return begin(batches, [start(host, guest) for host, guest in ordered])
 
         with ThreadPoolExecutor(THREADS) as threads:
-            ends = list(threads.map(ask, range(THREADS)))
+            ends = list(threads.map(request, range(THREADS)))
         assert ends == [[None] * MANY] * THREADS
         there = guests_of(rig.driver)
         assert {uuid: guest.host_uuid for uuid, guest in there.items()} == {

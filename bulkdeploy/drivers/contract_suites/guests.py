@@ -202,7 +202,7 @@ class DriverContract:
         """Threads that ask for one guest on all hosts at once get it once; only its host says yes."""
         guest = rig.new_guest()
 
-        def ask(number: int) -> HostAddress | None:
+        def request(number: int) -> HostAddress | None:
             host = rig.hosts[number % len(rig.hosts)]
             try:
                 caller.run(host, guest)
@@ -211,7 +211,7 @@ class DriverContract:
             return host
 
         with ThreadPoolExecutor(THREADS) as threads:
-            took = set(threads.map(ask, range(THREADS * 2))) - {None}
+            took = set(threads.map(request, range(THREADS * 2))) - {None}
         there = guests_of(rig.driver)
         assert set(there) == {guest.uuid}
         assert {host.uuid for host in took if host} == {there[guest.uuid].host_uuid}
@@ -221,7 +221,7 @@ class DriverContract:
         """Making and removing one guest at once leaves it whole, or nothing."""
         guest = rig.new_guest()
 
-        def ask(number: int) -> None:
+        def request(number: int) -> None:
             with suppress(DriverError):
                 if number % 2:
                     caller.run(rig.hosts[0], guest)
@@ -229,5 +229,5 @@ class DriverContract:
                     caller.remove(None, guest)
 
         with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(ask, range(THREADS * 4)))
+            list(threads.map(request, range(THREADS * 4)))
         assert len(rig.volumes()) == 2 * len(guests_of(rig.driver))

@@ -34,8 +34,8 @@ class HostContract:
 
     def test_one_that_does_not_answer_stops_no_other(self, rig: Rig, machines: Machines) -> None:
         """Of many at once each gets its own answer, in the order in which they were named."""
-        asked = [machines.silent, *machines.answering, machines.silent]
-        first, *models, last = rig.driver.admit_hosts(asked, timeout_s=PATIENCE_S)
+        requested = [machines.silent, *machines.answering, machines.silent]
+        first, *models, last = rig.driver.admit_hosts(requested, timeout_s=PATIENCE_S)
         assert isinstance(first, DriverError)
         assert isinstance(last, DriverError)
         assert models == [rig.driver.admit_host(host, timeout_s=PATIENCE_S) for host in machines.answering]

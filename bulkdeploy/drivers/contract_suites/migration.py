@@ -73,13 +73,13 @@ class MigrationContract:
         for guest in guests:
             caller.run(rig.hosts[0], guest)
 
-        def ask(number: int) -> None:
+        def request(number: int) -> None:
             one, other = rig.hosts[number // 2 % 2], rig.hosts[1 - number // 2 % 2]
             with suppress(DriverError):
                 caller.migrate(one, other, guests[number % len(guests)])
 
         with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(ask, range(THREADS * 4)))
+            list(threads.map(request, range(THREADS * 4)))
         there = guests_of(rig.driver)
         assert set(there) == {guest.uuid for guest in guests}
         assert {guest.power for guest in there.values()} == {PowerState.RUNNING}

@@ -63,7 +63,7 @@ class VolumeContract:
         """However starts and removals of its volume meet, a guest that runs has all its volumes."""
         guest = rig.subjects.new_guest(volumes=1)
 
-        def ask(number: int) -> None:
+        def request(number: int) -> None:
             with suppress(DriverError):
                 if number % 2:
                     caller.run(rig.hosts[0], guest)
@@ -72,7 +72,7 @@ class VolumeContract:
 
         for _ in range(5):
             with ThreadPoolExecutor(8) as threads:
-                list(threads.map(ask, range(8)))
+                list(threads.map(request, range(8)))
             there = guests_of(rig.driver)[guest.uuid]
             assert rig.volumes() == there.volume_uuids
             caller.stop(rig.hosts[0], guest)

@@ -19,19 +19,19 @@ def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
     return _over_pods(clusters, order) if pods_first else _over_clusters(clusters, order)
 
 
-def _tie_order(owner_vms: Ints, all_vms: Ints, room: Ints) -> Ints:
+def _tie_order(owner_vms: Ints, all_vms: Ints, capacity: Ints) -> Ints:
     """Positions in the order that decides between equal counts; members stand in order of their ids."""
-    return np.lexsort((-(room + owner_vms), all_vms - owner_vms))
+    return np.lexsort((-(capacity + owner_vms), all_vms - owner_vms))
 
 
 def _over_clusters(clusters: OpenClusters, order: Ints) -> Filling:
     one_segment = np.zeros_like(order)
 
-    def fill(taken: Ints, room: Ints, count: int) -> Ints:
+    def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
         added = np.zeros_like(taken)
-        wanted = np.array([min(count, int(room.sum()))])
+        wanted = np.array([min(count, int(capacity.sum()))])
         level = clusters.owner_vms + taken
-        added[order] = fill_levels(level[order], 1, room[order], one_segment, wanted)
+        added[order] = fill_levels(level[order], 1, capacity[order], one_segment, wanted)
         return added
 
     return fill
@@ -39,21 +39,21 @@ def _over_clusters(clusters: OpenClusters, order: Ints) -> Filling:
 
 def _over_pods(clusters: OpenClusters, order: Ints) -> Filling:
     pods = len(clusters.pod_owner_vms)
-    pod_room = total(clusters.pod, clusters.capacity, pods)
-    pod_order = _tie_order(clusters.pod_owner_vms, clusters.pod_all_vms, pod_room)
+    pod_capacity = total(clusters.pod, clusters.capacity, pods)
+    pod_order = _tie_order(clusters.pod_owner_vms, clusters.pod_all_vms, pod_capacity)
     one_segment = np.zeros_like(pod_order)
     inside = order[np.argsort(clusters.pod[order], kind="stable")]
     open_pods, segment = np.unique(clusters.pod[inside], return_inverse=True)
 
-    def fill(taken: Ints, room: Ints, count: int) -> Ints:
+    def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
         pod_level = clusters.pod_owner_vms + total(clusters.pod, taken, pods)
-        pod_room = total(clusters.pod, room, pods)
-        wanted = np.array([min(count, int(room.sum()))])
+        pod_capacity = total(clusters.pod, capacity, pods)
+        wanted = np.array([min(count, int(capacity.sum()))])
         per_pod = np.zeros_like(pod_level)
-        per_pod[pod_order] = fill_levels(pod_level[pod_order], 1, pod_room[pod_order], one_segment, wanted)
+        per_pod[pod_order] = fill_levels(pod_level[pod_order], 1, pod_capacity[pod_order], one_segment, wanted)
         added = np.zeros_like(taken)
         level = (clusters.owner_vms + taken)[inside]
-        added[inside] = fill_levels(level, 1, room[inside], segment, per_pod[open_pods])
+        added[inside] = fill_levels(level, 1, capacity[inside], segment, per_pod[open_pods])
         return added
 
     return fill

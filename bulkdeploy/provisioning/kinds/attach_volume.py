@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import (
     DEVICE,
@@ -74,6 +74,6 @@ ATTACH_VOLUME = JobKind(
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.VOLUME,
-    failpoints=DEVICE_FAILPOINTS | {PLUG_COMMIT, CrashPoint.DRIVER_DELETE_VOLUME},
+    failpoints=DEVICE_FAILPOINTS | {PLUG_COMMIT, Failpoint.DRIVER_DELETE_VOLUME},
     steps=AttachVolume,
 )

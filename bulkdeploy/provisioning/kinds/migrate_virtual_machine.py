@@ -11,12 +11,12 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, VmSteps
@@ -192,8 +192,6 @@ MIGRATE = JobKind(
     if_abandoned=FinalState(VmState.UNKNOWN, release_destinations),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,
-    failpoints=frozenset(
-        {MIGRATE_COMMIT, CrashPoint.DRIVER_MIGRATE, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_LOOK}
-    ),
+    failpoints=frozenset({MIGRATE_COMMIT, Failpoint.DRIVER_MIGRATE, Failpoint.KEEP_COMMIT, Failpoint.DRIVER_LOOK}),
     steps=MigrateVirtualMachine,
 )

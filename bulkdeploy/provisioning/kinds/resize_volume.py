@@ -10,13 +10,13 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, VolumeSpec
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_STATES, DeviceChange
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -56,7 +56,7 @@ class ResizeVolume(DeviceChange):
     def _resize(self, work: Assignment, volume: VolumeSpec, old: VolumeSize) -> Outcome:
         """Ask the hypervisor, see what came of it where it failed, and let the rows say so."""
         grows = volume.size_bytes > old.size_bytes
-        failure = self._ask_for_size(work, volume, grows=grows)
+        failure = self._read_size(work, volume, grows=grows)
         if failure is not None:
             keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
             seen = self.tools.calls.size_of(work, volume)
@@ -84,7 +84,7 @@ class ResizeVolume(DeviceChange):
             resize(connection, volume, new)
         return self._write(connection, work, OLD, asdict(VolumeSize.of(volume)))
 
-    def _ask_for_size(self, work: Assignment, volume: VolumeSpec, *, grows: bool) -> DriverError | None:
+    def _read_size(self, work: Assignment, volume: VolumeSpec, *, grows: bool) -> DriverError | None:
         """Ask for the new size, unless it is only to be seen what an earlier try left."""
         failure = earlier_failure(work.job.progress)
         if failure is None and OVERDUE in work.job.progress:
@@ -134,9 +134,9 @@ RESIZE_VOLUME = JobKind(
         {
             RESIZE_COMMIT,
             GIVE_BACK_COMMIT,
-            CrashPoint.DRIVER_RESIZE,
-            CrashPoint.KEEP_COMMIT,
-            CrashPoint.DRIVER_LOOK,
+            Failpoint.DRIVER_RESIZE,
+            Failpoint.KEEP_COMMIT,
+            Failpoint.DRIVER_LOOK,
         }
     ),
     steps=ResizeVolume,

@@ -8,11 +8,11 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, FinalState, Outcome, Succeeded
@@ -79,6 +79,6 @@ RESTORE = JobKind(
     if_abandoned=FinalState(VmState.UNKNOWN),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,
-    failpoints=STARTER_FAILPOINTS | {CrashPoint.DRIVER_DELETE, RESTORE_COMMIT},
+    failpoints=STARTER_FAILPOINTS | {Failpoint.DRIVER_DELETE, RESTORE_COMMIT},
     steps=RestoreVirtualMachine,
 )

@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from bulkdeploy.crash_points import CrashPoint
 from bulkdeploy.domain.errors import ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -18,6 +17,7 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
@@ -128,6 +128,6 @@ SCALE = JobKind(
     if_abandoned=NOT_GROWN,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,
-    failpoints=frozenset({SCALE_COMMIT, CrashPoint.DRIVER_SCALE, CrashPoint.KEEP_COMMIT, CrashPoint.DRIVER_LOOK}),
+    failpoints=frozenset({SCALE_COMMIT, Failpoint.DRIVER_SCALE, Failpoint.KEEP_COMMIT, Failpoint.DRIVER_LOOK}),
     steps=ScaleVirtualMachine,
 )

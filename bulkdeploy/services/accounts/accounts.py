@@ -87,13 +87,13 @@ def create_accounts(
     return made
 
 
-def account_of(connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters) -> EntityRef:
+def account_of(connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters) -> EntityRef:
     """The account that a call names by id, or by name and domain; it is locked.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to change.
     """
-    _, row = lock_administered(connection, caller, asked, apis)
+    _, row = lock_administered(connection, caller, requested, apis)
     return EntityRef(Entity.ACCOUNT, row.id, row.uuid, row.name)
 
 
@@ -105,8 +105,8 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
             of the caller's own.
         PermissionDenied: an account, or the rights of a role, are not the caller's to give.
     """
-    asked = [AccountParameters(account) for account, _ in changes]
-    locked = lock_all_administered(connection, caller, asked, apis)
+    requested = [AccountParameters(account) for account, _ in changes]
+    locked = lock_all_administered(connection, caller, requested, apis)
     written, happened = [], []
     for (owner, row), (account, given) in zip(locked, changes, strict=True):
         columns = columns_of(accounts.CHANGES, given)
@@ -124,27 +124,35 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
 
 
 def enable_account(
-    connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters
+    connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters
 ) -> Mapping[str, Any]:
     """Enable an account, and answer it.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to enable.
     """
-    return _set_state(connection, caller, apis, asked, AccountState.ENABLED)
+    return _set_state(connection, caller, apis, requested, AccountState.ENABLED)
 
 
-def lock_account(connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters) -> Mapping[str, Any]:
+def lock_account(
+    connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters
+) -> Mapping[str, Any]:
     """Lock an account while its VMs keep running, and answer it.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: as for ``disable_account``.
     """
-    return _set_state(connection, caller, apis, asked, AccountState.LOCKED)
+    return _set_state(connection, caller, apis, requested, AccountState.LOCKED)
 
 
 def disable_account(
-    connection: Connection, job_queue: JobQueue, caller: Caller, apis: Apis, asked: AccountParameters, *, lock: bool
+    connection: Connection,
+    job_queue: JobQueue,
+    caller: Caller,
+    apis: Apis,
+    requested: AccountParameters,
+    *,
+    lock: bool,
 ) -> JobTicket:
     """Disable an account; unless it is only locked, its VMs are stopped by jobs of their own.
 
@@ -153,7 +161,7 @@ def disable_account(
         InvalidCombination, PermissionDenied: it is not the caller's to disable.
     """
     state = AccountState.LOCKED if lock else AccountState.DISABLED
-    owner, row = lock_administered(connection, caller, asked, apis)
+    owner, row = lock_administered(connection, caller, requested, apis)
     _write_state(connection, caller, owner, row, state)
     if not lock:
         stop_vms(connection, job_queue, caller, [row.id])
@@ -230,9 +238,9 @@ def _new_role(
 
 
 def _set_state(
-    connection: Connection, caller: Caller, apis: Apis, asked: AccountParameters, state: AccountState
+    connection: Connection, caller: Caller, apis: Apis, requested: AccountParameters, state: AccountState
 ) -> Mapping[str, Any]:
-    owner, row = lock_administered(connection, caller, asked, apis)
+    owner, row = lock_administered(connection, caller, requested, apis)
     _write_state(connection, caller, owner, row, state)
     return accounts.read_account(connection, caller, row.id)
 

@@ -40,7 +40,7 @@ def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> Non
 
 
 def lock_administered(
-    connection: Connection, caller: Caller, asked: AccountParameters, apis: Apis
+    connection: Connection, caller: Caller, requested: AccountParameters, apis: Apis
 ) -> tuple[Owner, Row[Any]]:
     """The account that a call wants to change, and its row: the caller's own, or one that it administers.
 
@@ -51,15 +51,15 @@ def lock_administered(
         InvalidParameter: there is none, or it was deleted, or stands behind a project.
         PermissionDenied: it is outside the caller's domains, or has rights that the caller has not.
     """
-    ((owner, row),) = lock_all_administered(connection, caller, [asked], apis)
+    ((owner, row),) = lock_all_administered(connection, caller, [requested], apis)
     return owner, row
 
 
 def lock_all_administered(
-    connection: Connection, caller: Caller, asked: Sequence[AccountParameters], apis: Apis
+    connection: Connection, caller: Caller, requested: Sequence[AccountParameters], apis: Apis
 ) -> list[tuple[Owner, Row[Any]]]:
     """``lock_administered`` for many, in their order: all domains are locked, and then all accounts."""
-    owners = {one: _named(connection, caller, one) for one in dict.fromkeys(asked)}
+    owners = {one: _named(connection, caller, one) for one in dict.fromkeys(requested)}
     lock_domains(connection, {owner.domain_id for owner in owners.values()})
     rows = lock_accounts(connection, {owner.account_id for owner in owners.values()})
     for one, owner in owners.items():
@@ -70,7 +70,7 @@ def lock_all_administered(
         if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
             raise InvalidParameter(name, value, "it is an account that the service itself keeps")
         require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
-    return [(owners[one], rows[owners[one].account_id]) for one in asked]
+    return [(owners[one], rows[owners[one].account_id]) for one in requested]
 
 
 def require_administered(
@@ -98,12 +98,12 @@ def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
         raise InvalidParameter(parameter, value, f"it must not contain {' '.join(wrong)}")
 
 
-def _named(connection: Connection, caller: Caller, asked: AccountParameters) -> Owner:
-    if asked.account is not None:
-        account = asked.account
+def _named(connection: Connection, caller: Caller, requested: AccountParameters) -> Owner:
+    if requested.account is not None:
+        account = requested.account
         return require_access(connection, caller, account.id, f"account {account.uuid}")
-    if asked.name is None:
+    if requested.name is None:
         raise InvalidCombination(("id", "account"), "Which account? Give id, or account and domainid")
-    if asked.domain is not None:
-        require_domain(connection, caller, asked.domain)
-    return named_account(connection, caller, asked.name, asked.domain)
+    if requested.domain is not None:
+        require_domain(connection, caller, requested.domain)
+    return named_account(connection, caller, requested.name, requested.domain)

@@ -54,7 +54,7 @@ class Membership:
     swap: bool = False
 
 
-def create_project(connection: Connection, caller: Caller, asked: NewProject) -> JobTicket:
+def create_project(connection: Connection, caller: Caller, requested: NewProject) -> JobTicket:
     """Make a project with its own account; the ticket names both job and project.
 
     Raises:
@@ -62,18 +62,18 @@ def create_project(connection: Connection, caller: Caller, asked: NewProject) ->
         PermissionDenied: users may make none, or the account is not the caller's.
         ResourceLimitExceeded: the account or a domain above may have no more.
     """
-    check_name("name", asked.name)
+    check_name("name", requested.name)
     if caller.role_type is RoleType.USER and not read_configuration(connection).flag("allow.user.create.projects"):
         raise PermissionDenied("Users may not make projects: the setting allow.user.create.projects is false")
-    domain_id = None if asked.domain is None else asked.domain.id
-    owner = resolve_owner(connection, caller, asked.account, domain_id, None)
+    domain_id = None if requested.domain is None else requested.domain.id
+    owner = resolve_owner(connection, caller, requested.account, domain_id, None)
     lock_domain(connection, owner.domain_id)
     check_project_limits(connection, owner)
-    _require_free(connection, asked.name, owner.domain_id)
+    _require_free(connection, requested.name, owner.domain_id)
     account_id = insert_account(
         connection,
         {
-            "name": f"PrjAcct-{asked.name}-{uuid4().hex[:8]}",
+            "name": f"PrjAcct-{requested.name}-{uuid4().hex[:8]}",
             "domain_id": owner.domain_id,
             "account_type": AccountType.PROJECT,
             "role_id": DEFAULT_ROLE_IDS[RoleType.USER],
@@ -82,15 +82,15 @@ def create_project(connection: Connection, caller: Caller, asked: NewProject) ->
     project_id = projects.insert_project(
         connection,
         {
-            "name": asked.name,
-            "display_text": asked.display_text or asked.name,
+            "name": requested.name,
+            "display_text": requested.display_text or requested.name,
             "domain_id": owner.domain_id,
             "account_id": account_id,
         },
     )
     projects.set_member(connection, project_id, owner.account_id, projects.ADMIN)
     ensure_default_security_group(connection, owners_by_id(connection, [account_id])[account_id])
-    record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {asked.name}")
+    record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {requested.name}")
     return _done(connection, caller, project_id, "CreateProject", created=True)
 
 

@@ -17,7 +17,7 @@ from bulkdeploy.store.jobs.events import record_event
 
 
 def update_resource_count(
-    connection: Connection, caller: Caller, asked: HolderParameters, resource_type: int | None
+    connection: Connection, caller: Caller, requested: HolderParameters, resource_type: int | None
 ) -> list[dict[str, Any]]:
     """Set the counts of an account, a project or all accounts of a domain to what is true; answer the holder's.
 
@@ -28,7 +28,7 @@ def update_resource_count(
         PermissionDenied: the account, project or domain is outside the caller's reach.
     """
     kinds = COUNTED if resource_type is None else (_counted(resource_type),)
-    holder = _holder(connection, caller, asked)
+    holder = _holder(connection, caller, requested)
     if caller.role_type is RoleType.USER:
         raise PermissionDenied("Users may not have resources counted anew")
     account_ids = [holder.id] if holder.owner is not None else accounts_below(connection, holder.lineage)
@@ -47,14 +47,14 @@ def _counted(number: int) -> ResourceType:
     return kind
 
 
-def _holder(connection: Connection, caller: Caller, asked: HolderParameters) -> LimitHolder:
-    if asked.domain is not None:
-        require_domain(connection, caller, asked.domain)
-    if asked.project is not None:
-        return account_holder(connection, project_owner(connection, caller, asked.project.id))
-    if asked.account is not None:
-        return account_holder(connection, named_account(connection, caller, asked.account, asked.domain))
-    domain = asked.domain
+def _holder(connection: Connection, caller: Caller, requested: HolderParameters) -> LimitHolder:
+    if requested.domain is not None:
+        require_domain(connection, caller, requested.domain)
+    if requested.project is not None:
+        return account_holder(connection, project_owner(connection, caller, requested.project.id))
+    if requested.account is not None:
+        return account_holder(connection, named_account(connection, caller, requested.account, requested.domain))
+    domain = requested.domain
     return domain_holder(connection, caller.owner.domain_id if domain is None else domain.id)
 
 

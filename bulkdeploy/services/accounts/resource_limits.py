@@ -42,7 +42,9 @@ class HolderParameters:
     project: EntityRef | None = None
 
 
-def list_resource_limits(connection: Connection, caller: Caller, asked: HolderParameters) -> list[dict[str, Any]]:
+def list_resource_limits(
+    connection: Connection, caller: Caller, requested: HolderParameters
+) -> list[dict[str, Any]]:
     """The effective limit of every resource type.
 
     Of the account or project named, else of the domain named, else of the caller's account; a user who
@@ -52,14 +54,14 @@ def list_resource_limits(connection: Connection, caller: Caller, asked: HolderPa
         InvalidParameter: no such account or project.
         PermissionDenied: the account, project or domain is outside the caller's reach.
     """
-    if asked.domain is not None:
-        require_domain(connection, caller, asked.domain)
-    if asked.project is not None:
-        holder = account_holder(connection, project_owner(connection, caller, asked.project.id))
-    elif asked.account is not None:
-        holder = account_holder(connection, named_account(connection, caller, asked.account, asked.domain))
-    elif asked.domain is not None and caller.role_type is not RoleType.USER:
-        holder = domain_holder(connection, asked.domain.id)
+    if requested.domain is not None:
+        require_domain(connection, caller, requested.domain)
+    if requested.project is not None:
+        holder = account_holder(connection, project_owner(connection, caller, requested.project.id))
+    elif requested.account is not None:
+        holder = account_holder(connection, named_account(connection, caller, requested.account, requested.domain))
+    elif requested.domain is not None and caller.role_type is not RoleType.USER:
+        holder = domain_holder(connection, requested.domain.id)
     else:
         holder = account_holder(connection, caller.owner)
     limits = limits_of(connection, holder)
@@ -72,7 +74,7 @@ class NewLimit:
 
     kind: ResourceType
     amount: int
-    asked: HolderParameters
+    requested: HolderParameters
 
 
 def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]) -> list[dict[str, Any]]:
@@ -84,19 +86,23 @@ def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[
             a root admin account or the ROOT domain.
         PermissionDenied: not the caller's to set: admins below root set limits only below themselves.
     """
-    holders = {asked: _holder(connection, caller, asked) for asked in dict.fromkeys(one.asked for one in batch)}
+    holders = {
+        requested: _holder(connection, caller, requested)
+        for requested in dict.fromkeys(one.requested for one in batch)
+    }
     for holder in holders.values():
         _require_above(caller, holder)
     for one in batch:
-        _require_limitable(holders[one.asked], one)
+        _require_limitable(holders[one.requested], one)
     write_limits(
-        connection, {(holders[one.asked].kind, holders[one.asked].id, one.kind): one.amount for one in batch}
+        connection,
+        {(holders[one.requested].kind, holders[one.requested].id, one.kind): one.amount for one in batch},
     )
     book = read_limits(connection, [], [_parent(holder) for holder in holders.values() if holder.owner is None])
     for one in batch:
-        _check_ceiling(holders[one.asked], one, book)
-    record_events(connection, caller, (_event(holders[one.asked], one) for one in batch))
-    return [_row(holders[one.asked], one.kind, one.amount) for one in batch]
+        _check_ceiling(holders[one.requested], one, book)
+    record_events(connection, caller, (_event(holders[one.requested], one) for one in batch))
+    return [_row(holders[one.requested], one.kind, one.amount) for one in batch]
 
 
 def _event(holder: LimitHolder, limit: NewLimit) -> Happened:
@@ -136,7 +142,7 @@ def limit_of_call(arguments: Arguments) -> NewLimit:
         kind = ResourceType(number)
     except ValueError:
         known = ", ".join(f"{kind.value} {kind.wire_name}" for kind in ResourceType)
-        raise InvalidParameter("resourcetype", number, f"it should be one of: {known}") from None
+        raise InvalidParameter("resourcetype", number, f"it must be one of: {known}") from None
     if most < UNLIMITED:
         raise InvalidParameter(
             "max",
@@ -145,7 +151,7 @@ def limit_of_call(arguments: Arguments) -> NewLimit:
         )
     if kind.counted_in_bytes and most != UNLIMITED:
         if most > MOST_GIB:
-            raise InvalidParameter("max", most, f"it should be at most {MOST_GIB} GiB")
+            raise InvalidParameter("max", most, f"it must be at most {MOST_GIB} GiB")
         most = gib_to_bytes(most)
     return NewLimit(kind, most, holder_parameters(arguments))
 
@@ -157,9 +163,11 @@ def limit_of_entry(values: Arguments) -> NewLimit:
         InvalidParameter: a size of what has none, or the other way round.
     """
     kind, written = ResourceType[values["resourcetype"].upper()], values["max"]
-    asked = HolderParameters(project=values["projectid"]) if "projectid" in values else holder_parameters(values)
+    requested = (
+        HolderParameters(project=values["projectid"]) if "projectid" in values else holder_parameters(values)
+    )
     if written == NO_LIMIT:
-        return NewLimit(kind, UNLIMITED, asked)
+        return NewLimit(kind, UNLIMITED, requested)
     if kind.unit is None:
         amount = int(written) if written.isdecimal() else None
         rule = "a whole number"
@@ -167,7 +175,7 @@ def limit_of_entry(values: Arguments) -> NewLimit:
         amount, rule = size_in(written, kind.unit), "a size such as 20 TiB"
     if amount is None or amount > MOST:
         raise InvalidParameter("max", written, f"must be {rule}, or {NO_LIMIT}")
-    return NewLimit(kind, amount, asked)
+    return NewLimit(kind, amount, requested)
 
 
 def read_resource_limits(connection: Connection) -> list[dict[str, Any]]:
@@ -191,20 +199,20 @@ def holder_parameters(arguments: Arguments) -> HolderParameters:
     return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 
-def _holder(connection: Connection, caller: Caller, asked: HolderParameters) -> LimitHolder:
-    if asked.project is None and asked.account is None:
-        if asked.domain is None:
+def _holder(connection: Connection, caller: Caller, requested: HolderParameters) -> LimitHolder:
+    if requested.project is None and requested.account is None:
+        if requested.domain is None:
             raise InvalidCombination(
                 ("account", "domainid", "projectid"),
-                "Whose limit should be set? Give account and domainid, or domainid alone, or projectid",
+                "Whose limit must be set? Give account and domainid, or domainid alone, or projectid",
             )
-        require_domain(connection, caller, asked.domain)
-        if asked.domain.removed:
-            raise InvalidParameter("domainid", str(asked.domain.uuid), "the domain was deleted")
-        return domain_holder(connection, asked.domain.id)
-    domain_id = None if asked.domain is None else asked.domain.id
-    project_id = None if asked.project is None else asked.project.id
-    return account_holder(connection, resolve_owner(connection, caller, asked.account, domain_id, project_id))
+        require_domain(connection, caller, requested.domain)
+        if requested.domain.removed:
+            raise InvalidParameter("domainid", str(requested.domain.uuid), "the domain was deleted")
+        return domain_holder(connection, requested.domain.id)
+    domain_id = None if requested.domain is None else requested.domain.id
+    project_id = None if requested.project is None else requested.project.id
+    return account_holder(connection, resolve_owner(connection, caller, requested.account, domain_id, project_id))
 
 
 def _require_above(caller: Caller, holder: LimitHolder) -> None:
@@ -239,7 +247,7 @@ def _check_ceiling(holder: LimitHolder, limit: NewLimit, book: LimitBook) -> Non
             "max",
             _shown(limit.kind, limit.amount),
             f"the parent domain's {limit.kind.wire_name} limit is {_shown(limit.kind, ceiling)}; "
-            "it should be at most that",
+            "it must be at most that",
         )
 
 

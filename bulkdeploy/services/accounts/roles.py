@@ -97,7 +97,7 @@ def delete_role(connection: Connection, caller: Caller, apis: Apis, ref: EntityR
 
 
 def create_rule(
-    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, asked: NewRule
+    connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, requested: NewRule
 ) -> Mapping[str, Any]:
     """Put a rule behind all others of a role, and answer it.
 
@@ -106,9 +106,13 @@ def create_rule(
         PermissionDenied: the role came with the installation, or could do more than the caller.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
-        columns = {"rule": asked.pattern, "permission": asked.permission, "description": asked.description}
+        columns = {
+            "rule": requested.pattern,
+            "permission": requested.permission,
+            "description": requested.description,
+        }
         rule_id = roles.insert_rule(connection, role.id, columns)
-        text = f"role {role.name}: {asked.permission} {asked.pattern}"
+        text = f"role {role.name}: {requested.permission} {requested.pattern}"
         record_event(connection, caller, EventType.ROLE_PERMISSION_CREATE, text)
         return roles.list_rules(connection, {}, Paging(limit=1), rule_id=rule_id).rows[0]
 

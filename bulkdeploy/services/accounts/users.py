@@ -48,8 +48,8 @@ def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
         InvalidParameter: no such account, a name that is taken, an API key of somebody else.
         PermissionDenied: an account is not the caller's to administer.
     """
-    asked = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
-    locked = lock_all_administered(connection, caller, asked, apis)
+    requested = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
+    locked = lock_all_administered(connection, caller, requested, apis)
     made = add_users(connection, [(row.id, owner.domain_id) for owner, row in locked], batch)
     pairs = zip(made, locked, strict=True)
     texts = (f"created user {user.name} of account {owner.account_name}" for user, (owner, _) in pairs)
@@ -87,8 +87,8 @@ def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequenc
     Raises:
         InvalidParameter, PermissionDenied: as ``create_users`` and ``update_users``.
     """
-    asked = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
-    locked = lock_all_administered(connection, caller, asked, apis)
+    requested = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
+    locked = lock_all_administered(connection, caller, requested, apis)
     names = [(owner.domain_id, given["username"].lower()) for (owner, _), given in zip(locked, batch, strict=True)]
     holders = users.holders_of_names(connection, names)
     found: list[EntityRef | None] = []

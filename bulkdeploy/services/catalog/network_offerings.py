@@ -121,7 +121,7 @@ def _service(parameter: str, written: str) -> str:
     for known in SERVICES:
         if known.lower() == written.lower():
             return known
-    raise InvalidParameter(parameter, written, f"it should be one of {', '.join(SERVICES)}")
+    raise InvalidParameter(parameter, written, f"it must be one of {', '.join(SERVICES)}")
 
 
 def _provider(service: str, written: str) -> str:

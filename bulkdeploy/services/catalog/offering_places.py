@@ -80,7 +80,7 @@ def _named(
     found = resolve(connection, caller, [entity], [text for text in texts if UUID_SHAPE.fullmatch(text)])
     for text in texts:
         if text not in found:
-            raise InvalidParameter(parameter, text, f"it should be {everywhere}, or ids joined by commas")
+            raise InvalidParameter(parameter, text, f"it must be {everywhere}, or ids joined by commas")
     if not texts:
-        raise InvalidParameter(parameter, written, f"it should be {everywhere}, or ids joined by commas")
+        raise InvalidParameter(parameter, written, f"it must be {everywhere}, or ids joined by commas")
     return tuple(dict.fromkeys(found.values()))

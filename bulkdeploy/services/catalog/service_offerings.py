@@ -63,7 +63,7 @@ def _check_sizes(given: Arguments) -> None:
         if not is_custom and (low in given or high in given):
             raise InvalidCombination((low, high), f"{low} and {high} are for sizes that are chosen")
         if (low in given) is not (high in given):
-            raise InvalidCombination((low, high), f"{low} and {high} should be given together")
+            raise InvalidCombination((low, high), f"{low} and {high} must be given together")
         if low in given and given[low] > given[high]:
             raise InvalidParameter(high, given[high], f"it must not be below {low} {given[low]}")
 

@@ -31,7 +31,7 @@ from bulkdeploy.services.ownership import (
     project_owner,
     require_open_zones,
 )
-from bulkdeploy.store.accounts.live_limits import require_room
+from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
@@ -124,7 +124,7 @@ def _register(connection: Connection, caller: Caller, kind: Kind, given: Argumen
     owner = lock_owner(connection, caller, named_owner_of(given))
     check_publicity(connection, caller, owner, is_public=bool(columns.get("is_public")))
     zone_ids = _zones(connection, owner, given)
-    require_room(connection, owner, ResourceType.TEMPLATE)
+    require_within_limits(connection, owner, ResourceType.TEMPLATE)
     row = {**columns, "kind": kind.kind.value, "account_id": owner.account_id}
     (ref,) = insert_rows(connection, kind.entity, [row])
     store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for zone_id in zone_ids])
@@ -216,7 +216,9 @@ def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int
     return int(page.rows[0]["size"])
 
 
-def update_permissions(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, asked: Sharing) -> None:
+def update_permissions(
+    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, requested: Sharing
+) -> None:
     """Share a template with accounts of its owner's domain, or with everybody; or no longer.
 
     Raises:
@@ -224,23 +226,23 @@ def update_permissions(connection: Connection, caller: Caller, kind: Kind, ref: 
         PermissionDenied: it, or a project, is not the caller's to touch; it is to be featured, and the caller no
             admin.
     """
-    _check_featured(caller, featured=bool(asked.is_featured))
+    _check_featured(caller, featured=bool(requested.is_featured))
     row, owner = lock_own(connection, caller, ref, kind.noun)
-    check_publicity(connection, caller, owner, is_public=bool(asked.is_public))
+    check_publicity(connection, caller, owner, is_public=bool(requested.is_public))
     flags = {
-        "is_public": asked.is_public,
-        "is_featured": asked.is_featured,
-        "is_extractable": asked.is_extractable,
+        "is_public": requested.is_public,
+        "is_featured": requested.is_featured,
+        "is_extractable": requested.is_extractable,
     }
     changed = {name: value for name, value in flags.items() if value is not None}
     if changed:
         change_row(connection, ref, changed)
-    found = store.accounts_named(connection, owner, asked.accounts) if asked.accounts else {}
-    for name in asked.accounts:
+    found = store.accounts_named(connection, owner, requested.accounts) if requested.accounts else {}
+    for name in requested.accounts:
         if name not in found:
             raise InvalidParameter("accounts", name, "there is no such account in the owner's domain")
-    of_projects = [project_owner(connection, caller, project.id).account_id for project in asked.projects]
-    match asked.operation:
+    of_projects = [project_owner(connection, caller, project.id).account_id for project in requested.projects]
+    match requested.operation:
         case "add":
             store.share(connection, ref, [*found.values(), *of_projects])
         case "remove":

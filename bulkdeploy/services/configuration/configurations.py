@@ -13,7 +13,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.scheduling.catalog import settings_by_name
-from bulkdeploy.services.infrastructure.overcommit import tell_hosts
+from bulkdeploy.services.infrastructure.overcommit import register_hosts
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import (
     GLOBAL_ID,
@@ -99,7 +99,7 @@ def update_configuration(
     if value is not None:
         _set(connection, caller, setting, value, place, entity)
         if entity is not None and _is_overcommit(setting, place):
-            tell_hosts(connection, system, entity)
+            register_hosts(connection, system, entity)
     return _row(setting, _Values.read(connection, place))
 
 
@@ -116,7 +116,7 @@ def reset_configuration(
         wider = read_configuration(connection).text(setting.name)
         write_overcommit(connection, place.id, setting.name, Decimal(wider))
         if entity is not None:
-            tell_hosts(connection, system, entity)
+            register_hosts(connection, system, entity)
     else:
         reset_value(connection, setting.name, place.scope, place.id)
     where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"

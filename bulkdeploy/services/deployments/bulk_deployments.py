@@ -67,8 +67,8 @@ def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> l
     return [
         {
             "clusters": [
-                {**names[cluster], "before": before, "added": added, "after": before + added, "capacity": room}
-                for cluster, before, added, room in zip(
+                {**names[cluster], "before": before, "added": added, "after": before + added, "capacity": capacity}
+                for cluster, before, added, capacity in zip(
                     plan["clusters"], plan["before"], plan["added"], plan["room"], strict=True
                 )
             ],

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
+from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
@@ -51,12 +51,12 @@ class DryRun:
     """What a deploy call would do: its plan, by ids, how many VMs it would make, and what was asked of hosts."""
 
     plan: Mapping[str, Any]
-    asked: int
+    requested: int
     fits: int
     hosts: Sequence[HostAnswer]
 
 
-def deploy(connection: Connection, system: System, caller: Caller, ask: DeployAsk) -> DeployedVms | DryRun:
+def deploy(connection: Connection, system: System, caller: Caller, request: DeployRequest) -> DeployedVms | DryRun:
     """Deploy ``ask.count`` alike VMs, or say why not; their jobs are sent after the commit.
 
     With ``minimum_count`` fewer are accepted: as many as fit, by room, addresses and limits. With
@@ -68,51 +68,51 @@ def deploy(connection: Connection, system: System, caller: Caller, ask: DeployAs
         InsufficientCapacity, InsufficientAddresses: not all of them fit.
         TransactionConflict: somebody else was faster; repeat the whole transaction.
     """
-    most = ask.count
-    if ask.minimum_count is None and not ask.dry_run:
-        return _deploy(connection, system, caller, ask, most)
+    most = request.count
+    if request.minimum_count is None and not request.dry_run:
+        return _deploy(connection, system, caller, request, most)
     while True:  # ends: each turn asks for fewer
         savepoint = connection.begin_nested()
         try:
-            result = _deploy(connection, system, caller, ask, most)
+            result = _deploy(connection, system, caller, request, most)
         except InsufficientAddresses as error:
-            if ask.minimum_count is None or not ask.minimum_count <= error.free < most:
+            if request.minimum_count is None or not request.minimum_count <= error.free < most:
                 raise
             most = error.free
             savepoint.rollback()
         else:
-            (savepoint.rollback if ask.dry_run else savepoint.commit)()
+            (savepoint.rollback if request.dry_run else savepoint.commit)()
             return result
 
 
 def _deploy(
-    connection: Connection, system: System, caller: Caller, ask: DeployAsk, most: int
+    connection: Connection, system: System, caller: Caller, request: DeployRequest, most: int
 ) -> DeployedVms | DryRun:
     """The whole call, for at most ``most`` VMs.
 
     Lock order: zone, groups, clusters, hosts, pools, ranges, counts, rows.
     """
-    if ask.request_token is not None:
-        repeated = _repeated(connection, caller, ask)
+    if request.request_token is not None:
+        repeated = _repeated(connection, caller, request)
         if repeated is not None:
             return repeated
-    keep_zone_rules(connection, ask.zone_id)
+    keep_zone_rules(connection, request.zone_id)
     configuration = read_configuration(connection)
-    spec = check_deployment(connection, configuration, caller, ask)
-    require_driver(system.drivers, spec.hypervisor, *_chosen_by(ask))
-    if ask.bulk:
+    spec = check_deployment(connection, configuration, caller, request)
+    require_driver(system.drivers, spec.hypervisor, *_chosen_by(request))
+    if request.bulk:
         lock_zone(connection, spec.zone.id)
     most = _within_limits(connection, spec, most)
     need = _need(configuration, spec)
-    planned = _plan(connection, configuration, spec, need, most) if ask.start_vm else None
+    planned = _plan(connection, configuration, spec, need, most) if request.start_vm else None
     count = most if planned is None else planned.plan.placed
     new = rows.reserve_identities(connection, count, len(spec.disks))
     if planned is not None:
         claim_plan(connection, planned, need, new.uuids, new.volume_uuids)
     addresses = _addresses(connection, spec, None if planned is None else planned.plan, count)
-    if ask.dry_run:
+    if request.dry_run:
         shown = planned or _look(connection, configuration, spec, need, count=0)
-        return DryRun(plan_record(shown), ask.count, count, shown.hosts)
+        return DryRun(plan_record(shown), request.count, count, shown.hosts)
     new = replace(new, names=virtual_machine_names(connection, configuration, spec, new))
     add_amounts(connection, spec.owner, spec.per_vm.times(count))
     deployed, messages = _write(connection, configuration, caller, spec, planned, new, addresses)
@@ -121,22 +121,22 @@ def _deploy(
     return deployed
 
 
-def _chosen_by(ask: DeployAsk) -> tuple[str, str]:
+def _chosen_by(request: DeployRequest) -> tuple[str, str]:
     """The parameter that says which hypervisor, and its value."""
-    if ask.hypervisor is not None:
-        return "hypervisor", ask.hypervisor
-    return "templateid", ask.shown("templateid", ask.template_id)
+    if request.hypervisor is not None:
+        return "hypervisor", request.hypervisor
+    return "templateid", request.shown("templateid", request.template_id)
 
 
-def _repeated(connection: Connection, caller: Caller, ask: DeployAsk) -> DeployedVms | None:
+def _repeated(connection: Connection, caller: Caller, request: DeployRequest) -> DeployedVms | None:
     """The jobs of the earlier call with this token; another call under the same token is refused."""
-    found = find_by_token(connection, caller.user_id, ask.request_token or "")
+    found = find_by_token(connection, caller.user_id, request.request_token or "")
     if found is None:
         return None
     fingerprint, deployed = found
-    if fingerprint != ask.fingerprint:
+    if fingerprint != request.fingerprint:
         raise InvalidParameter(
-            "requesttoken", ask.request_token, "the token was used before with other parameters: take a new one"
+            "requesttoken", request.request_token, "the token was used before with other parameters: take a new one"
         )
     return deployed
 
@@ -144,7 +144,7 @@ def _repeated(connection: Connection, caller: Caller, ask: DeployAsk) -> Deploye
 def _need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
     """What placement must find for each VM."""
     planner, offering_planner = choose_planners(
-        configuration, bulk=spec.ask.bulk, named=spec.ask.planner, offering=spec.offering.planner
+        configuration, bulk=spec.request.bulk, named=spec.request.planner, offering=spec.offering.planner
     )
     tag = {spec.template.tag} if spec.template.tag else set()
     return PlacementNeed(
@@ -157,9 +157,9 @@ def _need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
         disks=tuple(Disk(disk.size_bytes, disk.storage_type, disk.tags) for disk in spec.disks),
         host_tags=spec.offering.host_tags | tag,
         affinity_group_ids=tuple(group.id for group in spec.affinity_groups),
-        pod_id=spec.ask.pod_id if spec.ask.cluster_id is None and spec.ask.host_id is None else None,
-        cluster_id=spec.ask.cluster_id if spec.ask.host_id is None else None,
-        host_id=spec.ask.host_id,
+        pod_id=spec.request.pod_id if spec.request.cluster_id is None and spec.request.host_id is None else None,
+        cluster_id=spec.request.cluster_id if spec.request.host_id is None else None,
+        host_id=spec.request.host_id,
         planner=planner,
         offering_planner=offering_planner,
     )
@@ -170,21 +170,21 @@ def _plan(
 ) -> Planned:
     """The plan for at most ``most`` VMs, or the refusal that says how many would fit and what ruled hosts out."""
     planned = _look(connection, configuration, spec, need, count=most)
-    least = spec.ask.minimum_count or spec.ask.count
+    least = spec.request.minimum_count or spec.request.count
     if planned.plan.placed >= least:
         return planned
     if not planned.pool_limits:
         raise ResourceUnavailable(f"No primary storage pool is available in zone {spec.zone.name}")
-    if spec.ask.host_id is not None:
+    if spec.request.host_id is not None:
         scope = "the pinned host"
-    elif spec.ask.cluster_id is not None:
+    elif spec.request.cluster_id is not None:
         scope = "the pinned cluster"
-    elif spec.ask.pod_id is not None:
+    elif spec.request.pod_id is not None:
         scope = "the pinned pod"
     else:
         scope = f"zone {spec.zone.name}"
     raise InsufficientCapacity(
-        asked=spec.ask.count,
+        requested=spec.request.count,
         fits=planned.plan.placed,
         scope=scope,
         why=in_words(planned.plan.excluded),
@@ -196,13 +196,13 @@ def _look(
     connection: Connection, configuration: Configuration, spec: DeploySpec, need: PlacementNeed, *, count: int
 ) -> Planned:
     seed = int.from_bytes(bytes.fromhex(rows.random_uuids(1)[0][:8]))
-    hosts = spec.ask.explain_host_ids
+    hosts = spec.request.explain_host_ids
     return plan_in_zone(connection, configuration, need, count=count, seed=seed, explain_host_ids=hosts)
 
 
 def _within_limits(connection: Connection, spec: DeploySpec, most: int) -> int:
     """How many of so many VMs the limits let the owner have; all of them, unless the call accepts fewer."""
-    least = spec.ask.minimum_count
+    least = spec.request.minimum_count
     if least is None:
         check_limits(connection, spec.owner, spec.per_vm.times(most))
         return most
@@ -217,7 +217,7 @@ def _addresses(
     pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
-        named = spec.ask.nic_in(position, network.id)
+        named = spec.request.nic_in(position, network.id)
         if named.ip_address is not None:
             address = take_address(connection, network, named.ip_address, parameter=named.ip_parameter)
             taken.append(None if address is None else [address])
@@ -247,7 +247,7 @@ def _write(
         config=shared_config(spec),
         plan=plan_record(planned),
     )
-    display = [spec.ask.display_name] * new.count if spec.ask.display_name is not None else new.names
+    display = [spec.request.display_name] * new.count if spec.request.display_name is not None else new.names
     rows.write_vms(
         connection,
         spec=spec,
@@ -257,7 +257,7 @@ def _write(
         placed=None if planned is None else planned.plan,
         display_names=display,
         instance_suffix=configuration.text("instance.name"),
-        group_id=rows.ensure_instance_group(connection, spec.owner, spec.ask.group),
+        group_id=rows.ensure_instance_group(connection, spec.owner, spec.request.group),
     )
     rows.write_volumes(connection, spec=spec, new=new, placed=None if planned is None else planned.plan)
     rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
@@ -270,7 +270,7 @@ def _write_jobs(
     connection: Connection, caller: Caller, spec: DeploySpec, deployment_id: int, new: rows.NewVms
 ) -> list[JobMessage]:
     """One job per VM; their messages."""
-    queue = bulk_queue(new.count) if spec.ask.bulk else INTERACTIVE
+    queue = bulk_queue(new.count) if spec.request.bulk else INTERACTIVE
     rows.write_jobs(
         connection,
         spec=spec,

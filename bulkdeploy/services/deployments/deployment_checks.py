@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner
 from bulkdeploy.domain.deployment import (
-    DeployAsk,
+    DeployRequest,
     DeploySpec,
     DiskOfferingFacts,
     OfferingFacts,
@@ -34,35 +34,35 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 
 
 def check_deployment(
-    connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk
+    connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
 ) -> DeploySpec:
     """The specification of what will be made, or the first rule that the call breaks.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
     """
-    _check_values(configuration, ask)
-    owner = resolve_owner(connection, caller, ask.account, ask.domain_id, ask.project_id)
+    _check_values(configuration, request)
+    owner = resolve_owner(connection, caller, request.account, request.domain_id, request.project_id)
     state = facts.account_state(connection, owner.account_id)
     if state is not AccountState.ENABLED:
         raise OwnerDisabled(owner.account_name, state.value)
-    zone = _check_zone(connection, caller, ask, owner)
-    offering = check_offering(connection, ask, owner, zone)
-    cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, ask)
-    disk_offerings = _check_disk_offerings(connection, ask, owner, zone)
-    template = _check_template(connection, ask, owner, zone)
-    hypervisor = _check_hypervisor(ask, template)
-    _check_pins(connection, ask, zone)
-    disks = vm_disks(configuration, ask, offering, disk_offerings, template)
-    networks = choose_networks(connection, ask, owner, zone)
-    security_groups = choose_security_groups(connection, ask, owner, zone, networks, hypervisor)
-    affinity_groups = check_affinity_groups(connection, ask, owner)
-    check_key_pairs(connection, ask.keypairs, owner)
-    user_data = _user_data(connection, configuration, caller, ask)
+    zone = _check_zone(connection, caller, request, owner)
+    offering = check_offering(connection, request, owner, zone)
+    cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, request)
+    disk_offerings = _check_disk_offerings(connection, request, owner, zone)
+    template = _check_template(connection, request, owner, zone)
+    hypervisor = _check_hypervisor(request, template)
+    _check_pins(connection, request, zone)
+    disks = vm_disks(configuration, request, offering, disk_offerings, template)
+    networks = choose_networks(connection, request, owner, zone)
+    security_groups = choose_security_groups(connection, request, owner, zone, networks, hypervisor)
+    affinity_groups = check_affinity_groups(connection, request, owner)
+    check_key_pairs(connection, request.keypairs, owner)
+    user_data = _user_data(connection, configuration, caller, request)
     if networks:
-        _check_user_data_service(ask, template, networks[0].name, served=networks[0].has_user_data)
+        _check_user_data_service(request, template, networks[0].name, served=networks[0].has_user_data)
     return DeploySpec(
-        ask=ask,
+        request=request,
         owner=owner,
         zone=zone,
         offering=offering,
@@ -79,61 +79,65 @@ def check_deployment(
     )
 
 
-def _user_data(connection: Connection, configuration: Configuration, caller: Caller, ask: DeployAsk) -> str | None:
+def _user_data(
+    connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
+) -> str | None:
     """What the guests get, base64: the text given, or what was registered."""
-    if ask.user_data_details and ask.user_data is None and ask.registered_user_data is None:
+    if request.user_data_details and request.user_data is None and request.registered_user_data is None:
         raise InvalidCombination(
             ("userdatadetails", "userdata", "userdataid"),
             "userdatadetails must be given with user data, by userdata or userdataid",
         )
-    if ask.registered_user_data is not None:
-        return registered_content(connection, caller, ask.registered_user_data)
-    if ask.user_data is None:
+    if request.registered_user_data is not None:
+        return registered_content(connection, caller, request.registered_user_data)
+    if request.user_data is None:
         return None
-    return check_user_data(ask.user_data, method=ask.method, most=configuration.number("vm.userdata.max.length"))
+    return check_user_data(
+        request.user_data, method=request.method, most=configuration.number("vm.userdata.max.length")
+    )
 
 
-def _check_values(configuration: Configuration, ask: DeployAsk) -> None:
+def _check_values(configuration: Configuration, request: DeployRequest) -> None:
     """Numbers and names: what is wrong with them is wrong whatever else is there."""
-    if ask.count <= 0:
-        raise InvalidParameter("virtualmachinecount", ask.count, "it should be a positive number")
+    if request.count <= 0:
+        raise InvalidParameter("virtualmachinecount", request.count, "it must be a positive number")
     most = configuration.number("virtual.machine.max.count.per.bulk.call")
-    if ask.count > most:
+    if request.count > most:
         raise InvalidParameter(
-            "virtualmachinecount", ask.count, f"virtual.machine.max.count.per.bulk.call allows at most {most}"
+            "virtualmachinecount", request.count, f"virtual.machine.max.count.per.bulk.call allows at most {most}"
         )
-    if ask.minimum_count is not None and not 1 <= ask.minimum_count <= ask.count:
+    if request.minimum_count is not None and not 1 <= request.minimum_count <= request.count:
         raise InvalidParameter(
-            "minimumcount", ask.minimum_count, f"it must be between 1 and virtualmachinecount, {ask.count}"
+            "minimumcount", request.minimum_count, f"it must be between 1 and virtualmachinecount, {request.count}"
         )
-    check_host_names(ask)
+    check_host_names(request)
 
 
-def _check_zone(connection: Connection, caller: Caller, ask: DeployAsk, owner: Owner) -> ZoneFacts:
-    zone = facts.read_zone(connection, ask.zone_id)
+def _check_zone(connection: Connection, caller: Caller, request: DeployRequest, owner: Owner) -> ZoneFacts:
+    zone = facts.read_zone(connection, request.zone_id)
     if zone is None:
-        raise InvalidParameter("zoneid", ask.shown("zoneid", ask.zone_id), "the zone was deleted")
+        raise InvalidParameter("zoneid", request.shown("zoneid", request.zone_id), "the zone was deleted")
     require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
     if not zone.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     return zone
 
 
-def check_offering(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
+def check_offering(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
     """The service offering, where the owner may use it in the zone.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied.
     """
-    offering = facts.read_offering(connection, ask.service_offering_id)
+    offering = facts.read_offering(connection, request.service_offering_id)
     if offering is None or not offering.active:
         raise InvalidParameter(
             "serviceofferingid",
-            ask.shown("serviceofferingid", ask.service_offering_id),
+            request.shown("serviceofferingid", request.service_offering_id),
             "the offering is not active",
         )
     check_available(
-        offering, "serviceofferingid", ask.shown("serviceofferingid", ask.service_offering_id), owner, zone
+        offering, "serviceofferingid", request.shown("serviceofferingid", request.service_offering_id), owner, zone
     )
     if offering.storage_type is StorageType.LOCAL and not zone.local_storage_enabled:
         raise InvalidCombination(
@@ -158,19 +162,19 @@ def check_available(
 
 
 def _check_disk_offerings(
-    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> dict[int, DiskOfferingFacts]:
     """All disk offerings that the call names, by internal id."""
-    named = {"diskofferingid": ask.disk_offering_id, "overridediskofferingid": ask.root_disk_offering_id}
+    named = {"diskofferingid": request.disk_offering_id, "overridediskofferingid": request.root_disk_offering_id}
     wanted = [(parameter, row_id) for parameter, row_id in named.items() if row_id is not None]
-    wanted += [(disk.parameter, disk.offering_id) for disk in ask.data_disks]
-    return {row_id: _check_disk_offering(connection, ask, owner, zone, each, row_id) for each, row_id in wanted}
+    wanted += [(disk.parameter, disk.offering_id) for disk in request.data_disks]
+    return {row_id: _check_disk_offering(connection, request, owner, zone, each, row_id) for each, row_id in wanted}
 
 
 def _check_disk_offering(
-    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts, parameter: str, row_id: int
+    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts, parameter: str, row_id: int
 ) -> DiskOfferingFacts:
-    shown = ask.shown(parameter, row_id)
+    shown = request.shown(parameter, row_id)
     offering = facts.read_disk_offering(connection, row_id)
     if offering is None or not offering.active:
         raise InvalidParameter(parameter, shown, "the disk offering is not active")
@@ -183,16 +187,18 @@ def _check_disk_offering(
     return offering
 
 
-def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
+def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
     """The owner must be allowed to use it, whoever calls (reference section 0.3: access-checked)."""
-    template = facts.read_template(connection, ask.template_id, zone.id, owner)
+    template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
-        raise InvalidParameter("templateid", ask.shown("templateid", ask.template_id), "the template was deleted")
+        raise InvalidParameter(
+            "templateid", request.shown("templateid", request.template_id), "the template was deleted"
+        )
     usable = template.is_public or template.shared_with_owner or template.owner_id == owner.account_id
     if not usable and not owner.is_root_admin:
         raise PermissionDenied(
             f"Account {owner.account_name} does not have permission to use template "
-            f"{ask.shown('templateid', ask.template_id)}"
+            f"{request.shown('templateid', request.template_id)}"
         )
     if not template.ready:
         raise InvalidParameter(
@@ -207,7 +213,7 @@ def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: 
                 template.name,
                 f"Installing from ISO requires an ISO that is bootable: {template.name}",
             )
-        if ask.disk_offering_id is None and ask.root_disk_offering_id is None:
+        if request.disk_offering_id is None and request.root_disk_offering_id is None:
             raise InvalidCombination(
                 ("templateid", "diskofferingid"),
                 "Installing from ISO requires a disk offering to be specified for the root disk.",
@@ -215,53 +221,55 @@ def _check_template(connection: Connection, ask: DeployAsk, owner: Owner, zone: 
     return template
 
 
-def _check_hypervisor(ask: DeployAsk, template: TemplateFacts) -> str:
-    asked = None if ask.hypervisor is None else HypervisorType.parse(ask.hypervisor)
-    if ask.hypervisor is not None and asked is None:
+def _check_hypervisor(request: DeployRequest, template: TemplateFacts) -> str:
+    requested = None if request.hypervisor is None else HypervisorType.parse(request.hypervisor)
+    if request.hypervisor is not None and requested is None:
         known = ", ".join(kind.value for kind in HypervisorType)
-        raise InvalidParameter("hypervisor", ask.hypervisor, f"it must be one of {known}")
+        raise InvalidParameter("hypervisor", request.hypervisor, f"it must be one of {known}")
     if template.hypervisor is None:
-        if asked is None:
+        if requested is None:
             raise InvalidParameter(
                 "hypervisor",
                 None,
                 "hypervisor parameter is needed to deploy VM or the hypervisor parameter value passed is "
                 f"invalid: template {template.name} names none",
             )
-        return asked.value
-    if asked is not None and asked.value.lower() != template.hypervisor.lower():
+        return requested.value
+    if requested is not None and requested.value.lower() != template.hypervisor.lower():
         raise InvalidParameter(
             "hypervisor",
-            ask.hypervisor,
+            request.hypervisor,
             "Hypervisor passed to the deployVm call, is different from the hypervisor type of the template: "
             f"{template.name} is for {template.hypervisor}",
         )
     return template.hypervisor
 
 
-def _check_pins(connection: Connection, ask: DeployAsk, zone: ZoneFacts) -> None:
+def _check_pins(connection: Connection, request: DeployRequest, zone: ZoneFacts) -> None:
     """A pinned pod, cluster or host lies in the zone; a pinned host can take VMs at all."""
     for parameter, table, row_id in (
-        ("podid", "pods", ask.pod_id),
-        ("clusterid", "clusters", ask.cluster_id),
+        ("podid", "pods", request.pod_id),
+        ("clusterid", "clusters", request.cluster_id),
     ):
         if row_id is not None and facts.pin_zone(connection, table, row_id) != zone.id:
-            raise InvalidParameter(parameter, ask.shown(parameter, row_id), f"it is not in zone {zone.name}")
-    if ask.host_id is not None:
-        problem = facts.host_problem(connection, ask.host_id, zone.id)
+            raise InvalidParameter(parameter, request.shown(parameter, row_id), f"it is not in zone {zone.name}")
+    if request.host_id is not None:
+        problem = facts.host_problem(connection, request.host_id, zone.id)
         if problem is not None:
             raise InvalidParameter(
-                "hostid", ask.shown("hostid", ask.host_id), f"Unable to deploy the VM as {problem}"
+                "hostid", request.shown("hostid", request.host_id), f"Unable to deploy the VM as {problem}"
             )
 
 
-def _check_user_data_service(ask: DeployAsk, template: TemplateFacts, network: str, *, served: bool) -> None:
+def _check_user_data_service(
+    request: DeployRequest, template: TemplateFacts, network: str, *, served: bool
+) -> None:
     """What is delivered through the UserData service needs it in the default network."""
     if served:
         return
-    if ask.user_data is not None or ask.registered_user_data is not None:
+    if request.user_data is not None or request.registered_user_data is not None:
         what = "UserData is provided while deploying the VM"
-    elif ask.keypairs:
+    elif request.keypairs:
         what = "SSH keypair is provided while deploying the VM"
     elif template.password_enabled:
         what = f"template {template.name} is password enabled"

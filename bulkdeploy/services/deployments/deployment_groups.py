@@ -5,36 +5,38 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.deployment import AffinityFacts, DeployAsk
+from bulkdeploy.domain.deployment import AffinityFacts, DeployRequest
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.store.deployments import deployment_facts as facts
 
 
-def check_affinity_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[AffinityFacts, ...]:
+def check_affinity_groups(
+    connection: Connection, request: DeployRequest, owner: Owner
+) -> tuple[AffinityFacts, ...]:
     """The affinity groups asked for, where the owner may use them.
 
     Raises:
         InvalidParameter, PermissionDenied.
     """
-    if ask.affinity_group_names is not None:
-        groups = facts.read_affinity_groups(connection, owner, names=ask.affinity_group_names)
-        missing = set(ask.affinity_group_names) - {group.name for group in groups}
+    if request.affinity_group_names is not None:
+        groups = facts.read_affinity_groups(connection, owner, names=request.affinity_group_names)
+        missing = set(request.affinity_group_names) - {group.name for group in groups}
         if missing:
             name = min(missing)
             raise InvalidParameter("affinitygroupnames", name, f"Unable to find affinity group by name {name}")
         return tuple(groups)
-    if ask.affinity_group_ids is None:
+    if request.affinity_group_ids is None:
         return ()
-    groups = facts.read_affinity_groups(connection, owner, ids=ask.affinity_group_ids)
-    gone = set(ask.affinity_group_ids) - {group.id for group in groups}
+    groups = facts.read_affinity_groups(connection, owner, ids=request.affinity_group_ids)
+    gone = set(request.affinity_group_ids) - {group.id for group in groups}
     if gone:
-        shown = ask.shown("affinitygroupids", min(gone))
+        shown = request.shown("affinitygroupids", min(gone))
         raise InvalidParameter("affinitygroupids", shown, "the affinity group was deleted")
     for group in groups:
         of_domain = group.account_id is None and owner.lineage.startswith(group.domain_lineage)
         if group.account_id != owner.account_id and not of_domain:
             raise PermissionDenied(
-                f"Affinity Group {ask.shown('affinitygroupids', group.id)} does not belong to the VM's account "
+                f"Affinity Group {request.shown('affinitygroupids', group.id)} does not belong to the VM's account "
                 f"{owner.account_name}"
             )
     return tuple(groups)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployAsk, DeploySpec
+from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
@@ -29,19 +29,19 @@ def virtual_machine_names(
         InvalidParameter: a given name that the network's domain has already.
     """
     networks = [network.id for network in spec.networks]
-    if spec.ask.name is not None:
-        if names_in_use(connection, [spec.ask.name], networks):
+    if spec.request.name is not None:
+        if names_in_use(connection, [spec.request.name], networks):
             domain = next((network.network_domain for network in spec.networks if network.network_domain), "")
             raise InvalidParameter(
                 "name",
-                spec.ask.name,
-                f"The vm with hostName {spec.ask.name} already exists in the network domain: {domain}",
+                spec.request.name,
+                f"The vm with hostName {spec.request.name} already exists in the network domain: {domain}",
             )
-        return [spec.ask.name]
-    if spec.ask.name_prefix is None:
+        return [spec.request.name]
+    if spec.request.name_prefix is None:
         prefix = configuration.text("instance.name")
         return [f"{prefix}-{uuid}" for uuid in new.uuids]
-    return _first_free(connection, spec.ask.name_prefix, networks, new.count)
+    return _first_free(connection, spec.request.name_prefix, networks, new.count)
 
 
 def _first_free(connection: Connection, prefix: str, networks: Sequence[int], count: int) -> list[str]:
@@ -56,16 +56,16 @@ def _first_free(connection: Connection, prefix: str, networks: Sequence[int], co
     return free[:count]
 
 
-def check_host_names(ask: DeployAsk) -> None:
+def check_host_names(request: DeployRequest) -> None:
     """Whether name and prefix can be host names: said before anything is looked up, in dry runs too.
 
     Raises:
         InvalidParameter: one of them cannot.
     """
-    if ask.name is not None:
-        require_host_name("name", ask.name, LONGEST_NAME)
-    if ask.name_prefix is not None:
-        require_host_name("nameprefix", ask.name_prefix, LONGEST_PREFIX)
+    if request.name is not None:
+        require_host_name("name", request.name, LONGEST_NAME)
+    if request.name_prefix is not None:
+        require_host_name("nameprefix", request.name_prefix, LONGEST_PREFIX)
 
 
 def require_host_name(parameter: str, name: str, longest: int = LONGEST_NAME) -> None:

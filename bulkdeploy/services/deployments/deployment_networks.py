@@ -3,7 +3,7 @@
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Owner
-from bulkdeploy.domain.deployment import DeployAsk, NetworkFacts, ZoneFacts
+from bulkdeploy.domain.deployment import DeployRequest, NetworkFacts, ZoneFacts
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.topology import HypervisorType, NetworkType
 from bulkdeploy.scheduling.nics import checked_mac
@@ -14,7 +14,7 @@ ISOLATED = "Isolated"
 
 
 def choose_networks(
-    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
     """The networks of each VM, default first: those asked for, or the one the zone's rules give.
 
@@ -22,14 +22,14 @@ def choose_networks(
         InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
         PermissionDenied: a network that the owner may not use.
     """
-    networks = _choose_networks(connection, ask, owner, zone)
+    networks = _choose_networks(connection, request, owner, zone)
     keep_networks(connection, [network.id for network in networks])
-    _check_mac_addresses(connection, ask)
+    _check_mac_addresses(connection, request)
     return networks
 
 
-def _check_mac_addresses(connection: Connection, ask: DeployAsk) -> None:
-    named = [(nic.mac_parameter, nic.mac_address) for nic in ask.nics if nic.mac_address is not None]
+def _check_mac_addresses(connection: Connection, request: DeployRequest) -> None:
+    named = [(nic.mac_parameter, nic.mac_address) for nic in request.nics if nic.mac_address is not None]
     checked = [checked_mac(connection, parameter, mac) for parameter, mac in named]
     for position, (parameter, mac) in enumerate(named):
         if checked[position] in checked[:position]:
@@ -37,17 +37,17 @@ def _check_mac_addresses(connection: Connection, ask: DeployAsk) -> None:
 
 
 def _choose_networks(
-    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
     if zone.network_type is NetworkType.BASIC:
-        if ask.network_ids:
+        if request.network_ids:
             raise InvalidCombination(
-                (ask.networks_parameter, "zoneid"),
-                f"Can't specify '{ask.networks_parameter}' parameter in basic zone {zone.name}",
+                (request.networks_parameter, "zoneid"),
+                f"Can't specify '{request.networks_parameter}' parameter in basic zone {zone.name}",
             )
         return (_only_network(connection, zone),)
-    if ask.network_ids:
-        return _asked_networks(connection, ask, owner, zone)
+    if request.network_ids:
+        return _requested_networks(connection, request, owner, zone)
     if zone.security_groups_enabled:
         return (_security_group_network(connection, owner, zone),)
     return (_default_network(connection, owner, zone),)
@@ -61,43 +61,43 @@ def _only_network(connection: Connection, zone: ZoneFacts) -> NetworkFacts:
     return guest[0]
 
 
-def _asked_networks(
-    connection: Connection, ask: DeployAsk, owner: Owner, zone: ZoneFacts
+def _requested_networks(
+    connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> tuple[NetworkFacts, ...]:
-    found = {network.id: network for network in facts.read_networks(connection, ids=ask.network_ids)}
+    found = {network.id: network for network in facts.read_networks(connection, ids=request.network_ids)}
     networks: list[NetworkFacts] = []
-    for network_id in ask.network_ids:
+    for network_id in request.network_ids:
         network = found.get(network_id)
         if network is None:
-            shown = ask.shown(ask.networks_parameter, network_id)
-            raise InvalidParameter(ask.networks_parameter, shown, f"Unable to find network by id {shown}")
+            shown = request.shown(request.networks_parameter, network_id)
+            raise InvalidParameter(request.networks_parameter, shown, f"Unable to find network by id {shown}")
         if not is_usable(network, owner):  # first: what else is wrong with it is told only to who may use it
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.uuid}"
             )
         if network.is_system:
             raise InvalidParameter(
-                ask.networks_parameter,
+                request.networks_parameter,
                 network.name,
                 f"Network id={network.uuid} is system only and can't be used for vm deployment",
             )
         if network.zone_id != zone.id:
             raise InvalidParameter(
-                ask.networks_parameter,
+                request.networks_parameter,
                 network.name,
                 f"Network id={network.uuid} doesn't belong to zone {zone.name}",
             )
         if network in networks:
-            raise InvalidParameter(ask.networks_parameter, network.name, "a VM has one nic in a network")
+            raise InvalidParameter(request.networks_parameter, network.name, "a VM has one nic in a network")
         networks.append(network)
     if zone.security_groups_enabled:
         if len(networks) > 1:
             raise InvalidCombination(
-                (ask.networks_parameter,), "Only support one network per VM if security group enabled"
+                (request.networks_parameter,), "Only support one network per VM if security group enabled"
             )
         if not networks[0].has_security_groups:
             raise InvalidParameter(
-                ask.networks_parameter, networks[0].name, "the zone wants networks with security groups enabled"
+                request.networks_parameter, networks[0].name, "the zone wants networks with security groups enabled"
             )
     return tuple(networks)
 
@@ -146,7 +146,7 @@ def _default_network(connection: Connection, owner: Owner, zone: ZoneFacts) -> N
 
 def choose_security_groups(
     connection: Connection,
-    ask: DeployAsk,
+    request: DeployRequest,
     owner: Owner,
     zone: ZoneFacts,
     networks: tuple[NetworkFacts, ...],
@@ -159,39 +159,39 @@ def choose_security_groups(
         InvalidParameter: a group that does not exist.
         PermissionDenied: a group of another account.
     """
-    asked = ask.security_group_ids is not None or ask.security_group_names is not None
+    requested = request.security_group_ids is not None or request.security_group_names is not None
     enabled = zone.network_type is NetworkType.BASIC or zone.security_groups_enabled
-    if asked and not enabled:
+    if requested and not enabled:
         raise InvalidCombination(
             ("securitygroupids", "securitygroupnames", "zoneid"),
             f"Can't create VM with security groups; security group feature is not enabled for zone {zone.name}",
         )
-    if not networks[0].has_security_groups and not asked:
+    if not networks[0].has_security_groups and not requested:
         return ()
     if hypervisor == HypervisorType.VMWARE:
-        if asked:
+        if requested:
             raise InvalidCombination(
                 ("securitygroupids", "hypervisor"),
                 "Security group feature is not supported for vmWare hypervisor",
             )
         return ()
-    return asked_security_groups(connection, ask, owner)
+    return requested_security_groups(connection, request, owner)
 
 
-def asked_security_groups(connection: Connection, ask: DeployAsk, owner: Owner) -> tuple[int, ...]:
+def requested_security_groups(connection: Connection, request: DeployRequest, owner: Owner) -> tuple[int, ...]:
     """The security groups asked for, by id or name, and no other; the owner's default one where none is.
 
     Raises:
         InvalidParameter, PermissionDenied.
     """
-    if ask.security_group_names is not None:
-        found = facts.read_security_groups(connection, owner, names=ask.security_group_names)
-        wanted, parameter = {name: name for name in ask.security_group_names}, "securitygroupnames"
+    if request.security_group_names is not None:
+        found = facts.read_security_groups(connection, owner, names=request.security_group_names)
+        wanted, parameter = {name: name for name in request.security_group_names}, "securitygroupnames"
     else:
-        ids = ask.security_group_ids or ()
+        ids = request.security_group_ids or ()
         found = facts.read_security_groups(connection, owner, ids=ids)
         parameter = "securitygroupids"
-        wanted = {str(group_id): ask.shown(parameter, group_id) for group_id in ids}
+        wanted = {str(group_id): request.shown(parameter, group_id) for group_id in ids}
     for key, shown in wanted.items():
         if key not in found:
             by = "name" if parameter == "securitygroupnames" else "id"

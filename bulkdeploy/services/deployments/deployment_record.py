@@ -26,9 +26,9 @@ def plan_record(planned: Planned | None) -> dict[str, Any]:
 
 def is_pinned(configuration: Configuration, spec: DeploySpec) -> bool:
     """Pinned deployments are not tried elsewhere; a single one only if the setting says so."""
-    if spec.ask.pod_id is None and spec.ask.cluster_id is None and spec.ask.host_id is None:
+    if spec.request.pod_id is None and spec.request.cluster_id is None and spec.request.host_id is None:
         return False
-    return spec.ask.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails")
+    return spec.request.bulk or not configuration.flag("allow.deploy.vm.if.deploy.on.given.host.fails")
 
 
 def shared_config(spec: DeploySpec) -> dict[str, Any]:
@@ -36,17 +36,17 @@ def shared_config(spec: DeploySpec) -> dict[str, Any]:
     config: dict[str, Any] = {
         "hypervisor": spec.hypervisor,
         "account_id": spec.owner.account_id,
-        "startvm": spec.ask.start_vm,
+        "startvm": spec.request.start_vm,
         "network_ids": [network.id for network in spec.networks],
         "security_group_ids": list(spec.security_group_ids),
         "affinity_group_ids": [group.id for group in spec.affinity_groups],
-        "keypairs": list(spec.ask.keypairs),
+        "keypairs": list(spec.request.keypairs),
         "user_data": spec.user_data,
-        "user_data_details": dict(spec.ask.user_data_details) or None,
-        "pod_id": spec.ask.pod_id,
-        "cluster_id": spec.ask.cluster_id,
-        "host_id": spec.ask.host_id,
-        "planner": spec.ask.planner,
-        "disk_offering_id": spec.ask.disk_offering_id,
+        "user_data_details": dict(spec.request.user_data_details) or None,
+        "pod_id": spec.request.pod_id,
+        "cluster_id": spec.request.cluster_id,
+        "host_id": spec.request.host_id,
+        "planner": spec.request.planner,
+        "disk_offering_id": spec.request.disk_offering_id,
     }
     return {key: value for key, value in config.items() if value not in (None, [])}

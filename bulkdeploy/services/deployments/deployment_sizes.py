@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from bulkdeploy.domain.deployment import (
-    DeployAsk,
+    DeployRequest,
     DiskOfferingFacts,
     DiskSpec,
     NamedDisk,
@@ -20,13 +20,13 @@ from bulkdeploy.store.configuration.configuration import Configuration
 WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
-def vm_sizes(offering: OfferingFacts, ask: DeployAsk) -> tuple[int, int, int]:
+def vm_sizes(offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
     """Cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
 
     Raises:
         InvalidParameter, InvalidCombination: sizes missing, out of bounds, or given for a fixed offering.
     """
-    given = {name: ask.details[name] for name in ("cpuNumber", "cpuSpeed", "memory") if name in ask.details}
+    given = {name: request.details[name] for name in ("cpuNumber", "cpuSpeed", "memory") if name in request.details}
     if not offering.is_custom:
         if given:
             raise InvalidCombination(
@@ -62,7 +62,7 @@ def _custom(given: Mapping[str, str], name: str, fixed: int | None, least: int |
 
 def vm_disks(
     configuration: Configuration,
-    ask: DeployAsk,
+    request: DeployRequest,
     offering: OfferingFacts,
     disk_offerings: Mapping[int, DiskOfferingFacts],
     template: TemplateFacts,
@@ -74,26 +74,26 @@ def vm_disks(
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
     """
-    data = list(ask.data_disks)
+    data = list(request.data_disks)
     root_offering = None
-    if ask.root_disk_offering_id is not None:
-        root_offering = disk_offerings[ask.root_disk_offering_id]
-    if ask.disk_offering_id is None:
-        if ask.disk_size_gib is not None:
+    if request.root_disk_offering_id is not None:
+        root_offering = disk_offerings[request.root_disk_offering_id]
+    if request.disk_offering_id is None:
+        if request.disk_size_gib is not None:
             raise InvalidCombination(
                 ("size", "diskofferingid"), "size can be given only with a custom disk offering"
             )
     elif template.kind is not TemplateKind.ISO:
-        data.insert(0, NamedDisk("diskofferingid", ask.disk_offering_id, ask.disk_size_gib))
+        data.insert(0, NamedDisk("diskofferingid", request.disk_offering_id, request.disk_size_gib))
     elif root_offering is None:
-        root_offering = disk_offerings[ask.disk_offering_id]
+        root_offering = disk_offerings[request.disk_offering_id]
     else:
         raise InvalidCombination(
             ("overridediskofferingid", "diskofferingid"),
             "the root disk of an ISO can be of one offering only: diskofferingid or overridediskofferingid",
         )
     return (
-        _root_disk(configuration, ask, offering, root_offering, template),
+        _root_disk(configuration, request, offering, root_offering, template),
         *(_data_disk(configuration, disk, disk_offerings[disk.offering_id]) for disk in data),
     )
 
@@ -110,19 +110,19 @@ def _data_disk(configuration: Configuration, disk: NamedDisk, offering: DiskOffe
 
 def _root_disk(
     configuration: Configuration,
-    ask: DeployAsk,
+    request: DeployRequest,
     offering: OfferingFacts,
     disk_offering: DiskOfferingFacts | None,
     template: TemplateFacts,
 ) -> DiskSpec:
     """The root disk, which holds the template: as the service offering describes it, or a disk offering instead."""
     is_empty = template.kind is TemplateKind.ISO
-    gib = _root_gib(configuration, ask, offering, disk_offering, is_empty=is_empty)
+    gib = _root_gib(configuration, request, offering, disk_offering, is_empty=is_empty)
     size = template.size_bytes if gib is None else gib_to_bytes(gib)
     if not is_empty and size < template.size_bytes:
         by_offering = "serviceofferingid" if disk_offering is None else "overridediskofferingid"
         raise InvalidParameter(
-            "rootdisksize" if ask.root_disk_gib else by_offering,
+            "rootdisksize" if request.root_disk_gib else by_offering,
             gib,
             f"the root disk must not be smaller than template {template.name}, {template.size_bytes} bytes",
         )
@@ -139,7 +139,7 @@ def _root_disk(
 
 def _root_gib(
     configuration: Configuration,
-    ask: DeployAsk,
+    request: DeployRequest,
     offering: OfferingFacts,
     disk_offering: DiskOfferingFacts | None,
     *,
@@ -147,31 +147,31 @@ def _root_gib(
 ) -> int | None:
     """GiB of the root disk; None: as large as the template. An empty one must be given a size."""
     if disk_offering is None:
-        return ask.root_disk_gib or offering.root_disk_gib
-    if ask.root_disk_gib is not None and not disk_offering.customized:
-        return ask.root_disk_gib
-    asked = ask.root_disk_gib or (ask.disk_size_gib if is_empty else None)
-    if disk_offering.customized and asked is None and not is_empty:
+        return request.root_disk_gib or offering.root_disk_gib
+    if request.root_disk_gib is not None and not disk_offering.customized:
+        return request.root_disk_gib
+    requested = request.root_disk_gib or (request.disk_size_gib if is_empty else None)
+    if disk_offering.customized and requested is None and not is_empty:
         return None
-    return disk_gib(configuration, asked, disk_offering)
+    return disk_gib(configuration, requested, disk_offering)
 
 
-def disk_gib(configuration: Configuration, asked_gib: int | None, offering: DiskOfferingFacts) -> int:
-    """The size of a disk of this offering, GiB; ``asked_gib``: the parameter ``size``.
+def disk_gib(configuration: Configuration, requested_gib: int | None, offering: DiskOfferingFacts) -> int:
+    """The size of a disk of this offering, GiB; ``requested_gib``: the parameter ``size``.
 
     Raises:
         InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
     """
     if not offering.customized:
-        if asked_gib is not None:
+        if requested_gib is not None:
             raise InvalidCombination(
                 ("size", "diskofferingid"), f"disk offering {offering.name} has a fixed size: size can not be given"
             )
         return offering.disk_gib
     least = configuration.number("custom.diskoffering.size.min")
     most = configuration.number("custom.diskoffering.size.max")
-    if asked_gib is None:
+    if requested_gib is None:
         raise InvalidParameter("size", None, "This disk offering requires a custom size specified")
-    if not least <= asked_gib <= most:
-        raise InvalidParameter("size", asked_gib, f"the size must be from {least} to {most} GiB")
-    return asked_gib
+    if not least <= requested_gib <= most:
+        raise InvalidParameter("size", requested_gib, f"the size must be from {least} to {most} GiB")
+    return requested_gib

@@ -74,7 +74,7 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
         ResourceUnavailable: a host does not answer.
     """
     rows = find_clusters(connection, batch)
-    asked = [
+    requested = [
         NewHost(
             uuid4(),
             row["hypervisor"],
@@ -83,18 +83,18 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
         )
         for given, row in zip(batch, rows, strict=True)
     ]
-    models = reach(system, asked)
-    return [_reached(*facts) for facts in zip(batch, rows, asked, models, strict=True)]
+    models = reach(system, requested)
+    return [_reached(*facts) for facts in zip(batch, rows, requested, models, strict=True)]
 
 
-def _reached(given: Arguments, row: Mapping[str, Any], asked: NewHost, model: HostModel) -> ReachedHost:
+def _reached(given: Arguments, row: Mapping[str, Any], requested: NewHost, model: HostModel) -> ReachedHost:
     values = {
-        "uuid": asked.uuid,
+        "uuid": requested.uuid,
         "zone_id": row["zone_id"],
         "pod_id": row["pod_id"],
         "cluster_id": row["id"],
         "name": model.name,
-        "hypervisor": asked.hypervisor,
+        "hypervisor": requested.hypervisor,
         "resource_state": given.get("allocationstate", HostResourceState.ENABLED.value),
         "tags": list(given.get("hosttags", ())),
         "url": given["url"],
@@ -102,7 +102,7 @@ def _reached(given: Arguments, row: Mapping[str, Any], asked: NewHost, model: Ho
     }
     cluster = EntityRef(Entity.CLUSTER, row["id"], row["uuid"], row["name"])
     has_pool = row["local_storage_enabled"] and model.local_disk_bytes > 0
-    return ReachedHost(cluster, values, asked.promise.guests_limit, model, has_pool)
+    return ReachedHost(cluster, values, requested.promise.guests_limit, model, has_pool)
 
 
 def add_hosts(connection: Connection, caller: Caller, batch: Sequence[ReachedHost]) -> list[EntityRef]:

@@ -31,7 +31,7 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
     url = given["url"]
     parts = urlsplit(url)
     if parts.scheme.lower() != NFS or not parts.hostname or not parts.path.strip("/"):
-        raise InvalidParameter("url", url, "it should be an NFS export such as nfs://10.1.1.9/export/secondary")
+        raise InvalidParameter("url", url, "it must be an NFS export such as nfs://10.1.1.9/export/secondary")
     zone = hold(connection, given["zoneid"], "zoneid", shared=True)
     values = {
         "name": given.get("name", url),
@@ -43,7 +43,7 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
     with unique_name("name", values["name"], ANOTHER):
         store = insert_row(connection, Entity.IMAGE_STORE, values)
     text = f"added image store {store.name} to zone {zone['name']}"
-    return _told(connection, caller, EventType.IMAGE_STORE_CREATE, store, text)
+    return _recorded(connection, caller, EventType.IMAGE_STORE_CREATE, store, text)
 
 
 def update_store(connection: Connection, caller: Caller, store: EntityRef, given: Arguments) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
     with unique_name("name", values.get("name"), ANOTHER):
         change_row(connection, store, values)
     text = f"changed image store {store.name}{changed(values)}"
-    return _told(connection, caller, EventType.IMAGE_STORE_EDIT, store, text)
+    return _recorded(connection, caller, EventType.IMAGE_STORE_EDIT, store, text)
 
 
 def delete_store(connection: Connection, caller: Caller, store: EntityRef) -> None:
@@ -75,7 +75,7 @@ def delete_store(connection: Connection, caller: Caller, store: EntityRef) -> No
     )
 
 
-def _told(
+def _recorded(
     connection: Connection, caller: Caller, event: EventType, store: EntityRef, text: str
 ) -> Mapping[str, Any]:
     record_event(connection, caller, event, text, subject(KIND, store))

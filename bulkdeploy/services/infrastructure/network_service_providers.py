@@ -83,7 +83,7 @@ def configure_element(
     names = ELEMENTS_BY_KEY[key]
     hold(connection, element)
     if element.name not in names:
-        raise InvalidParameter("id", str(element.uuid), f"it should be an element of {' or '.join(names)}")
+        raise InvalidParameter("id", str(element.uuid), f"it must be an element of {' or '.join(names)}")
     change_row(connection, element, {"element_enabled": enabled})
     about = subject(KIND, element)
     text = f"configured {element.name}: {'enabled' if enabled else 'disabled'}"

@@ -12,7 +12,7 @@ from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.infrastructure.clusters import hosts_of, overcommit_of
 
 
-def tell_hosts(connection: Connection, system: System, cluster: EntityRef) -> None:
+def register_hosts(connection: Connection, system: System, cluster: EntityRef) -> None:
     """Let a cluster's hosts promise, once the transaction is committed, what its over-commit says in it.
 
     Between the two, or where a process dies there, hosts refuse starts that need the new room, and those are

@@ -95,7 +95,7 @@ def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> 
     """Gateway and netmask come together, the range is of their network, and no other pod has any of it."""
     gateway, mask = row.get("gateway"), row.get("netmask")
     if (gateway is None) is not (mask is None):
-        raise InvalidCombination(("gateway", "netmask"), "gateway and netmask should be given together")
+        raise InvalidCombination(("gateway", "netmask"), "gateway and netmask must be given together")
     if gateway is None or mask is None:
         if row.get("start_ip") is not None or row.get("end_ip") is not None:
             raise InvalidCombination(("startip", "gateway"), "an address range needs gateway and netmask beside it")

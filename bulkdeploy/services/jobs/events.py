@@ -39,8 +39,8 @@ def _change(connection: Connection, caller: Caller, arguments: Mapping[str, Any]
     if not any(arguments.get(name) for name in CHOOSING):
         raise InvalidCombination(CHOOSING, f"Which events? Give at least one of: {', '.join(CHOOSING)}")
     ids = arguments.get("ids")
-    asked = OwnerParameters(list_all=True, by_id=ids is not None)
-    chosen = events.choose(connection, visibility(connection, caller, asked), arguments)
+    requested = OwnerParameters(list_all=True, by_id=ids is not None)
+    chosen = events.choose(connection, visibility(connection, caller, requested), arguments)
     if ids is not None and {ref.id for ref in ids} - chosen and len(arguments) == 1:
         raise PermissionDenied(f"{caller.username} does not have permission to operate with all of these events")
     (events.delete_events if delete else events.archive_events)(connection, chosen)

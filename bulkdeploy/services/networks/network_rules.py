@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InsufficientVlans, InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.domain.guest_networks import UNTAGGED, AskedSubnet, GuestType, free_vlan, vlan_of
+from bulkdeploy.domain.guest_networks import UNTAGGED, GuestType, RequestedSubnet, free_vlan, vlan_of
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.ownership import NamedOwner, lock_owner, require_domain
 from bulkdeploy.store.networks import network_changes as store
@@ -20,14 +20,14 @@ OF_ACCOUNT, OF_DOMAIN = "Account", "Domain"
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkAsk:
+class NetworkRequest:
     """What createNetwork was called with; references and numbers, nothing checked against each other."""
 
     name: str
     zone: EntityRef
     offering: EntityRef
     named: NamedOwner
-    subnet: AskedSubnet
+    subnet: RequestedSubnet
     display_text: str | None = None
     acl_type: str | None = None
     domain: EntityRef | None = None
@@ -66,7 +66,7 @@ def check_zone(connection: Connection, caller: Caller, zone: EntityRef) -> Row[A
     return row
 
 
-def check_basic(ask: NetworkAsk, offering: OfferingFacts) -> None:
+def check_basic(request: NetworkRequest, offering: OfferingFacts) -> None:
     """The network of a Basic zone is a Shared one, whose addresses are given pod by pod (createVlanIpRange).
 
     Raises:
@@ -74,9 +74,9 @@ def check_basic(ask: NetworkAsk, offering: OfferingFacts) -> None:
     """
     if offering.guest_type != GuestType.SHARED:
         raise InvalidParameter(
-            "networkofferingid", str(ask.offering.uuid), "the network of a Basic zone must be a Shared one"
+            "networkofferingid", str(request.offering.uuid), "the network of a Basic zone must be a Shared one"
         )
-    given = [*ask.subnet.given(), *(("vlan",) if ask.vlan is not None else ())]
+    given = [*request.subnet.given(), *(("vlan",) if request.vlan is not None else ())]
     if given:
         rule = f"{given[0]} can not be given in a Basic zone: its pods have ranges of addresses"
         raise InvalidCombination((given[0], "zoneid"), rule)
@@ -92,7 +92,7 @@ def check_offering(connection: Connection, caller: Caller, offering: EntityRef) 
     facts = store.read_offering(connection, offering.id)
     if not facts.usable:
         raise InvalidParameter(
-            "networkofferingid", str(offering.uuid), "it should be an enabled offering of guest networks"
+            "networkofferingid", str(offering.uuid), "it must be an enabled offering of guest networks"
         )
     if facts.guest_type == GuestType.SHARED and not caller.is_root_admin:
         raise PermissionDenied(f"{caller.username} may not make Shared networks: only root admins may")
@@ -109,7 +109,7 @@ def check_new_offering(connection: Connection, caller: Caller, present_id: int, 
     present, new = store.read_offering(connection, present_id), check_offering(connection, caller, offering)
     if new.guest_type != present.guest_type:
         raise InvalidParameter(
-            "networkofferingid", str(offering.uuid), f"it should be one of {present.guest_type} networks"
+            "networkofferingid", str(offering.uuid), f"it must be one of {present.guest_type} networks"
         )
     missing = sorted(set(present.services) - set(new.services))
     if missing:
@@ -117,18 +117,18 @@ def check_new_offering(connection: Connection, caller: Caller, present_id: int, 
         raise InvalidParameter("networkofferingid", str(offering.uuid), rule)
 
 
-def reach_of(connection: Connection, caller: Caller, ask: NetworkAsk, guest_type: str) -> Reach:
+def reach_of(connection: Connection, caller: Caller, request: NetworkRequest, guest_type: str) -> Reach:
     """Who gets the network. Shared ones: the domain, unless an account is named; others: an account.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership``; ``acltype`` and what
             it goes with.
     """
-    named, shared = ask.named, guest_type == GuestType.SHARED
+    named, shared = request.named, guest_type == GuestType.SHARED
     account_given = named.account is not None or named.project_id is not None
-    acl_type = ask.acl_type or (OF_DOMAIN if shared and not account_given else OF_ACCOUNT)
+    acl_type = request.acl_type or (OF_DOMAIN if shared and not account_given else OF_ACCOUNT)
     if acl_type == OF_ACCOUNT:
-        if ask.subdomain_access is not None:
+        if request.subdomain_access is not None:
             raise InvalidCombination(
                 ("subdomainaccess", "acltype"), "subdomainaccess goes with acltype Domain, not with Account"
             )
@@ -143,15 +143,17 @@ def reach_of(connection: Connection, caller: Caller, ask: NetworkAsk, guest_type
     if caller.role_type is RoleType.USER:
         raise PermissionDenied(f"{caller.username} may not make networks of a whole domain")
     domain_id = caller.owner.domain_id
-    if ask.domain is not None:
-        require_domain(connection, caller, ask.domain)
-        if ask.domain.removed:
-            raise InvalidParameter("domainid", str(ask.domain.uuid), "the domain was deleted")
-        domain_id = ask.domain.id
-    return Reach(OF_DOMAIN, caller.owner, domain_id, ask.subdomain_access is not False)
+    if request.domain is not None:
+        require_domain(connection, caller, request.domain)
+        if request.domain.removed:
+            raise InvalidParameter("domainid", str(request.domain.uuid), "the domain was deleted")
+        domain_id = request.domain.id
+    return Reach(OF_DOMAIN, caller.owner, domain_id, request.subdomain_access is not False)
 
 
-def choose_vlan(connection: Connection, ask: NetworkAsk, offering: OfferingFacts) -> tuple[str | None, int | None]:
+def choose_vlan(
+    connection: Connection, request: NetworkRequest, offering: OfferingFacts
+) -> tuple[str | None, int | None]:
     """The VLAN, and the physical network (internal id) it is on; each VLAN is given once.
 
     The one asked for, or where the offering does not want one to be said, the lowest free one of the physical
@@ -162,19 +164,21 @@ def choose_vlan(connection: Connection, ask: NetworkAsk, offering: OfferingFacts
             physical network in the zone.
         InsufficientVlans: all of the range are in use.
     """
-    wanted = ask.physical_network
-    physical = store.lock_physical_network(connection, ask.zone.id, None if wanted is None else wanted.id)
+    wanted = request.physical_network
+    physical = store.lock_physical_network(connection, request.zone.id, None if wanted is None else wanted.id)
     if wanted is not None and physical is None:
         raise InvalidParameter(
-            "physicalnetworkid", str(wanted.uuid), f"zone {ask.zone.name} has no such physical network"
+            "physicalnetworkid", str(wanted.uuid), f"zone {request.zone.name} has no such physical network"
         )
     physical_id = None if physical is None else physical.id
-    used = store.vlans_in_use(connection, ask.zone.id, physical_id)
-    if ask.vlan is not None:
-        vlan = vlan_of(ask.vlan)
-        if vlan in used and vlan != UNTAGGED and not ask.bypass_vlan_overlap_check:
+    used = store.vlans_in_use(connection, request.zone.id, physical_id)
+    if request.vlan is not None:
+        vlan = vlan_of(request.vlan)
+        if vlan in used and vlan != UNTAGGED and not request.bypass_vlan_overlap_check:
             raise InvalidParameter(
-                "vlan", ask.vlan, f"network {used[vlan]} has it; bypassvlanoverlapcheck=true takes it all the same"
+                "vlan",
+                request.vlan,
+                f"network {used[vlan]} has it; bypassvlanoverlapcheck=true takes it all the same",
             )
         return vlan, physical_id
     if offering.specify_vlan:

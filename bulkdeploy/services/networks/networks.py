@@ -15,14 +15,14 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, AskedSubnet, GuestType, Subnet, subnet_of
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import unique_name
 from bulkdeploy.services.networks.network_rules import (
     DNS_SERVERS,
-    NetworkAsk,
+    NetworkRequest,
     check_basic,
     check_dns,
     check_new_offering,
@@ -33,7 +33,7 @@ from bulkdeploy.services.networks.network_rules import (
 )
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.services.ownership import as_found_by_id, named_owner_of, require_access, require_open_zones
-from bulkdeploy.store.accounts.live_limits import require_room
+from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
@@ -57,16 +57,16 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
         ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
         InsufficientVlans: a physical network has no VLAN left.
     """
-    return [_create(connection, caller, _asked(given)) for given in batch]
+    return [_create(connection, caller, _requested(given)) for given in batch]
 
 
-def _asked(given: Arguments) -> NetworkAsk:
-    return NetworkAsk(
+def _requested(given: Arguments) -> NetworkRequest:
+    return NetworkRequest(
         name=given["name"],
         zone=given["zoneid"],
         offering=given["networkofferingid"],
         named=named_owner_of(given),
-        subnet=AskedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip"))),
+        subnet=RequestedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip"))),
         display_text=given.get("displaytext"),
         acl_type=given.get("acltype"),
         domain=given.get("domainid"),
@@ -82,25 +82,25 @@ def _asked(given: Arguments) -> NetworkAsk:
     )
 
 
-def _create(connection: Connection, caller: Caller, ask: NetworkAsk) -> EntityRef:
-    zone = check_zone(connection, caller, ask.zone)
-    offering = check_offering(connection, caller, ask.offering)
-    check_dns(ask.settings, offering)
+def _create(connection: Connection, caller: Caller, request: NetworkRequest) -> EntityRef:
+    zone = check_zone(connection, caller, request.zone)
+    offering = check_offering(connection, caller, request.offering)
+    check_dns(request.settings, offering)
     is_basic = zone.network_type == NetworkType.BASIC
     subnet = None
     if is_basic:
-        check_basic(ask, offering)
+        check_basic(request, offering)
     else:
-        subnet = subnet_of(GuestType(offering.guest_type), ask.subnet, zone.guest_cidr or DEFAULT_GUEST_CIDR)
-    reach = reach_of(connection, caller, ask, offering.guest_type)
-    require_open_zones(connection, reach.owner, {ask.zone.id: str(ask.zone.uuid)})
-    require_room(connection, reach.owner, ResourceType.NETWORK)
-    vlan, physical_id = (None, None) if is_basic else choose_vlan(connection, ask, offering)
+        subnet = subnet_of(GuestType(offering.guest_type), request.subnet, zone.guest_cidr or DEFAULT_GUEST_CIDR)
+    reach = reach_of(connection, caller, request, offering.guest_type)
+    require_open_zones(connection, reach.owner, {request.zone.id: str(request.zone.uuid)})
+    require_within_limits(connection, reach.owner, ResourceType.NETWORK)
+    vlan, physical_id = (None, None) if is_basic else choose_vlan(connection, request, offering)
     columns = {
-        "name": ask.name,
-        "display_text": ask.display_text or ask.name,
-        "zone_id": ask.zone.id,
-        "network_offering_id": ask.offering.id,
+        "name": request.name,
+        "display_text": request.display_text or request.name,
+        "zone_id": request.zone.id,
+        "network_offering_id": request.offering.id,
         "physical_network_id": physical_id,
         "guest_type": offering.guest_type,
         "acl_type": reach.acl_type,
@@ -110,14 +110,14 @@ def _create(connection: Connection, caller: Caller, ask: NetworkAsk) -> EntityRe
         **_subnet_columns(subnet),
         "vlan": vlan,
         "is_default": is_basic,
-        **ask.settings,
+        **request.settings,
         "state": "Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
     }
-    with unique_name("name", ask.name, "another network"):
+    with unique_name("name", request.name, "another network"):
         ref = insert_row(connection, Entity.NETWORK, columns)
     if subnet is not None:
         store.insert_range(connection, ref.id, subnet)
-    text = f"made {offering.guest_type} network {ask.name}"
+    text = f"made {offering.guest_type} network {request.name}"
     record_event(connection, caller, EventType.NETWORK_CREATE, text, _about(ref), reach.owner)
     return ref
 

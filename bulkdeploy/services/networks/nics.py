@@ -54,7 +54,7 @@ def add_nic(
         InsufficientAddresses: the network has no address left.
     """
     if mac is not None and not rows.MAC.fullmatch(mac.lower()):
-        raise InvalidParameter("macaddress", mac, "it should be one nic's MAC address, such as 02:00:5e:10:00:01")
+        raise InvalidParameter("macaddress", mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
     wanted = None if mac is None else mac.lower()
     row, owner = vm_of(connection, caller, vm)
     found = _network(connection, row, owner, network)
@@ -134,7 +134,7 @@ def _network(connection: Connection, vm: Row[Any], owner: Owner, network: Entity
             f"Account {owner.account_name} does not have permission to use network {network.uuid}"
         )
     if found[0].is_system or found[0].zone_id != vm.zone_id:
-        raise InvalidParameter("networkid", network.name, "it should be a guest network of the VM's zone")
+        raise InvalidParameter("networkid", network.name, "it must be a guest network of the VM's zone")
     if found[0].has_security_groups:
         raise InvalidParameter("networkid", network.name, "a VM has one network where security groups are enabled")
     return found[0]

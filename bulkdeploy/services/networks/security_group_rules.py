@@ -33,7 +33,7 @@ REVOKED: Mapping[Direction, EventType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class AskedRules:
+class RequestedRules:
     """Rules of a group: one per network and per group at the other end."""
 
     group: EntityRef
@@ -85,25 +85,25 @@ def authorize(
     return done_with_object(connection, caller, cmd, "securitygroup", shown, about(ref))
 
 
-def add_missing(connection: Connection, caller: Caller, batch: Sequence[AskedRules]) -> list[EntityRef]:
+def add_missing(connection: Connection, caller: Caller, batch: Sequence[RequestedRules]) -> list[EntityRef]:
     """Give groups the rules that they have not yet.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied: as ``authorize``.
     """
-    for asked in batch:
-        _check(asked.traffic, asked.cidrs, asked.peers)
-        row, owner = lock_own(connection, caller, asked.group, NOUN, "securitygroupid")
+    for requested in batch:
+        _check(requested.traffic, requested.cidrs, requested.peers)
+        row, owner = lock_own(connection, caller, requested.group, NOUN, "securitygroupid")
         ends = [
-            *((cidr, None) for cidr in asked.cidrs),
-            *((None, _peer(connection, owner, peer)) for peer in asked.peers),
+            *((cidr, None) for cidr in requested.cidrs),
+            *((None, _peer(connection, owner, peer)) for peer in requested.peers),
         ]
-        facts = (asked.group.id, asked.direction, asked.traffic)
+        facts = (requested.group.id, requested.direction, requested.traffic)
         missing = [end for end in ends if rules.existing_rule(connection, *facts, [end]) is None]
         if missing:
             rules.insert_rules(connection, *facts, missing)
-            text = f"added {len(missing)} {asked.direction} rule(s) to security group {row.name}"
-            record_event(connection, caller, AUTHORIZED[asked.direction], text, about(asked.group), owner)
+            text = f"added {len(missing)} {requested.direction} rule(s) to security group {row.name}"
+            record_event(connection, caller, AUTHORIZED[requested.direction], text, about(requested.group), owner)
     return []
 
 

@@ -156,5 +156,5 @@ def _vlan(written: str) -> str | None:
     if bare in ("", vlan_ip_ranges.UNTAGGED):
         return None
     if not VLAN.fullmatch(bare):
-        raise InvalidParameter("vlan", written, "it should be a number, or untagged")
+        raise InvalidParameter("vlan", written, "it must be a number, or untagged")
     return bare

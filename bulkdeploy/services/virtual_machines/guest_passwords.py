@@ -42,7 +42,7 @@ def reset_password(
             breaks the rule.
     """
     if given is not None and not GIVEN.fullmatch(given):
-        raise InvalidParameter(PASSWORD, "...", "it should be 6 to 128 signs of ASCII, without spaces")
+        raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 signs of ASCII, without spaces")
     encrypted = system.cipher.encrypt(given if given is not None else random_text(PASSWORD_BYTES))
     with changing(connection, caller, vm, RESET) as (row, _):
         require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
@@ -53,7 +53,7 @@ def reset_password(
         return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
 
 
-def told(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:
+def reported(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:
     """A job by wire names with the password in its result, if it set one; without a cipher it is left out."""
     result = job.get("jobresult") or {}
     row = result.get(VM_KEY) or {}

@@ -86,7 +86,7 @@ def _tags(pairs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     for entry in pairs:
         key, value = _pair(entry, needs_value=True)
         if key in tags:
-            raise InvalidParameter("tags", key, "each key should be given once")
+            raise InvalidParameter("tags", key, "each key must be given once")
         tags[key] = value or ""
     return tags
 

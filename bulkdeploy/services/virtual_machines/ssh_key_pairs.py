@@ -113,7 +113,7 @@ def _public_key(given: str) -> dict[str, str]:
         # The text itself is not repeated: it may be a private key that was sent by mistake.
         shown = f"({len(public_key)} characters)"
         raise InvalidParameter(
-            "publickey", shown, f"it should be one line such as 'ssh-ed25519 AAAA... comment': {error}"
+            "publickey", shown, f"it must be one line such as 'ssh-ed25519 AAAA... comment': {error}"
         ) from None
 
 

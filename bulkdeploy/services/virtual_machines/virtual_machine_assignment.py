@@ -6,14 +6,14 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.services.deployments.deployment_checks import check_offering
-from bulkdeploy.services.deployments.deployment_networks import asked_security_groups, is_usable
+from bulkdeploy.services.deployments.deployment_networks import is_usable, requested_security_groups
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, compute_of, count, shown
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -45,49 +45,51 @@ def assign_virtual_machine(
 
     def counts(connection: Connection, row: Row[Any], owner: Owner) -> ResourceAmounts:
         """Count everything on the new owner; what is answered is taken from the old one."""
-        taker = lock_owner(connection, caller, named)
-        _check_taker(connection, row, owner, taker)
+        new_owner = lock_owner(connection, caller, named)
+        _check_new_owner(connection, row, owner, new_owner)
         amounts = compute_of(row).plus(rows.volume_amounts(connection, row.id))
-        count(connection, taker, amounts)
-        moved[:] = [(taker, amounts)]
+        count(connection, new_owner, amounts)
+        moved[:] = [(new_owner, amounts)]
         return amounts.times(-1)
 
     with changing(connection, caller, vm, ASSIGN, counts) as (row, _):
-        ((taker, amounts),) = moved
+        ((new_owner, amounts),) = moved
         if amounts != compute_of(row).plus(rows.volume_amounts(connection, row.id)):
             raise TransactionConflict
-        groups = _security_groups(connection, row, taker, security_groups)
-        rows.give_to_account(connection, row.id, taker.account_id)
+        groups = _security_groups(connection, row, new_owner, security_groups)
+        rows.give_to_account(connection, row.id, new_owner.account_id)
         rows.replace_affinity_groups(connection, row.id, ())
         rows.replace_security_groups(connection, row.id, groups)
         return shown(connection, vm)
 
 
-def _check_taker(connection: Connection, row: Row[Any], owner: Owner, taker: Owner) -> None:
+def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_owner: Owner) -> None:
     """The new owner is another one, and may use what the VM was made of and what it is connected to."""
-    if taker.account_id == owner.account_id:
-        raise InvalidParameter("account", taker.account_name, "the virtual machine belongs to this account already")
+    if new_owner.account_id == owner.account_id:
+        raise InvalidParameter(
+            "account", new_owner.account_name, "the virtual machine belongs to this account already"
+        )
     zone = read_zone(connection, row.zone_id)
     if zone is None:
         raise InvalidParameter("virtualmachineid", str(row.uuid), "its zone was deleted")
-    check_offering(connection, DeployAsk.of_existing(row), taker, zone)
-    template = read_template(connection, row.template_id, row.zone_id, taker)
-    if template is not None and not taker.is_root_admin:
-        own = template.owner_id == taker.account_id
+    check_offering(connection, DeployRequest.of_existing(row), new_owner, zone)
+    template = read_template(connection, row.template_id, row.zone_id, new_owner)
+    if template is not None and not new_owner.is_root_admin:
+        own = template.owner_id == new_owner.account_id
         if not (own or template.is_public or template.shared_with_owner):
             raise PermissionDenied(
-                f"Account {taker.account_name} does not have permission to use template {template.name}"
+                f"Account {new_owner.account_name} does not have permission to use template {template.name}"
             )
     for network in read_networks(connection, ids=rows.network_ids_of(connection, row.id)):
-        if not is_usable(network, taker):
+        if not is_usable(network, new_owner):
             raise PermissionDenied(
-                f"Account {taker.account_name} does not have permission to use network {network.name};"
+                f"Account {new_owner.account_name} does not have permission to use network {network.name};"
                 " take the virtual machine's nic there away first"
             )
 
 
 def _security_groups(
-    connection: Connection, row: Row[Any], taker: Owner, given: tuple[EntityRef, ...] | None
+    connection: Connection, row: Row[Any], new_owner: Owner, given: tuple[EntityRef, ...] | None
 ) -> tuple[int, ...]:
     """The groups named, or the new owner's default one; none where the VM's networks have no such service."""
     networks = read_networks(connection, ids=rows.network_ids_of(connection, row.id))
@@ -98,5 +100,5 @@ def _security_groups(
             )
         return ()
     ids = {ref.id: str(ref.uuid) for ref in given or ()}
-    ask = DeployAsk.of_existing(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
-    return asked_security_groups(connection, ask, taker)
+    request = DeployRequest.of_existing(row, security_group_ids=tuple(ids), uuids={"securitygroupids": ids})
+    return requested_security_groups(connection, request, new_owner)

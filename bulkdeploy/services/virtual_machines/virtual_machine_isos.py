@@ -19,9 +19,9 @@ from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change,
 from bulkdeploy.store.deployments.deployment_facts import read_template
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import iso_of, update_vm
 
-SETTLED = frozenset({VmState.RUNNING, VmState.STOPPED})
-ATTACH = Change(EventType.ISO_ATTACH, "attach an ISO to", SETTLED, "virtualmachineid")
-DETACH = Change(EventType.ISO_DETACH, "detach the ISO of", SETTLED, "virtualmachineid")
+STABLE_STATES = frozenset({VmState.RUNNING, VmState.STOPPED})
+ATTACH = Change(EventType.ISO_ATTACH, "attach an ISO to", STABLE_STATES, "virtualmachineid")
+DETACH = Change(EventType.ISO_DETACH, "detach the ISO of", STABLE_STATES, "virtualmachineid")
 COMMANDS = "org.apache.cloudstack.api.command.user.iso"
 EMPTY = 0
 

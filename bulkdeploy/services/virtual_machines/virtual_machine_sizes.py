@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployAsk, OfferingFacts
+from bulkdeploy.domain.deployment import DeployRequest, OfferingFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -85,7 +85,7 @@ class NewSizes:
             if name not in SIZE_DETAILS:
                 rule = f"only {', '.join(SIZE_DETAILS)} can be given with a service offering"
                 raise InvalidParameter(f"details[0].{name}", self._details[name], rule)
-        ask = DeployAsk(
+        request = DeployRequest(
             bulk=False,
             count=1,
             zone_id=row.zone_id,
@@ -98,8 +98,8 @@ class NewSizes:
         zone = read_zone(connection, row.zone_id)
         if zone is None:
             raise InvalidParameter("id", str(row.uuid), "the zone of the virtual machine was deleted")
-        facts = check_offering(connection, ask, owner, zone)
-        return facts, vm_sizes(facts, ask)
+        facts = check_offering(connection, request, owner, zone)
+        return facts, vm_sizes(facts, request)
 
 
 def change_service(

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeployAsk
+from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -16,7 +16,7 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE, VmState
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import require_host_name
-from bulkdeploy.services.deployments.deployment_networks import asked_security_groups
+from bulkdeploy.services.deployments.deployment_networks import requested_security_groups
 from bulkdeploy.services.deployments.registered_user_data import registered_content
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.jobs.done_jobs import done_with_object
@@ -175,13 +175,13 @@ def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner,
     if not any(network.has_security_groups for network in networks):
         raise InvalidParameter(parameter, None, "no network of the virtual machine has security groups")
     ids = None if given.security_group_ids is None else {ref.id: str(ref.uuid) for ref in given.security_group_ids}
-    ask = DeployAsk.of_existing(
+    request = DeployRequest.of_existing(
         row,
         security_group_ids=None if ids is None else tuple(ids),
         security_group_names=None if ids else given.security_group_names,
         uuids={"securitygroupids": ids or {}},
     )
-    rows.replace_security_groups(connection, row.id, asked_security_groups(connection, ask, owner))
+    rows.replace_security_groups(connection, row.id, requested_security_groups(connection, request, owner))
 
 
 def reset_ssh_key(
@@ -238,13 +238,13 @@ def update_affinity_groups(
         )
     with changing(connection, caller, vm, UPDATE_AFFINITY_GROUPS) as (row, owner):
         ids = None if groups is None else {ref.id: str(ref.uuid) for ref in groups}
-        ask = DeployAsk.of_existing(
+        request = DeployRequest.of_existing(
             row,
             affinity_group_ids=None if ids is None else tuple(ids),
             affinity_group_names=None if groups else names,
             uuids={"affinitygroupids": ids or {}},
         )
-        chosen = [group.id for group in check_affinity_groups(connection, ask, owner)]
+        chosen = [group.id for group in check_affinity_groups(connection, request, owner)]
         lock_affinity_groups(connection, chosen)
         rows.replace_affinity_groups(connection, row.id, chosen)
         cmd = f"{COMMANDS}.affinitygroup.UpdateVMAffinityGroupCmd"

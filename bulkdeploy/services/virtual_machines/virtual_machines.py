@@ -120,7 +120,7 @@ def _check_destroyable(
     found = data_volumes_of(connection, vm.id)
     for volume in volumes:
         if volume.id not in found:
-            rule = f"it should be a data volume that virtual machine {vm.uuid} has"
+            rule = f"it must be a data volume that virtual machine {vm.uuid} has"
             raise InvalidParameter("volumeids", str(volume.uuid), rule)
         check_deletable(known_volume(connection, volume.id), "volumeids")
 

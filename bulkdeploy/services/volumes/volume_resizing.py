@@ -115,8 +115,8 @@ def _of_offering(
         raise InvalidParameter("id", str(volume.uuid), "the volume's zone was deleted")
     found = usable_disk_offering(connection, owner, place, offering)
     _check_pool_serves(connection, volume, found, offering)
-    asked = size_gib if found.customized else None
-    return VolumeSize(gib_to_bytes(disk_gib(read_configuration(connection), asked, found)), found.id)
+    requested = size_gib if found.customized else None
+    return VolumeSize(gib_to_bytes(disk_gib(read_configuration(connection), requested, found)), found.id)
 
 
 def _check_pool_serves(

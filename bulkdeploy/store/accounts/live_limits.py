@@ -18,7 +18,7 @@ from bulkdeploy.store.tables.offerings import templates
 _TABLES = {ResourceType.NETWORK: networks, ResourceType.TEMPLATE: templates}
 
 
-def require_room(connection: Connection, owner: Owner, kind: ResourceType) -> None:
+def require_within_limits(connection: Connection, owner: Owner, kind: ResourceType) -> None:
     """Refuse one more of this kind where the account or a domain above it has as many as it may.
 
     Others who add for them wait until the transaction ends.

@@ -42,8 +42,8 @@ def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts)
 def most_within_limits(connection: Connection, owner: Owner, each: ResourceAmounts, count: int) -> int:
     """How many of ``count`` alike things no limit of the account or of a domain above it forbids. Locks nothing."""
     wanted = each.by_type()
-    room = [(most - used) // wanted[kind] for _, kind, most, used in _limits(connection, owner, wanted)]
-    return max(min([count, *room]), 0)
+    capacity = [(most - used) // wanted[kind] for _, kind, most, used in _limits(connection, owner, wanted)]
+    return max(min([count, *capacity]), 0)
 
 
 def _limits(

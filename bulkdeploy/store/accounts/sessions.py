@@ -25,7 +25,7 @@ TOUCH_AFTER_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session that has not ended; ``due``: it should be prolonged, ``guards``: as for a ``KeyHolder``."""
+    """A session that has not ended; ``due``: it must be prolonged, ``guards``: as for a ``KeyHolder``."""
 
     caller: Caller
     enabled: bool

@@ -24,7 +24,7 @@ class Wanted:
     """Which offerings a list is to show besides what its filters say; nothing set: all that the caller may use.
 
     Attributes:
-        own_of: the id of a domain whose own offerings they should be, and its lineage.
+        own_of: the id of a domain whose own offerings they must be, and its lineage.
         recursive: or those of a domain below it.
         usable_in: lineages of domains whose accounts may use them, all of these.
         zone_ids: zones that they are offered in, all of these.

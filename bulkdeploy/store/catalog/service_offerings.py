@@ -74,7 +74,7 @@ def list_service_offerings(
     seen = _query().where(offered_to(service_offerings, caller), *wanted.conditions(service_offerings))
     query = filtered(seen, _filters(), arguments)
     if wanted.template_bytes is not None:
-        query = query.where(_has_room(wanted.template_bytes))
+        query = query.where(_has_capacity(wanted.template_bytes))
     if "state" not in arguments and not wanted.hidden:
         query = query.where(service_offerings.c.state == ACTIVE)
     rows, count = fetch_rows(connection, query, paging)
@@ -150,7 +150,7 @@ def _speed(mhz: int) -> Condition:
     return or_(column == mhz, column.is_(None))
 
 
-def _has_room(template_bytes: int) -> Condition:
+def _has_capacity(template_bytes: int) -> Condition:
     """Offerings whose root disk is as large as a template, or is the template's."""
     gib = service_offerings.c.root_disk_gib
     return or_(gib.is_(None), cast(gib, BigInteger) * GIB >= template_bytes)

@@ -84,12 +84,12 @@ def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
     Of what a zone has already, it changes ``ready`` and ``status`` where they are given.
     """
     for row in rows:
-        told = {name: row[name] for name in ("ready", "status") if name in row}
+        reported = {name: row[name] for name in ("ready", "status") if name in row}
         query = upsert(template_zones).values(**row)
         key = ("template_id", "zone_id")
         connection.execute(
-            query.on_conflict_do_update(index_elements=key, set_=told)
-            if told
+            query.on_conflict_do_update(index_elements=key, set_=reported)
+            if reported
             else query.on_conflict_do_nothing(index_elements=key)
         )
 

@@ -114,16 +114,16 @@ _OWN = "coalesce(age(xmin) <= (SELECT age(pg_current_xact_id_if_assigned()::xid)
 
 
 def _read(connection: Connection, table: CachedTable, scope: int, kept: _Reading | None) -> _Found:
-    changes, since, is_clean, source = _ask(connection, table, scope, kept)
+    changes, since, is_clean, source = _request(connection, table, scope, kept)
     if kept is not None and (source != kept.source or since - kept.since > MOST_TRANSACTIONS):
         kept = None
-        changes, since, is_clean, source = _ask(connection, table, scope, kept)
+        changes, since, is_clean, source = _request(connection, table, scope, kept)
     gone = changes.pop(GONE)
     before = {name: column[:0] for name, column in changes.items()} if kept is None else kept.columns
     return _Found(_Reading(source, since, _merged(table.key, before, changes, gone)), is_clean)
 
 
-def _ask(
+def _request(
     connection: Connection, table: CachedTable, scope: int, kept: _Reading | None
 ) -> tuple[dict[str, Ints], int, bool, str]:
     """Rows that changed (all, with nothing kept) in any order, and what the snapshot was, in one statement."""

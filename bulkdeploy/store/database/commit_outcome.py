@@ -49,7 +49,7 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with suppress(SQLAlchemyError), engine.connect() as connection:
-            status, life_began = _ask(connection, mark)
+            status, life_began = _request(connection, mark)
             if status == "committed" and life_began != mark.life_began:
                 break
             if status != "in progress":
@@ -62,7 +62,7 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     )
 
 
-def _ask(connection: Connection, mark: TransactionMark) -> tuple[str | None, datetime | None]:
+def _request(connection: Connection, mark: TransactionMark) -> tuple[str | None, datetime | None]:
     try:
         status, life_began = connection.execute(_STATUS, {"number": mark.number}).one()
     except DBAPIError as error:

@@ -21,9 +21,9 @@ from sqlalchemy.engine.interfaces import ExceptionContext, IsolationLevel
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from bulkdeploy import meters
-from bulkdeploy.crash_points import CrashPoint, after, before
+from bulkdeploy import metrics
 from bulkdeploy.domain.errors import ConflictRetriesExhausted
+from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.column_cache import OPTION, ColumnCache, column_cache
 from bulkdeploy.store.database.commit_outcome import TransactionMark, mark_transaction, was_committed
@@ -59,7 +59,7 @@ SILENCE_OPTIONS = {
 }
 """A server that is gone without a word is noticed after 25 to 30 s, not after hours."""
 
-FAREWELL = (
+SERVER_TIMEOUTS = (
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
     " -c tcp_user_timeout=30000 -c idle_in_transaction_session_timeout=60000"
 )
@@ -174,7 +174,7 @@ def _engine(
         connect_args={
             "application_name": application_name,
             "prepare_threshold": prepare_after,
-            "options": FAREWELL,
+            "options": SERVER_TIMEOUTS,
             **SILENCE_OPTIONS,
         },
         json_serializer=_json_text,
@@ -244,12 +244,12 @@ def read_only(engine: Engine) -> Iterator[Connection]:
                 raise
 
 
-def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = CrashPoint.CALL_COMMIT) -> T:
+def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = Failpoint.CALL_COMMIT) -> T:
     """Run ``work`` in one transaction and commit it; on a conflict roll back and run it anew.
 
     Only an edge opens a transaction: an API call's dispatcher, a program's command, a worker's step. ``work`` may
     run more than once, so it must change nothing but the database; the rest is for ``after_commit``.
-    ``at`` is the commit's name among the crash points. Where the connection breaks during the commit it is found
+    ``at`` is the commit's name among the failpoints. Where the connection breaks during the commit it is found
     out what became of it (``store.database.commit_outcome``): an error means that nothing was changed.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
@@ -265,10 +265,10 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = C
         try:
             result, actions = _run_once(engine, work, at)
         except TransactionConflict:
-            meters.CLAIM_CONFLICTS.labels("room").inc()
+            metrics.CLAIM_CONFLICTS.labels("room").inc()
             column_cache(engine).forget()
         except (DBAPIError, psycopg.Error) as error:
-            meters.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
+            metrics.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
         else:
             with ExitStack() as stack:
                 for action in reversed(actions):

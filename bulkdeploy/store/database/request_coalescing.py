@@ -84,7 +84,7 @@ class Coalescer(Generic[K, V]):
 
 
 class Coalescers:
-    """All shared readings of one engine."""
+    """All coalesced reads of one engine."""
 
     def __init__(self) -> None:
         self._by_read: dict[Read[Any, Any], Coalescer[Any, Any]] = {}

@@ -88,17 +88,17 @@ def write_deployment_row(
     return connection.execute(
         insert(deployments)
         .values(
-            bulk=spec.ask.bulk,
+            bulk=spec.request.bulk,
             account_id=spec.owner.account_id,
             user_id=caller.user_id,
             zone_id=spec.zone.id,
             vm_count=count,
-            asked_count=spec.ask.count,
+            asked_count=spec.request.count,
             config=dict(config),
             pinned=pinned,
             plan=dict(plan),
-            request_token=spec.ask.request_token,
-            request_fingerprint=spec.ask.fingerprint if spec.ask.request_token is not None else None,
+            request_token=spec.request.request_token,
+            request_fingerprint=spec.request.fingerprint if spec.request.request_token is not None else None,
         )
         .returning(deployments.c.id, deployments.c.uuid, deployments.c.created)
     ).one()
@@ -160,15 +160,15 @@ def write_vms(
             "hypervisor": spec.hypervisor,
             "service_offering_id": spec.offering.id,
             "template_id": spec.template.id,
-            "disk_offering_id": spec.ask.disk_offering_id,
+            "disk_offering_id": spec.request.disk_offering_id,
             "cpu_number": spec.cpu_number,
             "cpu_mhz": spec.cpu_mhz,
             "memory_mib": spec.memory_mib,
             "state": VmState.STOPPED.value,
             "group_id": group_id,
             "deployment_id": deployment_id,
-            "details": orjson.dumps(dict(spec.ask.details)).decode(),
-            **spec.ask.flags,
+            "details": orjson.dumps(dict(spec.request.details)).decode(),
+            **spec.request.flags,
         },
     )
 
@@ -202,9 +202,9 @@ def write_nics(
     connection: Connection, *, spec: DeploySpec, new: NewVms, addresses: Sequence[Sequence[Address] | None]
 ) -> None:
     """One nic per VM and network; the first is the default. A generated name, with a uuid in it, is not held."""
-    is_given = spec.ask.name is not None or spec.ask.name_prefix is not None
+    is_given = spec.request.name is not None or spec.request.name_prefix is not None
     for position, network in enumerate(spec.networks):
-        taken, mac = addresses[position], spec.ask.nic_in(position, network.id).mac_address
+        taken, mac = addresses[position], spec.request.nic_in(position, network.id).mac_address
         addressed: dict[str, object] = {}
         if taken is not None:
             addressed = {
@@ -271,7 +271,7 @@ def write_jobs(
             "instance_id": PerRow(new.ids),
             "instance_uuid": PerRow(new.uuids),
             "deployment_id": deployment_id,
-            "params": orjson.dumps({"startvm": spec.ask.start_vm}).decode(),
+            "params": orjson.dumps({"startvm": spec.request.start_vm}).decode(),
         },
     )
     copy_rows(connection, outbox, new.count, {"job_id": PerRow(new.job_ids), "queue": queue, "kind": kind})

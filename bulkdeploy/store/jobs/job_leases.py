@@ -15,7 +15,7 @@ from sqlalchemy import Connection, TextClause, text
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.jobs.jobs import FIRST, LeasedJob
-from bulkdeploy.store.jobs.outbox import TO_OUTBOX, Lanes, Unsent
+from bulkdeploy.store.jobs.outbox import TO_OUTBOX, JobQueues, Unsent
 from bulkdeploy.store.locks import Lock, take_lock
 
 RETRY_S = 2
@@ -37,7 +37,7 @@ class DriverLimits:
 
     per_host: int = 0
     per_hypervisor: int = 0
-    suspect: int = 4
+    crash_limit: int = 4
 
     @classmethod
     def of(cls, configuration: Configuration) -> "DriverLimits":
@@ -76,7 +76,7 @@ BUSY = (
 Counted once per batch and not once per job of it, whatever the planner expects of ``asked``.
 """
 
-HAS_ROOM = (
+HAS_CAPACITY = (
     "(:per_host = 0 OR asked.host_id IS NULL OR asked.place + coalesce(busy_hosts.jobs, 0) <= :per_host)"
     " AND (:per_hypervisor = 0 OR asked.host_id IS NULL"
     "   OR asked.turn + coalesce(busy_hypervisors.jobs, 0) <= :per_hypervisor)"
@@ -89,7 +89,7 @@ def _sql(statement: str) -> TextClause:
         ("$due", _DUE),
         ("$first", FIRST),
         ("$busy", BUSY),
-        ("$has_room", HAS_ROOM),
+        ("$has_capacity", HAS_CAPACITY),
         ("$to_outbox", TO_OUTBOX),
     ):
         statement = statement.replace(name, part)
@@ -118,17 +118,17 @@ _TAKE_LEASES = _sql(
     "   host_id = asked.host_id"
     " FROM asked LEFT JOIN busy_hosts ON busy_hosts.host_id = asked.host_id"
     "   LEFT JOIN busy_hypervisors ON busy_hypervisors.hypervisor = asked.hypervisor"
-    " WHERE j.id = asked.id AND $due AND $has_room"
-    "   AND (j.lost_leases < :suspect OR asked.number <= :suspects)"
+    " WHERE j.id = asked.id AND $due AND $has_capacity"
+    "   AND (j.lost_leases < :suspect OR asked.number <= :crash_candidates)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
-    " j.deployment_id, j.params, j.progress, j.parent_id, j.lost_leases, j.lost_leases >= :suspect AS is_suspect,"
+    " j.deployment_id, j.params, j.progress, j.parent_id, j.lost_leases, j.lost_leases >= :suspect AS runs_alone,"
     " asked.is_new, (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
     "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Lessee:
+class LeaseHolder:
     """Who takes leases: the name in them, for how long they hold, and which kinds of jobs it can run."""
 
     worker: str
@@ -137,12 +137,17 @@ class Lessee:
 
 
 def take_leases(
-    connection: Connection, job_ids: Sequence[int], lessee: Lessee, limits: DriverLimits, *, suspects: int = 1
+    connection: Connection,
+    job_ids: Sequence[int],
+    lease_holder: LeaseHolder,
+    limits: DriverLimits,
+    *,
+    crash_candidates: int = 1,
 ) -> list[LeasedJob]:
     """Lease those of these jobs that may be run now; the others are left out.
 
     May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
-    unfinished jobs; of a kind the lessee knows; within the limits; and no more than ``suspects``
+    unfinished jobs; of a kind the lease_holder knows; within the limits; and no more than ``crash_candidates``
     of those whose workers ended abruptly too often.
     """
     ids = int_array(sorted(job_ids))
@@ -153,11 +158,11 @@ def take_leases(
         _TAKE_LEASES,
         {
             "ids": ids,
-            "worker": lessee.worker,
-            "seconds": lessee.lease_seconds,
-            "kinds": list(lessee.kinds),
-            "suspect": limits.suspect,
-            "suspects": suspects,
+            "worker": lease_holder.worker,
+            "seconds": lease_holder.lease_seconds,
+            "kinds": list(lease_holder.kinds),
+            "suspect": limits.crash_limit,
+            "crash_candidates": crash_candidates,
             **limits.parameters(),
         },
     )
@@ -180,7 +185,7 @@ def _leased(row: Any) -> LeasedJob:
         cancelled=row.cancelled,
         parent_id=row.parent_id,
         lost=row.lost_leases,
-        is_suspect=row.is_suspect,
+        runs_alone=row.runs_alone,
         is_new=row.is_new,
     )
 
@@ -204,16 +209,20 @@ _LEAVE = _sql(
 
 
 def hold_back(
-    connection: Connection, job_ids: Sequence[int], lessee: Lessee, limits: DriverLimits, lanes: Lanes
+    connection: Connection,
+    job_ids: Sequence[int],
+    lease_holder: LeaseHolder,
+    limits: DriverLimits,
+    job_queues: JobQueues,
 ) -> None:
     """Let those of these jobs wait that got no lease although they are queued, by what they wait for.
 
-    An earlier job of the VM: see ``wake_blocked``. A place with the host: see ``wake_held_back``. Another
+    An earlier job of the VM: see ``wake_blocked``. A place with the host: see ``wake_throttled``. Another
     suspect to be over: a while. A worker that knows their kind: they are sent again after a while.
     """
-    kinds = {"ids": int_array(sorted(job_ids)), "kinds": list(lessee.kinds)}
-    connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.suspect})
-    connection.execute(_LEAVE, {**kinds, **lanes.parameters(), "after": LEFT_FOR_S})
+    kinds = {"ids": int_array(sorted(job_ids)), "kinds": list(lease_holder.kinds)}
+    connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.crash_limit})
+    connection.execute(_LEAVE, {**kinds, **job_queues.parameters(), "after": LEFT_FOR_S})
 
 
 _GIVE_BACK = _sql(
@@ -226,18 +235,18 @@ _GIVE_BACK = _sql(
 )
 
 
-def give_back_leases(connection: Connection, fences: Mapping[int, int], lanes: Lanes) -> list[Unsent]:
+def give_back_leases(connection: Connection, fences: Mapping[int, int], job_queues: JobQueues) -> list[Unsent]:
     """Queue leased jobs that were not begun, given as job id -> fence, as if they had not been leased.
 
     Returns what is to be sent, by way of the outbox; jobs whose lease was lost are left out.
     """
     held = sorted(fences.items())
     ids = {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
-    rows = connection.execute(_GIVE_BACK, {**ids, **lanes.parameters(), "after": 0})
+    rows = connection.execute(_GIVE_BACK, {**ids, **job_queues.parameters(), "after": 0})
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 
 
-_WAKE_HELD_BACK = _sql(
+_WAKE_THROTTLED = _sql(
     "WITH freed AS MATERIALIZED (SELECT host_id, count(*) AS jobs FROM async_jobs"
     "   WHERE id = ANY(CAST(:ids AS bigint[])) AND host_id IS NOT NULL AND EXISTS (SELECT FROM async_jobs"
     "     WHERE status = 0 AND phase = 'waiting' AND host_id IS NOT NULL) GROUP BY host_id),"
@@ -250,13 +259,13 @@ _WAKE_HELD_BACK = _sql(
 )
 
 
-def wake_held_back(connection: Connection, ended_ids: Sequence[int], lanes: Lanes) -> list[Unsent]:
+def wake_throttled(connection: Connection, ended_ids: Sequence[int], job_queues: JobQueues) -> list[Unsent]:
     """Queue, by way of the outbox, as many jobs that wait for a host as jobs of that host have just ended.
 
-    The sweeper looks as well (``job_sweeping.requeue_held_back``): for places that nobody gave back.
+    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that nobody gave back.
     """
     ids = {"ids": int_array(sorted(ended_ids))}
-    rows = connection.execute(_WAKE_HELD_BACK, {**ids, **lanes.parameters(), "after": 0})
+    rows = connection.execute(_WAKE_THROTTLED, {**ids, **job_queues.parameters(), "after": 0})
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 
 

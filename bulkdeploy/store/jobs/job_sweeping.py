@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, TextClause, text
 
 from bulkdeploy.store.database.arrays import int_array
-from bulkdeploy.store.jobs.job_leases import BUSY, HAS_ROOM, LEASE_OVER, DriverLimits
+from bulkdeploy.store.jobs.job_leases import BUSY, HAS_CAPACITY, LEASE_OVER, DriverLimits
 from bulkdeploy.store.jobs.jobs import FIRST
-from bulkdeploy.store.jobs.outbox import QUEUE_OF_AGAIN, TO_OUTBOX, Lanes
+from bulkdeploy.store.jobs.outbox import QUEUE_OF_AGAIN, TO_OUTBOX, JobQueues
 
 LOST_AFTER_S = 5
 """A queued job this old whose queue is empty was lost: workers take a lease milliseconds after a message."""
@@ -31,15 +31,15 @@ def _sql(statement: str) -> TextClause:
         ("$queue", QUEUE_OF_AGAIN),
         ("$first", FIRST),
         ("$busy", BUSY),
-        ("$has_room", HAS_ROOM),
+        ("$has_capacity", HAS_CAPACITY),
         ("$lease_over", LEASE_OVER),
     ):
         statement = statement.replace(name, part)
     return text(statement)
 
 
-def _names(lanes: Lanes) -> dict[str, Any]:
-    return {**lanes.parameters(), "after": LONG_AGO_S}
+def _names(job_queues: JobQueues) -> dict[str, Any]:
+    return {**job_queues.parameters(), "after": LONG_AGO_S}
 
 
 _REQUEUE = _sql(
@@ -53,9 +53,9 @@ _REQUEUE = _sql(
 )
 
 
-def requeue_dropped(connection: Connection, lanes: Lanes, most: int) -> int:
+def requeue_dropped(connection: Connection, job_queues: JobQueues, most: int) -> int:
     """Queue jobs whose lease ran out, and jobs that waited long enough; how many."""
-    return connection.execute(_REQUEUE, {**_names(lanes), "most": most}).rowcount
+    return connection.execute(_REQUEUE, {**_names(job_queues), "most": most}).rowcount
 
 
 _LOST = _sql(
@@ -72,7 +72,7 @@ _LOST = _sql(
 )
 
 
-def requeue_lost(connection: Connection, lanes: Lanes, empty_queues: Collection[str], most: int) -> int:
+def requeue_lost(connection: Connection, job_queues: JobQueues, empty_queues: Collection[str], most: int) -> int:
     """Send queued jobs again whose message got lost; how many.
 
     A message that is neither in the outbox nor in its queue was lost, or is about to become a lease. Behind
@@ -81,7 +81,7 @@ def requeue_lost(connection: Connection, lanes: Lanes, empty_queues: Collection[
     return connection.execute(
         _LOST,
         {
-            **_names(lanes),
+            **_names(job_queues),
             "empty": list(empty_queues),
             "most": most,
             "lost": LOST_AFTER_S,
@@ -90,7 +90,7 @@ def requeue_lost(connection: Connection, lanes: Lanes, empty_queues: Collection[
     ).rowcount
 
 
-_HELD_BACK = _sql(
+_THROTTLED = _sql(
     "WITH asked AS (SELECT w.id, w.host_id, v.hypervisor,"
     "     row_number() OVER (PARTITION BY w.host_id ORDER BY w.id) AS place,"
     "     row_number() OVER (PARTITION BY v.hypervisor ORDER BY w.id) AS turn"
@@ -98,7 +98,7 @@ _HELD_BACK = _sql(
     "   WHERE w.status = 0 AND w.phase = 'waiting' AND w.host_id IS NOT NULL),$busy,"
     " due AS (SELECT id FROM async_jobs WHERE id IN (SELECT asked.id FROM asked"
     "     LEFT JOIN busy_hosts ON busy_hosts.host_id = asked.host_id"
-    "     LEFT JOIN busy_hypervisors ON busy_hypervisors.hypervisor = asked.hypervisor WHERE $has_room)"
+    "     LEFT JOIN busy_hypervisors ON busy_hypervisors.hypervisor = asked.hypervisor WHERE $has_capacity)"
     "   AND status = 0 AND phase = 'waiting' ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED),"
     " again AS (UPDATE async_jobs j SET phase = 'queued', retry_at = now(), host_id = NULL FROM due"
     "   WHERE j.id = due.id RETURNING j.id, j.kind, j.deployment_id)"
@@ -106,9 +106,9 @@ _HELD_BACK = _sql(
 )
 
 
-def requeue_held_back(connection: Connection, lanes: Lanes, limits: DriverLimits, most: int) -> int:
+def requeue_throttled(connection: Connection, job_queues: JobQueues, limits: DriverLimits, most: int) -> int:
     """Queue jobs that wait for a host, as many as their hosts have places now; how many."""
-    return connection.execute(_HELD_BACK, {**_names(lanes), **limits.parameters(), "most": most}).rowcount
+    return connection.execute(_THROTTLED, {**_names(job_queues), **limits.parameters(), "most": most}).rowcount
 
 
 _OVERDUE = _sql(
@@ -124,9 +124,11 @@ _OVERDUE = _sql(
 )
 
 
-def requeue_overdue(connection: Connection, lanes: Lanes, *, why: str, minutes: int, most: int) -> int:
+def requeue_overdue(connection: Connection, job_queues: JobQueues, *, why: str, minutes: int, most: int) -> int:
     """Have jobs ended that began this long ago and that nobody works on: a worker cleans up and fails them."""
-    return connection.execute(_OVERDUE, {**_names(lanes), "why": why, "minutes": minutes, "most": most}).rowcount
+    return connection.execute(
+        _OVERDUE, {**_names(job_queues), "why": why, "minutes": minutes, "most": most}
+    ).rowcount
 
 
 _CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")

@@ -28,7 +28,7 @@ class LeasedJob:
     ``kind`` may be one that this release does not know. ``instance_id`` is the internal id of what it works on, one
     of ``instance_type``; ``parent_id``: the job that made it; ``deployment_id``: that of the VM it deploys.
     ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began;
-    ``lost``: leases that ran out under a worker, so far; ``is_suspect``: the next one is the last; ``is_new``: this
+    ``lost``: leases that ran out under a worker, so far; ``runs_alone``: the next one is the last; ``is_new``: this
     is its first lease.
     """
 
@@ -46,7 +46,7 @@ class LeasedJob:
     cancelled: bool
     parent_id: int | None = None
     lost: int = 0
-    is_suspect: bool = False
+    runs_alone: bool = False
     is_new: bool = True
 
     @property

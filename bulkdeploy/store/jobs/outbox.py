@@ -23,10 +23,10 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class JobQueues:
     """Names of queues: for what a person waits for, and for bulk deployments by how many VMs they have.
 
-    ``sizes[i]`` is the largest number of VMs of a deployment in lane i; the last lane has no bound.
+    ``sizes[i]`` is the largest number of VMs of a deployment in queue i; the last queue has no bound.
     """
 
     interactive: str
@@ -37,13 +37,13 @@ class Lanes:
         """For ``TO_OUTBOX``."""
         return {
             "interactive": self.interactive,
-            "lanes": list(self.bulk),
+            "job_queues": list(self.bulk),
             "bounds": [size + 1 for size in self.sizes],
         }
 
 
 QUEUE_OF_AGAIN = (
-    "CASE WHEN d.bulk THEN (CAST(:lanes AS text[]))[1 + width_bucket(d.vm_count, CAST(:bounds AS integer[]))]"
+    "CASE WHEN d.bulk THEN (CAST(:job_queues AS text[]))[1 + width_bucket(d.vm_count, CAST(:bounds AS integer[]))]"
     " ELSE :interactive END"
 )
 """The queue of job ``again``, joined with its deployment ``d``."""

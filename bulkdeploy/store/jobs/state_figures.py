@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 from bulkdeploy.domain.virtual_machines import VmState
 
 JOB_STATES = ("queued", "running", "dropped", "waiting", "held_back")
-"""Of unfinished jobs. Dropped: leased, and the lease ran out. Held back: waiting for a place with their host."""
+"""Of unfinished jobs. Dropped: leased, and the lease ran out. Throttled: waiting for a place with their host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ _OF_ACCOUNTS = text(
     "SELECT id FROM volumes WHERE account_id = ANY(CAST(:accounts AS bigint[])) AND standalone AND vm_id IS NULL"
     " AND removed IS NULL ORDER BY id"
 )
-_OF_NOBODY = text(
+_ORPHANED = text(
     "SELECT id FROM volumes WHERE account_id IN (SELECT id FROM accounts WHERE removed IS NOT NULL) AND standalone"
     " AND vm_id IS NULL AND removed IS NULL ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
 )
@@ -86,9 +86,9 @@ def destroy_volumes_of_accounts(connection: Connection, account_ids: Sequence[in
     destroy_volumes(connection, found)
 
 
-def destroy_volumes_of_nobody(connection: Connection, *, most: int) -> int:
+def destroy_orphaned_volumes(connection: Connection, *, most: int) -> int:
     """Delete volumes that lost their VM while their owner was being deleted; how many."""
-    return destroy_volumes(connection, connection.execute(_OF_NOBODY, {"most": most}).scalars().all())
+    return destroy_volumes(connection, connection.execute(_ORPHANED, {"most": most}).scalars().all())
 
 
 _DUE = text(

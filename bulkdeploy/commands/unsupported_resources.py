@@ -1,0 +1,235 @@
+"""Lists of things that this service never has, and that clients ask for all the same.
+
+Libcloud's list of nodes fails where one of these commands is missing, csbench counts a missing one as a
+failure, CloudStack's own console asks for some on its first pages; empty answers suit them all. Whatever
+filter is given, nothing is what it finds.
+"""
+
+from bulkdeploy.commands.call import Call, OpenCall
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, strings, uuid
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.store.listing import Page, cut_page
+
+INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
+ROLES = dict.fromkeys(
+    (
+        *("listAlerts", "listDedicatedGuestVlanRanges", "listGuestOsMapping", "listInternalLoadBalancerVMs"),
+        *("listRouters", "listStorageNetworkIpRange", "listSystemVms"),
+    ),
+    INFRASTRUCTURE,
+)
+"""Who may ask, where not everybody may."""
+A_FILTER = "a filter; whatever it says, there is nothing to find"
+OWNED = (*OWNER, *PROJECT, *PAGING)
+ENVELOPES = {"listLdapConfigurations": "ldapconfigurationresponse"}
+
+ENTITIES = {
+    "associatednetworkid": Entity.NETWORK,
+    "clusterid": Entity.CLUSTER,
+    "domainid": Entity.DOMAIN,
+    "hostid": Entity.HOST,
+    "networkid": Entity.NETWORK,
+    "ostypeid": Entity.OS_TYPE,
+    "physicalnetworkid": Entity.PHYSICAL_NETWORK,
+    "podid": Entity.POD,
+    "storageid": Entity.STORAGE_POOL,
+    "userid": Entity.USER,
+    "vlanid": Entity.VLAN_IP_RANGE,
+    "virtualmachineid": Entity.VIRTUAL_MACHINE,
+    "volumeid": Entity.VOLUME,
+    "zoneid": Entity.ZONE,
+}
+"""Filters by ids of things that there are: an unknown one is refused, as everywhere."""
+
+LISTS = frozenset({"ids", "resourceids", "supportedservices", "vmsnapshotids"})
+FLAGS = frozenset(
+    {
+        *("allocatedonly", "fetchhealthcheckresults", "fordisplay", "forloadbalancing", "forprovider"),
+        *("forsystemvms", "forvirtualnetwork", "forvpc", "healthchecksfailed", "issourcenat", "isstaticnat"),
+        *("listall", "readonly", "restartrequired", "showunique"),
+    }
+)
+
+
+def _filters(names: str) -> tuple[Parameter, ...]:
+    return tuple(_filter(name) for name in names.split())
+
+
+def _filter(name: str) -> Parameter:
+    if name in ENTITIES:
+        return uuid(name, ENTITIES[name], A_FILTER)
+    if name == "tags":
+        return mapping(name, A_FILTER)
+    if name in LISTS:
+        return strings(name, A_FILTER)
+    return boolean(name, A_FILTER) if name in FLAGS else string(name, A_FILTER)
+
+
+RULES = "id ipaddressid networkid fordisplay tags"
+OF_APPLIANCES = "id name hostid networkid podid zoneid state vpcid forvpc fetchhealthcheckresults"
+
+ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
+    "listAlerts": ("alert", "alerts", (*_filters("id name type"), *PAGING)),
+    "listAnnotations": (
+        "annotation",
+        "comments on things",
+        (*_filters("id annotationfilter entityid entitytype userid"), *PAGING),
+    ),
+    "listAutoScaleVmGroups": (
+        "autoscalevmgroup",
+        "groups of VMs that scale by themselves",
+        (*_filters("id name fordisplay lbruleid policyid vmprofileid zoneid"), *OWNED),
+    ),
+    "listDedicatedGuestVlanRanges": (
+        "dedicatedguestvlanrange",
+        "VLANs kept to accounts",
+        (*_filters("id account domainid guestvlanrange physicalnetworkid zoneid"), *PROJECT, *PAGING),
+    ),
+    "listEgressFirewallRules": ("firewallrule", "egress firewall rules", (*_filters(RULES), *OWNED)),
+    "listFirewallRules": ("firewallrule", "firewall rules", (*_filters(RULES), *OWNED)),
+    "listGuestOsMapping": (
+        "guestosmapping",
+        "mappings of guest OS types to hypervisors' own",
+        (
+            *_filters("id hypervisor hypervisorversion osdisplayname osnameforhypervisor ostypeid"),
+            *PAGING,
+        ),
+    ),
+    "listInternalLoadBalancerVMs": (
+        "internalloadbalancervm",
+        "load balancers",
+        (*_filters(OF_APPLIANCES), *OWNED),
+    ),
+    "listIpForwardingRules": (
+        "ipforwardingrule",
+        "IP forwarding rules",
+        (*_filters("id ipaddressid virtualmachineid"), *OWNED),
+    ),
+    "listKubernetesClusters": (
+        "kubernetescluster",
+        "Kubernetes clusters",
+        (*_filters("id name clustertype state"), *OWNED),
+    ),
+    "listLdapConfigurations": (
+        "LdapConfiguration",
+        "LDAP servers",
+        (*_filters("id hostname port domainid listall"), *PAGING),
+    ),
+    "listLoadBalancerRules": (
+        "loadbalancerrule",
+        "load balancer rules",
+        (*_filters("id name fordisplay networkid publicipid virtualmachineid zoneid tags"), *OWNED),
+    ),
+    "listPortForwardingRules": ("portforwardingrule", "port forwarding rules", (*_filters(RULES), *OWNED)),
+    "listPublicIpAddresses": (
+        "publicipaddress",
+        "public IP addresses",
+        (
+            *_filters("id ipaddress state zoneid networkid associatednetworkid physicalnetworkid vlanid vpcid"),
+            *_filters("allocatedonly forloadbalancing forprovider forsystemvms forvirtualnetwork issourcenat"),
+            *_filters("isstaticnat fordisplay tags"),
+            COUNT_ONLY,
+            *OWNED,
+        ),
+    ),
+    "listResourceIcon": ("icon", "icons of things", _filters("resourceids resourcetype")),
+    "listRouters": (
+        "router",
+        "virtual routers",
+        (*_filters(f"{OF_APPLIANCES} arch clusterid healthchecksfailed version"), *OWNED),
+    ),
+    "listSnapshotPolicies": ("snapshotpolicy", "snapshot policies", (*_filters("id fordisplay volumeid"), *OWNED)),
+    "listSnapshots": (
+        "snapshot",
+        "snapshots",
+        (
+            *_filters("id ids name intervaltype locationtype snapshottype imagestoreid storageid volumeid zoneid"),
+            *_filters("showunique tags"),
+            *OWNED,
+        ),
+    ),
+    "listStorageNetworkIpRange": (
+        "storagenetworkiprange",
+        "addresses of storage networks",
+        (*_filters("id podid zoneid"), *PAGING),
+    ),
+    "listSystemVms": (
+        "systemvm",
+        "system VMs",
+        (*_filters("id name arch hostid podid zoneid state storageid systemvmtype"), *PAGING),
+    ),
+    "listVMSnapshot": (
+        "vmSnapshot",
+        "VM snapshots",
+        (*_filters("vmsnapshotid vmsnapshotids name state virtualmachineid tags"), *OWNED),
+    ),
+    "listVPCs": (
+        "vpc",
+        "VPCs",
+        (
+            *_filters("id name displaytext cidr state vpcofferingid zoneid restartrequired supportedservices"),
+            *_filters("fordisplay tags"),
+            SHOW_ICON,
+            *OWNED,
+        ),
+    ),
+}
+
+UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
+    "listIdps": ("idp", "SAML identity providers", ()),
+    "listOauthProvider": ("oauthprovider", "OAuth providers", (*_filters("id provider"), *PAGING)),
+}
+"""What CloudStack's console asks before anybody has logged in."""
+
+
+def list_nothing(call: Call) -> Page:
+    """An empty list.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    visible(call)
+    return cut_page((), paging(call))
+
+
+def list_nothing_to_anybody(call: OpenCall) -> Page:
+    """An empty list for callers without credentials."""
+    del call
+    return Page((), 0)
+
+
+COMMANDS = (
+    *(
+        Command(
+            name=name,
+            roles=ROLES.get(name, EVERY_ROLE),
+            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            handler=list_nothing,
+            shape=Shape.LIST,
+            response=Response(key, ()),
+            envelope=ENVELOPES.get(name),
+            errors=(PermissionDenied,),
+            parameters=parameters,
+        )
+        for name, (key, noun, parameters) in ABSENT.items()
+    ),
+    *(
+        Command(
+            name=name,
+            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            handler=list_nothing_to_anybody,
+            shape=Shape.LIST,
+            response=Response(key, ()),
+            parameters=parameters,
+            open=True,
+        )
+        for name, (key, noun, parameters) in UNSUPPORTED_AT_LOGIN.items()
+    ),
+)

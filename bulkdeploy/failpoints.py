@@ -1,0 +1,104 @@
+"""Failpoints: the places, by name, at which a trial lets a process die.
+
+Before and after every commit, publish and driver call on a job's way stands ``before(point)`` and
+``after(point)``. Unless a trial has armed this process they do nothing, in less than a tenth of a microsecond.
+Armed, they hand the place's name, such as ``completion.commit.before``, to the trial, which may kill the process
+there, or raise.
+
+This is the one thing in the product that is reached by name from everywhere: a fault must be placeable where
+nobody thought of handing anything in.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+Fault = Callable[[str], None]
+"""Is told each place that is passed."""
+
+
+class Failpoint(StrEnum):
+    """What can be interrupted. Each has a ``before`` and an ``after``.
+
+    Kinds of jobs have points of their own besides: each kind names all that are on its way in its file.
+    """
+
+    # API processes
+    CALL_COMMIT = "call.commit"
+    CALL_PUBLISH = "call.publish"
+    CALL_CLEAR = "call.clear"
+
+    # every job
+    MESSAGE_ACCEPT = "message.accept"
+    LEASE_COMMIT = "lease.commit"
+    RENEW_COMMIT = "renew.commit"
+    COMPLETION_COMMIT = "completion.commit"
+    RELEASE_COMMIT = "release.commit"
+    WAKE_PUBLISH = "wake.publish"
+    WAKE_CLEAR = "wake.clear"
+
+    # steps of several kinds of jobs
+    KEEP_COMMIT = "keep.commit"
+    DRIVER_BOOT = "driver.boot"
+    DRIVER_STOP = "driver.stop"
+    DRIVER_LOOK = "driver.look"
+    DRIVER_DELETE = "driver.delete"
+    DRIVER_DELETE_VOLUME = "driver.delete_volume"
+    DRIVER_MIGRATE = "driver.migrate"
+    DRIVER_SCALE = "driver.scale"
+    DRIVER_DEVICES = "driver.devices"
+    DRIVER_RESIZE = "driver.resize"
+
+    # sweepers
+    RELAY_PUBLISH = "relay.publish"
+    RELAY_COMMIT = "relay.commit"
+    SWEEP_DROPPED = "sweep.dropped"
+    SWEEP_THROTTLED = "sweep.throttled"
+    SWEEP_LOST = "sweep.lost"
+    SWEEP_OVERDUE = "sweep.overdue"
+    SWEEP_NEVER_BEGUN = "sweep.never_begun"
+    SWEEP_EXPUNGE = "sweep.expunge"
+    SWEEP_REMOVALS = "sweep.removals"
+    SWEEP_VOLUMES = "sweep.volumes"
+    SWEEP_OWNERLESS = "sweep.ownerless"
+    SWEEP_EXPIRED = "sweep.expired"
+    SWEEP_SESSIONS = "sweep.sessions"
+
+
+_armed: Fault | None = None
+
+
+def before(point: str) -> None:
+    """``point`` comes next."""
+    if _armed is not None:
+        _armed(f"{point}.before")
+
+
+def after(point: str) -> None:
+    """``point`` is just over."""
+    if _armed is not None:
+        _armed(f"{point}.after")
+
+
+def arm(fault: Fault | None) -> None:
+    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: nobody."""
+    global _armed  # noqa: PLW0603 - see above
+    _armed = fault
+
+
+def kills_from(directory: Path) -> Fault:
+    """A fault for real processes: whoever passes the place that a file in ``directory`` is named after is killed.
+
+    The file is removed first, so one file kills one process, whichever comes by first.
+    """
+
+    def kill_here(place: str) -> None:
+        try:
+            (directory / place).unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill_here

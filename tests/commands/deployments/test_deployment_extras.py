@@ -1,0 +1,90 @@
+"""What a deploy call says besides sizes and places: registered user data, and flags of the VM."""
+
+import pytest
+
+from tests.support.calls import change, refusal
+from tests.support.world import ADMIN, NEIGHBOUR, USER, World
+
+
+def requested(world: World, name: str, **more: object) -> dict[str, object]:
+    """Parameters of deployVirtualMachine."""
+    return {
+        "name": name,
+        "zoneid": world.id_of("zones", "small"),
+        "serviceofferingid": world.id_of("service_offerings", "Small"),
+        "templateid": world.id_of("templates", "Debian 12"),
+        "networkids": world.id_of("networks", "guests"),
+        **more,
+    }
+
+
+def test_registered_user_data_reaches_the_vm(owned_world: World) -> None:
+    """``userdataid`` gives the VM what was registered, of its own and not deleted, and nothing beside it."""
+    world = owned_world
+    data = change(world, "registerUserData", USER, name="for a VM", userdata="aGVsbG8gd29ybGQ=")["id"]
+    made = world.client(USER).call("deployVirtualMachine", **requested(world, "with-data", userdataid=data))
+    kept = world.client(USER).call("getVirtualMachineUserData", virtualmachineid=made["id"])
+    assert kept["virtualmachineuserdata"]["userdata"] == "aGVsbG8gd29ybGQ="
+    assert world.names("listVirtualMachines", USER, userdataid=data) == ["with-data"]
+    both = requested(world, "both", userdataid=data, userdata="aGVsbG8=")
+    assert refusal(world, "deployVirtualMachine", USER, **both).status == 431
+    assert (
+        refusal(world, "deployVirtualMachine", NEIGHBOUR, **requested(world, "theirs", userdataid=data)).status
+        == 431
+    )
+    whose = {"account": "acme", "domainid": world.id_of("domains", "acme")}
+    moon = world.id_of("projects", "moon")
+    assert refusal(world, "deleteUserData", USER, id=data, projectid=moon).status == 531
+    assert change(world, "deleteUserData", USER, id=data, **whose) == {"success": True}
+    failure = refusal(world, "deployVirtualMachine", USER, **requested(world, "late", userdataid=data))
+    assert (failure.status, "deleted" in failure.errortext) == (431, True)
+
+
+def test_a_vm_is_hidden_and_not_scalable_from_the_start(owned_world: World) -> None:
+    """``displayvm`` and ``dynamicscalingenabled`` are what listVirtualMachines then says."""
+    world = owned_world
+    plain = world.client().call("deployVirtualMachine", **requested(world, "plain-vm", displayvm="true"))
+    other = requested(world, "hidden-vm", displayvm="false", dynamicscalingenabled="false", keyboard="de")
+    hidden = world.client().call("deployVirtualMachine", **other)
+    rows = {row["id"]: row for row in world.rows("listVirtualMachines", ADMIN, ids=f"{plain['id']},{hidden['id']}")}
+    shown = [(rows[one["id"]]["displayvm"], rows[one["id"]]["isdynamicallyscalable"]) for one in (plain, hidden)]
+    assert shown == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "honoured", "refused"),
+    [("boottype", "bios", "UEFI"), ("bootmode", "Legacy", "SECURE"), ("bootintosetup", "false", "true")],
+)
+def test_vms_boot_as_they_can(owned_world: World, parameter: str, honoured: str, refused: str) -> None:
+    """What is the case anyway may be asked for; what is not the case is refused by name."""
+    world, name = owned_world, f"boot-{parameter}"
+    failure = refusal(world, "deployVirtualMachine", USER, **requested(world, name, **{parameter: refused}))
+    assert (failure.status, parameter in failure.errortext) == (431, True)
+    world.client(USER).call("deployVirtualMachine", **requested(world, name, **{parameter: honoured}))
+
+
+NINES = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("parameter", "offering", "value"),
+    [
+        ("details[0].cpuNumber", "Custom", "00000000000" + "12"),
+        ("details[0].memory", "Custom", "000000000512" + "000"),
+        ("details[0].cpuNumber", "Custom", "000000000001" + NINES),
+        ("details[0].cpuSpeed", "Boundless", 2**31 - 1),
+        ("rootdisksize", "Small", 2**33),
+        ("rootdisksize", "Small", 2**63 - 1),
+    ],
+)
+def test_sizes_past_all_bounds_are_refused(
+    owned_world: World, parameter: str, offering: str, value: object
+) -> None:
+    """However a number is written, and however large it is: the bounds hold, and the parameter is named."""
+    if offering not in owned_world.names("listServiceOfferings"):
+        text = {"name": offering, "displaytext": "sizes of your choice"}
+        change(owned_world, "createServiceOffering", ADMIN, **text, customized="true")
+    sizes = {} if offering == "Small" else {"details[0].cpuNumber": 1, "details[0].memory": 512}
+    more = {"serviceofferingid": owned_world.id_of("service_offerings", offering), **sizes, parameter: value}
+    failure = refusal(owned_world, "deployVirtualMachine", ADMIN, **requested(owned_world, "too-large", **more))
+    assert (failure.status, parameter in failure.errortext) == (431, True), failure.errortext

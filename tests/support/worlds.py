@@ -1,0 +1,91 @@
+"""Worlds with things of every kind, made once for all tests that read them, and worlds that tests may change."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from bulkdeploy.api.app import create_app
+from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.services.system import System
+from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
+from tests.conftest import SMALL_ZONE
+from tests.support.api_server import serving
+from tests.support.cloud import Cloud
+from tests.support.drivers import always
+from tests.support.population import OWNERS, add_owners_and_things, finish_vms, run
+from tests.support.services import database_clone
+from tests.support.world import World, deploy_vms, open_world
+from tests.support.zones import load_zone
+
+
+def populate(world: World) -> None:
+    """Fill a bootstrapped database with the world that ``population`` describes."""
+    load_zone(world.engine, world.cipher, SMALL_ZONE)
+    with world.engine.begin() as connection:
+        add_owners_and_things(connection)
+    deploy_vms(world)
+    with world.engine.begin() as connection:
+        finish_vms(connection)
+
+
+@pytest.fixture(scope="session")
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The world that tests read and never change."""
+    with open_world(request) as made:
+        populate(made)
+        yield made
+
+
+@pytest.fixture
+def fresh_world(engine: Engine, api_url: str, cipher: FernetCipher) -> World:
+    """The small zone alone, for tests that change it."""
+    load_zone(engine, cipher, SMALL_ZONE)
+    return World(engine, api_url, cipher)
+
+
+NETWORKS_UNLIMITED = (
+    "INSERT INTO resource_limits (owner_kind, owner_id, resource_type, max)"
+    " SELECT 'account', id, 6, -1 FROM accounts"
+    " WHERE name = 'acme' ON CONFLICT (owner_kind, owner_id, resource_type) DO UPDATE SET max = -1"
+)
+"""The tests together make more networks than an account may have."""
+
+
+@pytest.fixture(scope="session")
+def owned_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The small zone, with neighbour, rival and project moon beside acme."""
+    with open_world(request) as made:
+        load_zone(made.engine, made.cipher, SMALL_ZONE)
+        with made.engine.begin() as connection:
+            run(connection, OWNERS)
+            connection.execute(text(NETWORKS_UNLIMITED))
+        yield made
+
+
+@pytest.fixture(scope="session")
+def cloud(
+    postgres_url: str,
+    redis_url: str,
+    small_zone_database: str,
+    cipher: FernetCipher,
+    fleet_simulator_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Cloud]:
+    """One for all tests: each works in zones of its own."""
+    folder: Path = tmp_path_factory.mktemp("infrastructure")
+    with database_clone(postgres_url, small_zone_database) as url:
+        engine = create_engine(url, pool_size=20)
+        settings = Settings(database_url=url, redis_url=redis_url, data_dir=folder)
+        driver = SimulatorDriver(fleet_simulator_url, pool_size=2)
+        system = System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
+        try:
+            with serving(create_app(system, refuse_undeclared_fields=True)) as address:
+                yield Cloud(engine, address, cipher, driver)
+        finally:
+            driver.close()
+            engine.dispose()

@@ -1,0 +1,163 @@
+"""How a job of each kind is asked for: by the call that makes it, for what is in a state that the kind accepts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.api_client import ApiClient
+from tests.support.fleet import Fleet
+
+BATCH = 8
+
+
+@dataclass
+class World:
+    """A fleet, a client, and VMs that no trial has had yet."""
+
+    fleet: Fleet
+    client: ApiClient
+    _running: list[str] = field(default_factory=list)
+    _hosts: list[str] = field(default_factory=list)
+    _network: str | None = None
+
+    def request(self, command: str, **parameters: object) -> int:
+        """Make a call that a job does; the job's internal id."""
+        answer = self.client.call(command, **parameters)
+        return int(self.fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :uuid", uuid=answer["jobid"]))
+
+    def done(self, command: str, **parameters: object) -> None:
+        """Make a call, and let its job be done."""
+        job = self.request(command, **parameters)
+        self.fleet.run(job)
+        assert self.fleet.job(job).status == 1, self.fleet.job(job).result
+
+    def running(self) -> str:
+        """A VM that runs."""
+        if not self._running:
+            networks = self.fleet.zone.rows("SELECT DISTINCT network_id AS id FROM nics WHERE is_default")
+            made = self.fleet.deploy(BATCH, network_ids=tuple(row.id for row in networks))
+            self._running = list(made.vm_uuids)
+            self.fleet.run()
+        return self._running.pop()
+
+    def stopped(self) -> str:
+        """A VM that was stopped."""
+        vm = self.running()
+        self.done("stopVirtualMachine", id=vm)
+        return vm
+
+    def destroyed(self) -> str:
+        """A VM that was destroyed."""
+        vm = self.running()
+        self.done("destroyVirtualMachine", id=vm)
+        return vm
+
+    def volume(self, offering: str = "20 GiB", **more: object) -> str:
+        """A volume that is nowhere."""
+        where = {"zoneid": self.id_of("zones", "small"), "diskofferingid": self.id_of("disk_offerings", offering)}
+        return str(self.client.call("createVolume", name="data", **where, **more)["id"])
+
+    def network(self) -> str:
+        """A network that no new VM is in."""
+        if self._network is None:
+            offering = self.id_of("network_offerings", "DefaultIsolatedNetworkOfferingWithSourceNatService")
+            where = {"zoneid": self.id_of("zones", "small"), "networkofferingid": offering}
+            made = self.client.call(
+                "createNetwork", name="second", gateway="10.77.0.1", netmask="255.255.255.0", **where
+            )
+            self._network = str(made["network"]["id"])
+        return self._network
+
+    def host(self) -> str:
+        """A host with VMs; the one before takes VMs again."""
+        if self._hosts:
+            self.client.call("cancelHostMaintenance", id=self._hosts[-1])
+        self.running()
+        taken = (
+            "SELECT h.uuid FROM hosts h JOIN virtual_machines v ON v.host_id = h.id"
+            " WHERE h.uuid::text <> ALL(:before) GROUP BY h.id ORDER BY count(*) DESC LIMIT 1"
+        )
+        self._hosts.append(str(self.fleet.zone.scalar(taken, before=self._hosts[-1:])))
+        return self._hosts[-1]
+
+    def id_of(self, table: str, name: str) -> str:
+        """The uuid of a live row by its name."""
+        return self.fleet.zone.id_of(table, name)
+
+
+JobRequest = Callable[[World], int]
+
+
+def _deploy(world: World) -> int:
+    return world.request(
+        "deployVirtualMachine",
+        zoneid=world.id_of("zones", "small"),
+        serviceofferingid=world.id_of("service_offerings", "Small"),
+        templateid=world.id_of("templates", "Debian 12"),
+    )
+
+
+def _scale(world: World) -> int:
+    larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
+    custom = world.id_of("service_offerings", "Custom")
+    return world.request("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
+
+
+def _detach(world: World) -> int:
+    volume = world.volume()
+    world.done("attachVolume", id=volume, virtualmachineid=world.running())
+    return world.request("detachVolume", id=volume)
+
+
+def _shrink(world: World) -> int:
+    volume, vm = world.volume("Custom", size=3), world.running()
+    world.done("attachVolume", id=volume, virtualmachineid=vm)
+    world.done("stopVirtualMachine", id=vm)
+    return world.request("resizeVolume", id=volume, size=2, shrinkok=True)
+
+
+def _grow(world: World) -> int:
+    volume = world.volume("Custom", size=2)
+    world.done("attachVolume", id=volume, virtualmachineid=world.running())
+    return world.request("resizeVolume", id=volume, size=3)
+
+
+def _remove_nic(world: World) -> int:
+    vm = world.running()
+    world.done("addNicToVirtualMachine", virtualmachineid=vm, networkid=world.network())
+    nic = next(nic for nic in world.client.call("listNics", virtualmachineid=vm)["nic"] if not nic["isdefault"])
+    return world.request("removeNicFromVirtualMachine", virtualmachineid=vm, nicid=nic["id"])
+
+
+JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
+    "deploy_virtual_machine": [_deploy],
+    "start_virtual_machine": [lambda world: world.request("startVirtualMachine", id=world.stopped())],
+    "stop_virtual_machine": [lambda world: world.request("stopVirtualMachine", id=world.running())],
+    "reboot_virtual_machine": [lambda world: world.request("rebootVirtualMachine", id=world.running())],
+    "destroy_virtual_machine": [
+        lambda world: world.request("destroyVirtualMachine", id=world.running()),
+        lambda world: world.request("destroyVirtualMachine", id=world.running(), expunge=True),
+    ],
+    "expunge_virtual_machine": [lambda world: world.request("expungeVirtualMachine", id=world.destroyed())],
+    "restore_virtual_machine": [
+        lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
+        lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
+    ],
+    "scale_virtual_machine": [_scale],
+    "migrate_virtual_machine": [
+        lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)
+    ],
+    "attach_volume": [
+        lambda world: world.request("attachVolume", id=world.volume(), virtualmachineid=world.running())
+    ],
+    "detach_volume": [_detach],
+    "resize_volume": [_grow, _shrink],
+    "add_nic": [
+        lambda world: world.request(
+            "addNicToVirtualMachine", virtualmachineid=world.running(), networkid=world.network()
+        )
+    ],
+    "remove_nic": [_remove_nic],
+    "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],
+}
+"""By kind, every way to ask for it that goes another way."""

@@ -1,0 +1,272 @@
+"""Failpoints that are not of single kinds of jobs: a real process is killed at each, and started again.
+
+A point that nobody passes fails its test. Those on the way of a kind of job: ``test_every_kind``.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from redis import Redis
+
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
+from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.queue.celery_queue import CeleryJobQueue
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.support import reborn
+from tests.support.api_client import ApiClient
+from tests.support.fleet import Fleet
+from tests.support.programs import api_process
+from tests.workers.processes import Start, all_done, wait_for
+from tests.workers.walk import VMS, Walk, insist
+
+ROUNDS = 3
+ROUND_S = 30
+"""A round in which nobody dies is followed by another: what was to lead there may have died elsewhere."""
+
+OF_CALLS = [Failpoint.CALL_COMMIT, Failpoint.CALL_PUBLISH, Failpoint.CALL_CLEAR]
+OF_SWEEPERS = [
+    Failpoint.SWEEP_OVERDUE,
+    Failpoint.SWEEP_NEVER_BEGUN,
+    Failpoint.SWEEP_EXPUNGE,
+    Failpoint.SWEEP_OWNERLESS,
+    Failpoint.SWEEP_EXPIRED,
+    Failpoint.SWEEP_SESSIONS,
+    Failpoint.SWEEP_REMOVALS,
+    Failpoint.SWEEP_DROPPED,
+    Failpoint.SWEEP_THROTTLED,
+    Failpoint.SWEEP_LOST,
+    Failpoint.RELAY_PUBLISH,
+    Failpoint.RELAY_COMMIT,
+    Failpoint.DRIVER_DELETE_VOLUME,
+    Failpoint.SWEEP_VOLUMES,
+]
+"""In the order in which a sweeper passes them after its start."""
+
+OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
+OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS}]
+
+
+def places(points: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each point before and after, with the name of the place."""
+    for point in points:
+        yield point, f"{point}.before"
+        yield point, f"{point}.after"
+
+
+@pytest.fixture
+def walk(fleet: Fleet, quick: Settings, cipher: FernetCipher, tmp_path: Path) -> Iterator[Walk]:
+    """An API process on the fleet; workers and sweepers are the test's to start."""
+    with fleet.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    settings = quick.model_copy(update={"api_processes": 1})
+    with api_process(settings, tmp_path / "api.log") as url:
+        client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
+        assert quick.failpoints_dir is not None
+        yield Walk(fleet, quick.failpoints_dir, client)
+    sys.stderr.write((tmp_path / "api.log").read_text())
+
+
+@pytest.fixture
+def quick(quick: Settings, tmp_path: Path) -> Settings:
+    """Settings of programs that can be killed by name."""
+    directory = tmp_path / "crash-points"
+    directory.mkdir()
+    return quick.model_copy(update={"failpoints_dir": directory})
+
+
+def start_reborn(start: Start, *programs: str) -> None:
+    """Start programs that live again when killed."""
+    for program in programs:
+        start(reborn.__file__, program)
+
+
+def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
+    """A call whose process died did everything or nothing, and made again with its token it gives the same jobs."""
+    for _, place in places(OF_CALLS):
+        walk.arm(place)
+        walk.bulk(str(uuid4()))
+        assert walk.is_over(place), f"nobody passed {place}"
+    start_reborn(start, "worker", "sweeper")
+    walk.assert_once_and_for_all()
+
+
+def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start: Start) -> None:
+    """A call that makes a job, one that cancels many, and one that changes a row: before its commit and after."""
+    for _, place in places([Failpoint.CALL_COMMIT]):
+        for call in (destroy_one, cancel, change_a_setting):
+            token = str(uuid4())
+            jobs = walk.bulk(token)
+            walk.arm(place)
+            call(walk, token, jobs)
+            assert walk.is_over(place), f"nobody passed {place}"
+    start_reborn(start, "worker", "sweeper")
+    walk.assert_once_and_for_all()
+
+
+def destroy_one(walk: Walk, _: str, jobs: Sequence[str]) -> None:
+    """Destroy one of the VMs that these jobs deploy."""
+    vm = walk.vm_ids(jobs)[0]
+    insist(lambda: walk.client.call("destroyVirtualMachine", id=vm, expunge=True))
+
+
+def change_a_setting(walk: Walk, _: str, __: Sequence[str]) -> None:
+    """Set a value."""
+    insist(lambda: walk.client.call("updateConfiguration", name="start.retry", value=5))
+
+
+def cancel(walk: Walk, token: str, _: Sequence[str]) -> None:
+    """Cancel a deployment; made again after it was done, the call is refused."""
+    deployment = walk.fleet.zone.scalar("SELECT uuid FROM deployments WHERE request_token = :token", token=token)
+    answer = insist(lambda: walk.client.post("cancelBulkDeployment", id=deployment))
+    assert answer.status == 200 or "cancelled before" in answer.body["errortext"]
+
+
+def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
+    """A worker that dies with jobs of all kinds in hand loses nothing."""
+    # So many die here that one job may see five of them, and would be ended as one that kills its workers.
+    walk.fleet.set_value("job.lost.worker.max", 1000)
+    start_reborn(start, "worker", "sweeper")
+    previous = walk.bulk(str(uuid4()))
+    wait_for(lambda: all_done(walk.fleet))
+    hosts = [str(row.uuid) for row in walk.fleet.zone.rows("SELECT uuid FROM hosts ORDER BY id")]
+    turns = cycle(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
+    for point, place in places(OF_WORKERS):
+        walk.arm(place)
+        for _ in range(ROUNDS):
+            make_faults(walk, point)
+            jobs = walk.bulk(str(uuid4()))
+            request_every_kind(walk, previous)
+            empty_another_host(walk, *next(turns))
+            give_a_volume(walk, previous)
+            previous = jobs
+            if walk.worker_died(place, ROUND_S):
+                break
+        assert walk.is_over(place), f"nobody passed {place}"
+    walk.assert_once_and_for_all()
+
+
+def make_faults(walk: Walk, point: str) -> None:
+    """Let a few of the next starts fail, and one hang where leases are renewed.
+
+    Made anew each round: those of the last one may have struck a process that was about to die.
+    """
+    walk.fleet.clear_faults()
+    walk.fleet.fault(Step.BOOT, remaining=3)
+    if point is Failpoint.RENEW_COMMIT:
+        walk.fleet.fault(Step.BOOT, FaultKind.HANG, remaining=1, hang_ms=2500)
+
+
+def request_every_kind(walk: Walk, jobs: Sequence[str]) -> None:
+    """One job of each kind, or a few of them, for the VMs that these jobs deployed."""
+    first, second, third, fourth, fifth, last = walk.vm_ids(jobs)
+    custom = walk.fleet.zone.id_of("service_offerings", "Custom")
+    larger = {"details[0].cpuNumber": 2, "details[0].memory": 1024, "serviceofferingid": custom}
+    calls: list[tuple[str, str, dict[str, Any]]] = [
+        ("stopVirtualMachine", first, {}),
+        ("startVirtualMachine", first, {}),
+        ("rebootVirtualMachine", first, {}),
+        ("stopVirtualMachine", second, {}),
+        ("destroyVirtualMachine", second, {}),
+        ("scaleVirtualMachine", fourth, larger),
+        ("destroyVirtualMachine", last, {"expunge": True}),
+    ]
+    for command, vm, parameters in calls:
+        walk.client.call(command, id=vm, **parameters)
+    walk.client.call("migrateVirtualMachine", virtualmachineid=third, autoselect=True)
+    walk.client.call("restoreVirtualMachine", virtualmachineid=fifth)
+
+
+def give_a_volume(walk: Walk, jobs: Sequence[str]) -> None:
+    """Attach a new volume to one of the VMs that these jobs deployed; the hypervisor refuses once."""
+    walk.fleet.fault(Step.DEVICES, remaining=1)
+    zone, vm = walk.fleet.zone, walk.vm_ids(jobs)[3]
+    made = walk.client.call(
+        "createVolume",
+        name=f"for {vm}",
+        zoneid=zone.id_of("zones", "small"),
+        diskofferingid=zone.id_of("disk_offerings", "20 GiB"),
+        account="acme",
+        domainid=zone.id_of("domains", "acme"),
+    )
+    walk.client.call("attachVolume", id=made["id"], virtualmachineid=vm)
+
+
+def empty_another_host(walk: Walk, last: str, host: str) -> None:
+    """Prepare a host for maintenance; the one before it takes VMs again."""
+    if walk.client.call("listHosts", id=last)["host"][0]["resourcestate"] != "Enabled":
+        walk.client.call("cancelHostMaintenance", id=last)
+    walk.client.call("prepareHostForMaintenance", id=host)
+
+
+def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start: Start) -> None:
+    """A sweeper that dies in any pass, each with something to do, does it after its next start, and once."""
+    fleet = walk.fleet
+    prepare_destroyed_volume(walk)
+    old = prepare_old_vms(fleet)
+    prepare_unfinished_jobs(walk)
+    Redis.from_url(redis_database_url).flushdb()
+    for _, place in places(OF_SWEEPERS):
+        walk.arm(place)
+    start_reborn(start, "sweeper")
+    for _, place in places(OF_SWEEPERS):
+        assert walk.worker_died(place), f"nobody passed {place}"
+    start_reborn(start, "worker")
+    walk.assert_once_and_for_all()
+    assert all(vm.removed for vm in fleet.vms() if vm.id in old)
+    assert sum("never began" in job.result for job in fleet.jobs()) == VMS
+
+
+def prepare_destroyed_volume(walk: Walk) -> None:
+    """A volume that has a place in a pool, and was deleted."""
+    walk.fleet.deploy(1)
+    walk.fleet.run()
+    zone, call = walk.fleet.zone, walk.client.call
+    where = {"zoneid": zone.id_of("zones", "small"), "diskofferingid": zone.id_of("disk_offerings", "20 GiB")}
+    call("createVolume", name="destroyed", **where)
+    volume = zone.id_of("volumes", "destroyed")
+    call("attachVolume", id=volume, virtualmachineid=walk.fleet.vms()[0].uuid)
+    walk.fleet.run()
+    call("detachVolume", id=volume)
+    walk.fleet.run()
+    call("deleteVolume", id=volume)
+
+
+def prepare_old_vms(fleet: Fleet) -> set[int]:
+    """VMs destroyed long ago, their jobs finished as long ago."""
+    fleet.deploy(VMS)
+    fleet.run()
+    vms = {vm.id for vm in fleet.vms()}
+    fleet.run(*[fleet.make_job(DESTROY, vm) for vm in vms])
+    fleet.zone.change("UPDATE virtual_machines SET updated = now() - interval '3 days'")
+    fleet.zone.change("UPDATE async_jobs SET completed = now() - interval '3 days'")
+    fleet.zone.change("DELETE FROM outbox")
+    return vms
+
+
+def prepare_unfinished_jobs(walk: Walk) -> None:
+    """Jobs that began long ago, were dropped by a dead worker, never began, were lost, or not sent at all."""
+    fleet = walk.fleet
+    late, dropped, never_begun, lost = (walk.bulk(str(uuid4())) for _ in range(4))
+    these = " WHERE uuid = ANY(CAST(:jobs AS uuid[]))"
+    began = (
+        "UPDATE async_jobs SET phase = 'running', lease_fence = 1, attempts = 1,"
+        " lease_until = now() - interval '1 s', started = now() - CAST(:age AS interval)"
+    )
+    fleet.zone.change(began + these, jobs=late, age="2 hours")
+    fleet.zone.change(began + these, jobs=dropped, age="10 s")
+    queued = "UPDATE async_jobs SET created = now() - CAST(:age AS interval)"
+    fleet.zone.change(queued + these, jobs=never_begun, age="2 hours")
+    fleet.zone.change(queued + these, jobs=lost, age="10 s")
+    fleet.system = replace(fleet.system, job_queue=CeleryJobQueue("redis://127.0.0.1:1/0"))
+    fleet.deploy(VMS)
