@@ -205,8 +205,8 @@ def test_eight_that_want_the_last_room_get_it_once(owned: Owned, bound: str) -> 
     if bound == "pool":
         zone.change("UPDATE storage_pools SET state = 'Maintenance' WHERE allocated_bytes = 0")
         zone.change(
-            "UPDATE storage_pools p SET capacity_bytes = p.allocated_bytes + :capacity FROM (SELECT DISTINCT pool_id"
-            " FROM volumes WHERE name = 'custom 2') v WHERE p.id = v.pool_id",
+            "UPDATE storage_pools p SET capacity_bytes = p.allocated_bytes + :capacity FROM (SELECT DISTINCT"
+            " pool_id FROM volumes WHERE name = 'custom 2') v WHERE p.id = v.pool_id",
             capacity=7 * GIB,
         )
         for name in ("storage.overprovisioning.factor", "pool.storage.allocated.capacity.disablethreshold"):
