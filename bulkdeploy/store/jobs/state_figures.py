@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.virtual_machines import VmState
 
-JOB_STATES = ("queued", "running", "dropped", "waiting", "held_back")
+JOB_STATES = ("queued", "running", "dropped", "waiting", "throttled")
 """Of unfinished jobs. Dropped: leased, and the lease ran out. Throttled: waiting for a place with their host."""
 
 
@@ -19,7 +19,7 @@ class Backlog:
 
 
 _JOBS = text(
-    "SELECT CASE WHEN phase = 'waiting' AND host_id IS NOT NULL THEN 'held_back'"
+    "SELECT CASE WHEN phase = 'waiting' AND host_id IS NOT NULL THEN 'throttled'"
     "   WHEN phase = 'running' AND lease_until < now() THEN 'dropped' ELSE phase END AS state,"
     " count(*) AS jobs, extract(epoch FROM now() - min(created)) AS oldest_s"
     " FROM async_jobs WHERE status = 0 GROUP BY 1"
