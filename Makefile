@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-fast test-thorough test-oldest test-compose check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose check format generate lock bench bench-lists curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -40,6 +40,9 @@ demo: setup ## Start everything, deploy 200 VMs with one call, show where they w
 
 test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 	@$(PYTEST) $(TESTS)
+
+test-again: setup ## Run the tests that failed in the last run once more, one at a time
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1
 
 test-fast: setup ## Run what needs no programs started, with fewer examples: under two minutes, while writing code
 	@$(PYTEST) --hypothesis-profile=quick $(addprefix --ignore=tests/,$(OF_PROGRAMS)) $(TESTS)

@@ -198,10 +198,14 @@ def test_stock_and_our_workers_share_and_duplicates_do_no_harm(
     start(*STOCK_WORKER, THREADS)
     start(*WORKER)
     wait_for(lambda: consumers(redis_database_url) == 2)
-    fleet.deploy(60)
-    messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
-    fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
-    wait_for(lambda: all_done(fleet))
-    assert {job.attempts for job in fleet.jobs()} == {1}
+    # Whoever waited longest for messages is served first, and ours takes all that are there: several calls.
+    for calls in range(1, 31):
+        fleet.deploy(4)
+        messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
+        fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
+        wait_for(lambda: all_done(fleet))
+        if calls > 2 and len(owners(fleet)) == 2:
+            break
     assert len(owners(fleet)) == 2
-    assert_all_run(fleet, 60)
+    assert {job.attempts for job in fleet.jobs()} == {1}
+    assert_all_run(fleet, 4 * calls)
