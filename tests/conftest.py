@@ -19,7 +19,7 @@ from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.accounts import cheap_hash
+from tests.support.accounts import cheap_hash, hash_passwords_cheaply
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.drivers import SIMULATED
@@ -45,6 +45,7 @@ register_profiles()
 
 pytest_plugins = ["tests.support.worlds"]
 watch_lock_order()
+hash_passwords_cheaply()
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"
