@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from bulkdeploy.queue.redis_servers import check_redis_url
 from bulkdeploy.store.database.database_url import database_parameters
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
@@ -62,7 +63,8 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         default=None,
         repr=False,
-        description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
+        description="Redis or Valkey, as redis://:password@host:6379/0, or Sentinels that know the primary, as "
+        "sentinel://:password@one:26379,two:26379/0?master=mymaster. Unset: `up` embeds one.",
     )
     redis_password: SecretStr | None = Field(
         default=None, description="Password of the message broker's user, where redis_url has none."
@@ -202,14 +204,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_redis(cls, url: str | None) -> str | None:
         if url is not None:
-            if not url.startswith(("redis://", "rediss://")):
-                raise ValueError(
-                    "must start with redis:// or rediss://; before several servers with Sentinel put a proxy that "
-                    "follows their primary"
-                )
-            if "," in urlsplit(url).netloc.rpartition("@")[2]:
-                raise ValueError("must name one server, as redis://:password@host:6379/0")
-            urlsplit(url).port  # noqa: B018 - looks whether it is one
+            check_redis_url(url)
         return url
 
     @classmethod
