@@ -133,7 +133,7 @@ def test_a_killed_stock_worker_loses_nothing(fleet: Fleet, start: Start) -> None
     assert unfinished(fleet) > 8
     start(*STOCK_WORKER, THREADS)
     wait_for(lambda: all_done(fleet))
-    assert max(job.attempts for job in fleet.jobs()) == 2
+    assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 60)
 
 
@@ -147,7 +147,7 @@ def test_killed_processes_of_a_pool_lose_nothing(fleet: Fleet, tmp_path: Path, s
     for process in psutil.Process(worker.pid).children():
         process.send_signal(signal.SIGKILL)
     wait_for(lambda: all_done(fleet))
-    assert max(job.attempts for job in fleet.jobs()) == 2
+    assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 40)
     forgive_tracebacks(tmp_path)
 

@@ -34,7 +34,7 @@ def test_a_killed_worker_loses_nothing(fleet: Fleet, start: Start) -> None:
     assert unfinished(fleet) > 8
     start(*WORKER)
     wait_for(lambda: all_done(fleet))
-    assert max(job.attempts for job in fleet.jobs()) == 2
+    assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 60)
 
 
