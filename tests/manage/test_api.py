@@ -58,7 +58,7 @@ def test_connections_are_kept(server: ApiClient) -> None:
         link.close()
 
 
-def test_missing_database_url_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_database_url_is_reported_in_one_line(tmp_path: Path) -> None:
     """Without a database the command ends with the setting's name and its variable, not a traceback."""
     ended = bulkdeploy(Settings(data_dir=tmp_path), "api")
     assert ended.returncode == 1
