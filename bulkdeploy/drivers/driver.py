@@ -288,7 +288,7 @@ class HypervisorDriver(ABC):
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Resize a volume of a guest to the size of ``volume``; repeating it is harmless. An absent one stays absent.
+        """Resize a volume of a guest to that of ``volume``; repeating it is harmless. An absent one stays absent.
 
         Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
         None), and what lay beyond is lost.
