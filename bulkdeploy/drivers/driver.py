@@ -185,7 +185,7 @@ class HypervisorDriver(ABC):
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
-        """Let a pool that ``host`` reaches have a template that volumes are made from; called before each start.
+        """Ensure that a pool which ``host`` reaches has a template for volumes; called before each start.
 
         It takes as long as fetching an image does, once for each pool; having it is fine.
 
@@ -271,7 +271,7 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
+        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
@@ -288,7 +288,7 @@ class HypervisorDriver(ABC):
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Let a volume of a guest have the size of ``volume``; having it is fine. One that is not there stays so.
+        """Resize a volume of a guest to that of ``volume``; repeating it is harmless. An absent one stays absent.
 
         Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
         None), and what lay beyond is lost.
@@ -316,7 +316,7 @@ class HypervisorDriver(ABC):
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:
-        """Let these hosts promise so many times their CPU and their memory; what runs goes on, even if it is more.
+        """Set the over-commit of these hosts' CPU and memory; what runs goes on, even if it is more.
 
         Hosts that it does not know are left out. A hypervisor without such a bound has nothing to do.
 

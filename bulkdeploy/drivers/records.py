@@ -85,7 +85,7 @@ class Fences(Protocol):
     """
 
     def raise_fence(self, guest_uuid: UUID, fence: int) -> FencedGuest:
-        """Let no lower fence be accepted from now on; where the guest is.
+        """Refuse lower fences from now on; returns where the guest is.
 
         Raises:
             Overtaken: a higher one was seen.

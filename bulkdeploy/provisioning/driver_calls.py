@@ -158,7 +158,7 @@ class DriverCalls:
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Let the guest, which runs on the VM's host, have these volumes and nics and no others.
+        """Give the guest, which runs on the VM's host, these volumes and nics and no others.
 
         Raises:
             LeaseLost: see ``run``.
@@ -170,7 +170,7 @@ class DriverCalls:
         )
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
-        """Let a volume of the guest have this size, while it runs on the VM's host or while it does not run.
+        """Resize a volume of the guest, while it runs on the VM's host or while it does not run.
 
         Raises:
             LeaseLost: see ``run``.

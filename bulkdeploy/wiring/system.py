@@ -55,7 +55,7 @@ def build_job_queue(settings: Settings) -> JobQueue:
 
 
 def arm_failpoints(settings: Settings) -> None:
-    """Let this process die where a trial wants it to; in production nobody does."""
+    """Arm the failpoints that a test has set for this process; in production none is set."""
     if settings.failpoints_dir is not None:
         arm(kills_from(settings.failpoints_dir))
 

@@ -27,7 +27,7 @@ NEVER_GOOD = {
 }
 
 
-def test_reading_is_told_by_the_name() -> None:
+def test_names_of_commands_say_whether_they_change_anything() -> None:
     """Commands that are not called as readers are must say that they change something: guards go by it."""
     reading = ("list", "get", "query", "find")
     assert [name for name, one in COMMANDS.items() if one.changes_state == name.startswith(reading)] == []
@@ -102,7 +102,7 @@ def what_is_wrong(copy: Walker, scene: Scene, probe: Probe, secrets: set[bytes])
 
 
 @pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW, OPENED])
-def test_strangers_neither_change_nor_see(walker: Walker, postgres_url: str, by: str) -> None:
+def test_other_accounts_can_neither_change_nor_see(walker: Walker, postgres_url: str, by: str) -> None:
     """An id of another account, in any parameter of any command, is answered to the letter as an id of nothing.
 
     So by uuid and by number. No row changes, and no answer tells an id or a name of what the other one owns.
@@ -125,7 +125,9 @@ def test_strangers_neither_change_nor_see(walker: Walker, postgres_url: str, by:
 
 
 @pytest.mark.parametrize(("by", "role"), [(USER, RoleType.USER), (DOMAIN_ADMIN, RoleType.DOMAIN_ADMIN)])
-def test_owners_get_where_strangers_do_not(walker: Walker, postgres_url: str, by: str, role: RoleType) -> None:
+def test_owners_succeed_where_other_accounts_are_refused(
+    walker: Walker, postgres_url: str, by: str, role: RoleType
+) -> None:
     """The calls that strangers are refused are good ones: by the owner, or its admin, they are done."""
     problems: list[str] = []
     scene = Scene(walker, by, USER)

@@ -73,7 +73,7 @@ def samples(fleet: Fleet, system: System) -> list[tuple[str, Sample]]:
     ]
 
 
-def test_every_metric_that_is_asked_for_is_explained() -> None:
+def test_every_metric_in_a_query_is_explained() -> None:
     """Names in queries are those of the guide, where an operator finds what they mean."""
     explained = set(re.findall(r"^\| `(bulkdeploy_\w+)`", GUIDE, re.MULTILINE))
     requested = {

@@ -37,7 +37,7 @@ def wall_clock_readings(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if ("time", alias.name) in WALL_CLOCKS)
 
 
-def test_nobody_reads_a_wall_clock() -> None:
+def test_no_module_reads_the_wall_clock() -> None:
     """No module but those with a reason reads the machine's clock; the reasons are still needed."""
     readers = {module_of(path) for path in SOURCES if any(wall_clock_readings(path))}
     assert readers == set(ALLOWED)

@@ -98,7 +98,7 @@ def test_a_stopped_guest_can_be_adopted_where_it_runs_now(simulator: SimulatorDr
 
 
 @pytest.mark.parametrize("wrong", ["unknown host", "other host"])
-def test_contradictions_adopt_nobody(simulator: SimulatorDriver, wrong: str) -> None:
+def test_contradictions_adopt_no_guest(simulator: SimulatorDriver, wrong: str) -> None:
     """A host that is not known, or a guest that is elsewhere, refuses the whole load."""
     alpha, beta = new_host("alpha"), new_host("beta")
     simulator.sync_hosts([alpha, beta])

@@ -79,7 +79,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-def test_any_damage_is_told_as_such_or_answered(data: st.DataObject) -> None:
+def test_any_damaged_request_is_refused_or_answered(data: st.DataObject) -> None:
     """One member of a good request is replaced by anything: never another exception."""
     document = documents.cluster(3)
     documents.placed(document, "inst0", documents.instance(documents.FLAVOURS[0], "drbd"), ["node0000", "node0001"])

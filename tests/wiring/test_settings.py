@@ -103,7 +103,7 @@ def test_refused_values_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hidden" not in str(refused.value)
 
 
-def test_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     """A file that is named and not there is an error, not an empty file."""
     with pytest.raises(FileNotFoundError, match=r"nowhere\.toml"):
         load_settings(tmp_path / "nowhere.toml")
@@ -175,7 +175,7 @@ def test_options_of_drivers_come_from_the_file_and_the_environment(
     assert "123456" not in repr(settings)
 
 
-def test_nothing_is_simulated_unless_somebody_says_so() -> None:
+def test_nothing_is_simulated_by_default() -> None:
     """No driver is set by default; what ``up`` and ``demo`` do instead leaves those alone that are."""
     assert Settings().drivers == {}
     assert Settings().with_simulator().drivers == {"default": "simulator"}

@@ -72,7 +72,7 @@ def test_what_an_account_cannot_be(world: World, wrong: dict[str, object], param
 
 
 @pytest.mark.parametrize("kind", [1, 3])
-def test_nobody_gives_rights_that_it_has_not(world: World, kind: int) -> None:
+def test_callers_grant_no_rights_they_lack(world: World, kind: int) -> None:
     """A domain admin makes neither root nor resource admins."""
     sent = {"username": new_name(), "accounttype": kind, **PERSON}
     code, text = refusal(world.client(DOMAIN_ADMIN).get("createAccount", **sent))
@@ -148,7 +148,7 @@ def test_names_roles_and_network_domains_change(world: World) -> None:
 
 
 @pytest.mark.parametrize("command", ["disableAccount", "deleteAccount"])
-def test_nobody_locks_itself_out(world: World, command: str) -> None:
+def test_callers_cannot_lock_themselves_out(world: World, command: str) -> None:
     """The default admin's account and the caller's own stay."""
     for by, account in ((ADMIN, "admin"), (DOMAIN_ADMIN, "customers-admin")):
         sent = {"id": world.id_of("accounts", account), "lock": "true"}

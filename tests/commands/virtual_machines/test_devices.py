@@ -155,7 +155,7 @@ def test_a_running_guest_gets_a_nic_and_loses_it(owned: Owned) -> None:
         owned.assert_as_first()
 
 
-def test_nobody_else_gets_a_device_meanwhile(owned: Owned) -> None:
+def test_a_device_in_transition_cannot_be_taken_by_others(owned: Owned) -> None:
     """While the hypervisor works a volume is Attaching and nobody's to take, or it is still attached."""
     volume, other = owned.volume(), str(owned.fleet.vms()[1].uuid)
     calls: list[tuple[str, dict[str, object], str]] = [
@@ -221,7 +221,7 @@ def test_what_fails_is_as_before(owned: Owned, give: JobRequest, kind: FaultKind
 
 
 @pytest.mark.parametrize(("give", "unheard"), [("volume", 2), ("nic", 1)], indirect=["give"])
-def test_what_nobody_heard_of_is_undone(owned: Owned, give: JobRequest, unheard: int) -> None:
+def test_a_change_without_an_answer_is_undone(owned: Owned, give: JobRequest, unheard: int) -> None:
     """The guest got it and no answer came: it is taken away again, at once or when the hypervisor answers."""
     for has_it in (False, True):
         if has_it:
@@ -342,7 +342,7 @@ def test_what_is_given_up_stays_the_vms(owned: Owned) -> None:
     owned.fleet.assert_intact()
 
 
-def test_a_guest_that_is_gone_keeps_nobody_waiting(owned: Owned) -> None:
+def test_a_job_for_a_guest_that_is_gone_fails_at_once(owned: Owned) -> None:
     """Neither the change nor its opposite can be made: the job fails at once; a stop and a start heal the VM."""
     volume = owned.volume()
     owned.fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [owned.vm])
