@@ -80,6 +80,15 @@ def test_nothing_is_said_where_all_is_known(client: ApiClient) -> None:
     assert client.get("listZones", keyword="nothing", typo="x").body == {}
 
 
+def test_entries_of_what_has_none_are_unknown(client: ApiClient, zone: Zone) -> None:
+    """``diskofferingid[0]`` is no spelling of ``diskofferingid``, and no disk is left out without a word."""
+    body = client.call(
+        "bulkDeployVirtualMachine", **zone.bulk_parameters(1, dryrun="true"), **{"diskofferingid[0]": 1}
+    )
+    text = "bulkDeployVirtualMachine has no such parameters, they were ignored: diskofferingid[0]"
+    assert _warnings(body) == [text]
+
+
 def test_xml_says_it_too(client: ApiClient) -> None:
     """The same field, whatever the name is made of."""
     text = client.get("listZones", response="xml", **{"<typo>": "x"}).text

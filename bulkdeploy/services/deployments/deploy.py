@@ -215,7 +215,7 @@ def _addresses(
     connection: Connection, spec: DeploySpec, placed: Plan | None, count: int
 ) -> list[list[Address] | None]:
     """Per network one address per VM; None for L2 networks, which have none."""
-    pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
+    pods: list[int | None] = [spec.request.pod_id] * count if placed is None else list(placed.pod_ids.tolist())
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)
