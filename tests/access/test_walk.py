@@ -65,11 +65,16 @@ def test_read_only_roles_change_nothing(walker: Walker, name: str) -> None:
     assert [name for name in writing if walker.call(name, account, {}).status != 432] == []
 
 
-def ids(walker: Walker, probe: Probe, theirs: str) -> Iterator[tuple[str, str]]:
+BY_NUMBER_TOO = (NEIGHBOUR, OPENED)
+"""Who names things by number, too: a user of the same domain, and one whose role may call everything."""
+
+
+def ids(scene: Scene, probe: Probe, theirs: str) -> Iterator[tuple[str, str]]:
     """Ids written in the same way: of another's thing, and of nothing. Newer parameters know no numbers."""
+    walker = scene.walker
     yield theirs, str(uuid4())
     (parameter,) = (one for one in probe.command.parameters if one.name == probe.parameter)
-    if parameter.since is None:
+    if parameter.since is None and scene.by in BY_NUMBER_TOO:
         yield str(walker.number(probe.entity, theirs)), str(10**17 + 1)
 
 
@@ -82,7 +87,7 @@ def what_is_wrong(copy: Walker, scene: Scene, probe: Probe, secrets: set[bytes])
     """How a stranger's probe was answered otherwise than one that names nothing at all."""
     sent = probe.sent(scene)
     known = probe.is_known_to(scene)
-    for pair in ids(scene.walker, probe, sent[probe.parameter]):
+    for pair in ids(scene, probe, sent[probe.parameter]):
         answers = []
         for named in pair:
             answer = copy.call(probe.command.name, scene.by, {**sent, probe.parameter: named})

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, list_hosts
 from bulkdeploy.drivers.simulator_link import PAGE_ROWS

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall
-from bulkdeploy.drivers.driver import DriverError, HostAddress
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 
 TIMEOUT_S = 60.0

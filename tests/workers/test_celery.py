@@ -193,19 +193,25 @@ def test_stock_workers_die_at_every_point(walk: Walk, start: Start) -> None:
 def test_stock_and_our_workers_share_and_duplicates_do_no_harm(
     fleet: Fleet, redis_database_url: str, start: Start
 ) -> None:
-    """Both sorts side by side, each message sent three times, one for no job: every job runs once."""
+    """One sort alone, both side by side, the other alone, each message sent three times: every job runs once."""
     slow_boots(fleet, 100)
-    start(*STOCK_WORKER, THREADS)
+    stock = start(*STOCK_WORKER, THREADS)
+    deploy_with_duplicates(fleet)
     start(*WORKER)
     wait_for(lambda: consumers(redis_database_url) == 2)
-    # Whoever waited longest for messages is served first, and ours takes all that are there: several calls.
-    for calls in range(1, 31):
-        fleet.deploy(4)
-        messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
-        fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
-        wait_for(lambda: all_done(fleet))
-        if calls > 2 and len(owners(fleet)) == 2:
-            break
+    for _ in range(3):
+        deploy_with_duplicates(fleet)
+    stock.terminate()
+    assert stock.wait(PATIENCE_S) == 0
+    deploy_with_duplicates(fleet)
     assert len(owners(fleet)) == 2
     assert {job.attempts for job in fleet.jobs()} == {1}
-    assert_all_run(fleet, 4 * calls)
+    assert_all_run(fleet, 20)
+
+
+def deploy_with_duplicates(fleet: Fleet) -> None:
+    """Deploy four VMs; messages of all jobs there are come twice more, and one for no job; wait for the end."""
+    fleet.deploy(4)
+    messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
+    fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
+    wait_for(lambda: all_done(fleet))

@@ -1,7 +1,7 @@
 """Volumes and nics of running VMs: a job that succeeded means that the guest has the device, or has it no more."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit
 from tests.support.api_client import ApiClient
 from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDevices, UnheardDevices
 
 PLACES = [
@@ -30,6 +30,8 @@ class Owned:
 
     fleet: Fleet
     client: ApiClient
+    patience_s: float = OPTIONS.driver_timeout_s
+    """How long the runner waits for a hypervisor: less where a test lets one be silent."""
 
     @property
     def vm(self) -> str:
@@ -47,13 +49,18 @@ class Owned:
     def done(self, command: str, drivers: Any = None, **parameters: object) -> dict[str, Any]:
         """Call, run the job, and what it polls then."""
         job = self.call(command, **parameters)
-        self.fleet.run(drivers=None if drivers is None else OneDriver(drivers))
+        self.run(drivers)
         return self.poll(job)
 
     def again(self) -> None:
         """Run what waits."""
         self.fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
-        self.fleet.run()
+        self.run()
+
+    def run(self, drivers: Any = None) -> None:
+        """Run all jobs as far as they go now."""
+        options = replace(OPTIONS, driver_timeout_s=self.patience_s)
+        self.fleet.run(drivers=None if drivers is None else OneDriver(drivers), options=options)
 
     def volume(self, name: str = "data") -> str:
         """A volume that no VM has, and that is nowhere."""

@@ -9,6 +9,7 @@ from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.support.api_client import ApiFailure
 from tests.support.clients import refused
+from tests.support.fleet import OPTIONS
 
 __all__ = ["owned"]
 
@@ -175,6 +176,7 @@ def test_a_hypervisor_that_does_not_answer_is_looked_at(owned: Owned, effect: Ha
     """Done means done, undone means failed: nothing is shrunk because nobody heard that it had grown."""
     volume = attached(owned)
     owned.fleet.fault(Step.RESIZE, FaultKind.HANG, remaining=1, effect=effect)
+    owned.patience_s = 3  # the look that follows is answered, also by a busy machine
     job = owned.done("resizeVolume", id=volume, size=9)
     gib = 9 if effect is HangEffect.DONE else 4
     assert (job["jobstatus"], sizes(owned, volume)) == (1 if gib == 9 else 2, (gib * GIB, gib * GIB))
@@ -184,6 +186,7 @@ def test_a_size_that_nobody_can_see_stays_claimed(owned: Owned) -> None:
     """While the hypervisor is silent the job waits; out of time it fails, and the next start brings the size."""
     volume, before = attached(owned), counted(owned)
     owned.fleet.fault(Step.ANY, FaultKind.HANG, effect=HangEffect.UNDONE)
+    owned.patience_s = 0.2
     job = owned.done("resizeVolume", id=volume, size=9)
     assert (job["jobstatus"], counted(owned) - before) == (0, 5 * GIB)
     owned.fleet.zone.change(TIME_IS_UP)
@@ -191,6 +194,7 @@ def test_a_size_that_nobody_can_see_stays_claimed(owned: Owned) -> None:
     job = owned.poll(job["jobid"])
     assert (job["jobstatus"], "is not known" in job["jobresult"]["errortext"]) == (2, True)
     owned.fleet.clear_faults()
+    owned.patience_s = OPTIONS.driver_timeout_s
     for command in ("stopVirtualMachine", "startVirtualMachine"):
         assert owned.done(command, id=owned.vm)["jobstatus"] == 1
     assert sizes(owned, volume) == (9 * GIB, 9 * GIB)
