@@ -150,6 +150,20 @@ class Settings(BaseSettings):
         description="Address and port at which this process serves /metrics, /health/live, /health/ready. "
         "`up` gives each program the next port. Unset: none, but the API serves them at `listen`.",
     )
+    confd_listen: str = Field(
+        default="127.0.0.1:1814", description="Address and UDP port at which `confd` answers where every VM is."
+    )
+    confd_key_file: Path | None = Field(
+        default=None,
+        description="File whose whole content, the last newline included, is the key of confd queries and answers.",
+    )
+    confd_servers: list[str] = Field(
+        default_factory=list,
+        description="Addresses of all machines that run `confd`, as it tells its clients; the first is the master.",
+    )
+    confd_refresh_seconds: float = Field(
+        default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -188,7 +202,7 @@ class Settings(BaseSettings):
         """Types as the environment gives them; of two spellings the source that wins is the last."""
         return {hypervisor.lower(): name for hypervisor, name in drivers.items()}
 
-    @field_validator("listen", "monitoring_listen")
+    @field_validator("listen", "monitoring_listen", "confd_listen")
     @classmethod
     def _check_listen(cls, listen: str | None) -> str | None:
         if listen is None:
