@@ -82,7 +82,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
 
 
 def take_back(connection: Connection, nic_id: int) -> None:
-    """Let a nic that was added, and that no guest has, be gone; its address is given back."""
+    """Remove a nic that was added and that no guest has; its address is given back."""
     store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)
 

@@ -111,7 +111,7 @@ def test_a_setting_has_such_calls_refused(strict: ApiClient, zone: Zone) -> None
     assert strict.post("listZones", diskoferingid="x").status == 200
 
 
-def test_many_and_long_names_are_told_in_short(strict: ApiClient) -> None:
+def test_many_and_long_names_are_shortened_in_the_answer(strict: ApiClient) -> None:
     """What strangers send is not sent back at length."""
     answer = strict.post("listZones", **{f"p{number}" + "x" * 500: "" for number in range(50)})
     assert (answer.status, len(answer.text) < 3000) == (431, True)

@@ -223,7 +223,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
     "parameter",
     ["ip6address", "nicnetworklist[0].network", "snapshotid", "customid"],
 )
-def test_a_single_vm_is_never_made_without_what_was_asked_for(
+def test_unsupported_parameters_of_a_single_vm_are_refused_by_name(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str
 ) -> None:
     """What CloudStack has for the call and this service can not honour is refused by name, not left out."""

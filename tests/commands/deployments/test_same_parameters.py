@@ -300,7 +300,7 @@ def test_variables_of_user_data_are_read_as_clients_write_them(bulk: Bulk, zone:
     assert kept == {"role": "web", "size": "small", "place": "here"}
 
 
-def test_a_repeat_is_told_from_another_call_by_what_is_in_maps(bulk: Bulk, zone: Zone) -> None:
+def test_values_in_maps_distinguish_a_repeat_from_another_call(bulk: Bulk, zone: Zone) -> None:
     """The order of the entries' fields says nothing, their values do, and offerings count by id, not by name."""
     disk = zone.id_of("disk_offerings", "Custom")
     entry = {"datadisksdetails[0].diskofferingid": disk, "datadisksdetails[0].size": "3"}
