@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-console console-pictures browser check format generate lock bench bench-lists curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -61,6 +61,19 @@ test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.t
 
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
+
+BROWSER_TOOLS := 'playwright>=1.60' 'axe-playwright-python>=0.1.8'
+browser: setup
+	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2>/dev/null || $(PIP) install $(BROWSER_TOOLS)
+	@command -v chromium chromium-browser google-chrome >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		{ echo "A browser is needed: Debian's package chromium, with fonts-dejavu-core"; exit 1; }
+
+test-console: browser ## Run what people do with the console in a real Chromium, with axe on every page
+	@$(BIN)/python -m pytest tests/console/browser
+
+console-pictures: browser ## Draw the pictures of docs/console.md anew
+	@$(BIN)/python -m docs.record_console
 
 check: setup ## Format, lint, types, import contracts, generated files
 	$(BIN)/ruff format --check
