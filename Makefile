@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-console console-pictures browser check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-console console-pictures browser check format generate lock bench bench-lists curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 OF_PROGRAMS := acceptance chaos cli embedded manage workers
 PROPERTIES := declare placement store
 PROFILE ?= thorough
+MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,7 +66,7 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 BROWSER_TOOLS := 'playwright>=1.60' 'axe-playwright-python>=0.1.8'
 browser: setup
 	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2>/dev/null || $(PIP) install $(BROWSER_TOOLS)
-	@command -v chromium chromium-browser google-chrome >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 		{ echo "A browser is needed: Debian's package chromium, with fonts-dejavu-core"; exit 1; }
 
@@ -75,12 +76,16 @@ test-console: browser ## Run what people do with the console in a real Chromium,
 console-pictures: browser ## Draw the pictures of docs/console.md anew
 	@$(BIN)/python -m docs.record_console
 
-check: setup ## Format, lint, types, import contracts, generated files
+test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
+	@$(BIN)/python -m tests.systemd
+
+check: setup ## Format, lint, types, import contracts, generated files, manifests for Kubernetes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended
 	$(BIN)/ruff format
