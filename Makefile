@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-console console-pictures browser check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -104,6 +104,9 @@ bench: setup ## Measure planning, bulk calls and throughput
 
 bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 accounts
 	@$(BIN)/python -m benchmarks.lists
+
+bench-console: setup ## Measure pages of the console: CPU, time, bytes
+	@$(BIN)/python -m benchmarks.console
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves

@@ -31,14 +31,18 @@ def main() -> None:
         page.fill("#username", "admin")
         page.fill("#password", service.password)
         page.click("button.primary")
-        _deploy(page, "Medium", 700, "shop")
-        _wait_to_the_end(page)
+        for place, count in (("pod-a", 400), ("pod-b", 500), ("pod-c", 150)):
+            _deploy(page, "Large", count, f"shop-{place[-1]}", place)
+            _wait_to_the_end(page)
         service.run(
             "simulator", "latency", "set", "boot", "9000", "--distribution", "normal", "--spread-ms", "3000"
         )
         service.run(
             "simulator", "faults", "add", "--step", "boot", "--host", "b-kvm-2-04", "--reason", "out of disk"
         )
+        _deploy(page, "Small", 60, "cache", "pod-b")
+        _wait_to_the_end(page)
+        _take(page, "failures")
         _fill_in(page, "Small", 400, "web")
         _take(page, "deploy")
         page.click("#deploy button.primary")
@@ -67,8 +71,10 @@ def _label(page: Any, field: str, begins: str) -> str:
     return str(next(label for label in labels if label.startswith(begins)))
 
 
-def _deploy(page: Any, offering: str, count: int, prefix: str) -> None:
+def _deploy(page: Any, offering: str, count: int, prefix: str, place: str) -> None:
     _fill_in(page, offering, count, prefix)
+    page.click("details:has(#place) summary")
+    page.select_option("#place", label=place)
     page.click("#deploy button.primary")
 
 

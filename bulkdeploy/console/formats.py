@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from markupsafe import Markup
@@ -10,6 +11,17 @@ KIB = 1024
 SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 MHZ_PER_GHZ = 1000
 PER_CENT = 100
+MOST_CACHED = 4096
+"""Values whose HTML is kept: the rows of a table have few different ones."""
+
+STATES = {
+    "good": ("Running", "Up", "Enabled", "Completed", "succeeded"),
+    "busy": ("Starting", "Stopping", "Migrating", "InProgress", "in progress", "Expunging"),
+    "warn": ("Unknown", "WARN", "Cancelled", "Maintenance", "PrepareForMaintenance", "Disabled"),
+    "bad": ("Error", "failed", "ERROR", "Down", "Alert", "ErrorInMaintenance"),
+}
+"""What states mean, by their class in the style sheet; all others mean nothing."""
+KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in states}
 
 
 def number(value: object) -> str:
@@ -60,6 +72,7 @@ def share(part: object, whole: object) -> float:
     return 0.0 if total <= 0 else max(0.0, min(float(PER_CENT), float(str(part or 0)) * PER_CENT / total))
 
 
+@lru_cache(MOST_CACHED)
 def moment(value: object) -> Markup:
     """A moment: the browser tells how long ago it is, and shows the moment itself as the title."""
     when = parsed(value)
@@ -72,7 +85,7 @@ def moment(value: object) -> Markup:
 def parsed(value: object) -> datetime | None:
     """A moment of the API's."""
     try:
-        return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%S%z")
+        return datetime.fromisoformat(str(value))
     except ValueError:
         return None
 

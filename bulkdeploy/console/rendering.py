@@ -3,11 +3,13 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from bulkdeploy.console import formats
 from bulkdeploy.console.texts import read_texts
@@ -42,8 +44,13 @@ class Pages:
             share=formats.share,
             version=self.version,
             address=address,
-            between=formats.seconds_between,
+            state=lru_cache(formats.MOST_CACHED)(self._state),
         )
+
+    def _state(self, value: str) -> Markup:
+        """A state in words, with the colour of what it means."""
+        kind, text = formats.KIND_OF_STATE.get(value, ""), self.texts.states.get(value)
+        return Markup('<span class="state {}">{}</span>').format(kind, text)
 
     def render(self, template: str, **values: Any) -> str:
         """The text that a template makes of these values."""
