@@ -1,6 +1,5 @@
 """Moves that put running VMs into balance (one file: the score and what lowers it are one thing).
 
-
 The score is a sum over hosts, so that what a move gains depends on its two hosts and not on how many others there
 are: the squares of how far the share of CPU, and of memory, that is promised of a host lies from that of all hosts;
 and OWNER_WEIGHT for each pair of an owner's VMs more than even dispersion would have on one host. Besides, per
