@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.binding import Catalogue
 
 COMMANDS = find_commands()
-OURS = {"bulkDeployVirtualMachine", "cancelBulkDeployment", "getHealth", "listBulkDeployments"}
+OURS = {"balanceZone", "bulkDeployVirtualMachine", "cancelBulkDeployment", "getHealth", "listBulkDeployments"}
 """Commands that CloudStack does not have."""
 
 BESIDES = {
