@@ -13,7 +13,12 @@ from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.binding import Catalogue
 
 COMMANDS = find_commands()
-OURS = {"bulkDeployVirtualMachine", "cancelBulkDeployment", "listBulkDeployments"}
+OURS = {
+    "bulkCreateVirtualMachines",
+    "bulkDeployVirtualMachine",
+    "cancelBulkDeployment",
+    "listBulkDeployments",
+}
 """Commands that CloudStack does not have."""
 
 BESIDES = {

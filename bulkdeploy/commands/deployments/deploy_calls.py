@@ -77,8 +77,8 @@ def deploy_or_plan(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         raise InvalidCombination(
             ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
         )
-    result = deploy(call.connection, call.system, call.caller, _request(call, bulk=bulk, count=count, **more))
-    return Instead(PLAN, _plan_row(call, result)) if isinstance(result, DryRun) else result
+    result = deploy(call.connection, call.system, call.caller, deploy_request(call, bulk=bulk, count=count, **more))
+    return Instead(PLAN, plan_row(call, result)) if isinstance(result, DryRun) else result
 
 
 def require_root_admin(call: Call, *names: str) -> None:
@@ -117,7 +117,8 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
     return NamedNic(entry["networkid"].id, entry.get("ip"), entry.get("mac"))
 
 
-def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
+def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
+    """A dry run as answered."""
     return {
         "count": result.requested,
         "fits": result.fits,
@@ -127,8 +128,8 @@ def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
     }
 
 
-def _request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
-    """What the call asks for, ids resolved."""
+def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
+    """What the call asks for, ids resolved; ``more``: what not every deploy call has."""
     arguments = call.arguments
     return DeployRequest(
         bulk=bulk,
@@ -165,7 +166,7 @@ def _request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployReques
         start_vm=call.flag("startvm", default=True),
         dry_run=call.flag("dryrun"),
         explain_host_ids=host_ids(call),
-        fingerprint=_fingerprint(arguments),
+        fingerprint=more.pop("fingerprint", None) or fingerprint(arguments),
         uuids=_uuids(arguments),
         **more,
     )
@@ -229,7 +230,7 @@ def _refs(value: Any) -> list[EntityRef]:
     return [ref for part in parts for ref in _refs(part)]
 
 
-def _fingerprint(arguments: Mapping[str, Any]) -> bytes:
+def fingerprint(arguments: Mapping[str, Any]) -> bytes:
     """What tells one deploy call from another: every parameter but the token itself.
 
     Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.

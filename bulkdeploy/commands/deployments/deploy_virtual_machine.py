@@ -6,6 +6,7 @@ from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan, n
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.deployment import NamedVm
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
@@ -23,8 +24,7 @@ def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
         bulk=False,
         count=1,
         host_id=call.ref_id("hostid"),
-        name=call.text("name"),
-        display_name=call.text("displayname"),
+        vms=(NamedVm(call.text("name"), call.text("displayname")),),
         nics=named_nics(call),
     )
     return result if isinstance(result, Instead) else JobTicket(result.job_uuids[0], result.vm_uuids[0])
