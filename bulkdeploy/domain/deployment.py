@@ -59,8 +59,9 @@ class DeployRequest:
     ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
     that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
     ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
-    that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one. ``vms``: one by
-    one, in order of their entries; empty: nothing is said of them.
+    that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
+    ``plan_index``: the plan that is applied, of a dry run of a call like this, by ``plan_fingerprint``.
+    ``vms``: one by one, in order of their entries; empty: nothing is said of them.
     """
 
     bulk: bool
@@ -102,6 +103,8 @@ class DeployRequest:
     dry_run: bool = False
     explain_host_ids: tuple[int, ...] = ()
     request_token: str | None = None
+    plan_index: int | None = None
+    plan_fingerprint: bytes = b""
     fingerprint: bytes = b""
     uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 

@@ -13,13 +13,14 @@ import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy import metrics
-from bulkdeploy.placement.batch import plan_batch
+from bulkdeploy.placement.batch import after, plan_batch
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
 from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.rules import cluster_threshold
 from bulkdeploy.placement.shortage import Shortage, shortage
+from bulkdeploy.placement.standing import Lacking, Places, stands
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.reasons import in_words
@@ -126,6 +127,30 @@ def plan_kinds_in_zone(
             )
             for request, part in zip(requests, made.plans, strict=True)
         ]
+
+
+def apply_in_zone(
+    connection: Connection,
+    configuration: Configuration,
+    kinds: Sequence[tuple[PlacementNeed, Places]],
+    counts: Sequence[int],
+) -> list[Planned] | list[Lacking]:
+    """The plans of all kinds at places that were planned before, or what keeps them from being claimed now.
+
+    Raises:
+        PlannerNotInstalled: a need names a planner that is not there.
+    """
+    wanted = [(need, count) for (need, _), count in zip(kinds, counts, strict=True)]
+    snapshot, requests = zone_as_seen_by(connection, configuration, wanted, seed=0)
+    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+    planned = []
+    for request, (_, places) in zip(requests, kinds, strict=True):
+        made = stands(snapshot, request, places, placement_catalog())
+        if isinstance(made, list):
+            return made
+        planned.append(Planned(made, request, limits, _thresholds(snapshot, request, made)))
+        snapshot = after(snapshot, request, made)
+    return planned
 
 
 def _thresholds(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Thresholds:

@@ -25,6 +25,7 @@ BESIDES = {
     ("deleteIso", "forced"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }

@@ -12,9 +12,10 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
+    PLACED,
     PLAN_FIELDS,
     deploy_request,
-    fingerprint,
+    fingerprints,
     named_nics,
     plan_row,
 )
@@ -34,6 +35,7 @@ from bulkdeploy.domain.errors import (
     InvalidParameter,
     OwnerDisabled,
     PermissionDenied,
+    PlanStale,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -109,6 +111,7 @@ PLAN = Response(
         number("fits", "VMs that would be made"),
         number("capacity", "VMs of the kind that there is most room for, were there no others", ROOT_ADMIN_ONLY),
         *PLAN_FIELDS,
+        *PLACED,
         objects("placements", "where each would be placed, in the list's order", PLACE_FIELDS),
         FAILED,
     ),
@@ -142,7 +145,7 @@ def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
         key = frozenset((name, value) for name, value in given.items() if name.lower() not in OF_EACH)
         alike.setdefault(key, []).append(index)
     lookup = _remembering(partial(resolve_known, call.connection, call.caller))
-    of_call = fingerprint(call.arguments)
+    of_call = fingerprints(call.arguments)
     requests = []
     for indexes in alike.values():
         with named_entry(indexes[0]):
@@ -198,7 +201,7 @@ def _vms(index: int, given: Mapping[str, str], count: int) -> list[NamedVm]:
     return [NamedVm(named.get("name"), named.get("displayname"), index)] * count
 
 
-def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: bytes) -> DeployRequest:
+def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: Mapping[str, bytes]) -> DeployRequest:
     nics = named_nics(call)
     if len(vms) > 1 and any(nic.ip_address or nic.mac_address for nic in nics):
         entry = f"virtualmachines[{vms[1].entry}]"
@@ -215,7 +218,7 @@ def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: byt
         nics=nics,
         name_prefix=call.text("nameprefix"),
         request_token=token,
-        fingerprint=of_call,
+        **of_call,
     )
 
 
@@ -247,6 +250,7 @@ COMMANDS: tuple[Command, ...] = (
             InsufficientCapacity,
             InsufficientAddresses,
             ResourceUnavailable,
+            PlanStale,
         ),
         handler=bulk_create_virtual_machines,
     ),

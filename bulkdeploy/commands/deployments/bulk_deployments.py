@@ -33,6 +33,7 @@ from bulkdeploy.domain.errors import (
     InsufficientCapacity,
     OwnerDisabled,
     PermissionDenied,
+    PlanStale,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -138,6 +139,7 @@ COMMANDS: tuple[Command, ...] = (
             InsufficientCapacity,
             InsufficientAddresses,
             ResourceUnavailable,
+            PlanStale,
         ),
         handler=bulk_deploy_virtual_machine,
     ),

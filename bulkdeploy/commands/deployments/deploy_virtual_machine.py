@@ -12,6 +12,7 @@ from bulkdeploy.domain.errors import (
     InsufficientCapacity,
     OwnerDisabled,
     PermissionDenied,
+    PlanStale,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -48,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
             InsufficientCapacity,
             InsufficientAddresses,
             ResourceUnavailable,
+            PlanStale,
         ),
         handler=deploy_virtual_machine,
     ),

@@ -1,5 +1,6 @@
 """Bulk deployments after their call was answered: seen as a whole, and cancelled."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -149,6 +150,28 @@ def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[s
                 place = named.of(int(part.plan.host_ids[row]), part.plan.pool_ids[row].tolist())
             found[at] = {"index": vm.entry, "name": vm.name, **place}
     return [found[at] for at in sorted(found)]
+
+
+def host_rows(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
+    vms: Counter[int] = Counter()
+    pools: dict[int, set[int]] = {}
+    for part in parts:
+        if part.plan is not None:
+            vms.update(part.plan.host_ids.tolist())
+            for host_id, row in zip(part.plan.host_ids.tolist(), part.plan.pool_ids.tolist(), strict=True):
+                pools.setdefault(host_id, set()).update(row)
+    names = store.plan_hosts(connection, list(vms))
+    uuids = store.pool_uuids(connection, sorted(set().union(*pools.values())))
+    return [
+        {
+            **names[host_id],
+            "count": count,
+            "pools": [uuids[pool] for pool in sorted(pools.get(host_id, ())) if pool in uuids],
+        }
+        for host_id, count in sorted(vms.items(), key=lambda each: (-each[1], each[0]))
+        if host_id in names
+    ]
 
 
 class _PlaceNames:

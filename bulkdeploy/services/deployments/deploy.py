@@ -38,6 +38,7 @@ from bulkdeploy.services.deployments.deployment_checks import check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
 from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
 from bulkdeploy.services.deployments.list_entries import entry_of
+from bulkdeploy.services.deployments.shown_plans import places_of, shown_plan
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, most_within_limits
@@ -45,6 +46,7 @@ from bulkdeploy.store.configuration.configuration import Configuration, read_con
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import deployment_rows as rows
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token, plan_hosts
+from bulkdeploy.store.deployments.plans import keep_plan
 from bulkdeploy.store.ledger.addresses import Address, lock_ranges, take_addresses
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_zone
 
@@ -58,6 +60,7 @@ class DryRun:
     """What a deploy call would do: its plan, by ids, how many VMs it would make, and what was asked of hosts.
 
     ``parts``: the VMs that it would make, at their places. ``failures``: those of a partial call that it would not.
+    ``kinds``: the places of each kind, as they are kept under ``index``.
     """
 
     plan: Mapping[str, Any]
@@ -66,6 +69,8 @@ class DryRun:
     hosts: Sequence[HostAnswer]
     parts: Sequence[Part] = ()
     failures: Sequence[Mapping[str, Any]] = ()
+    kinds: Sequence[Mapping[str, Any]] = ()
+    index: int | None = None
 
 
 class _Fewer(Exception):
@@ -108,7 +113,7 @@ def deploy_batch(
             savepoint.rollback()
         else:
             (savepoint.rollback if shared.dry_run else savepoint.commit)()
-            return result
+            return keep_shown(connection, caller, shared, result) if isinstance(result, DryRun) else result
 
 
 def _deploy(
@@ -134,7 +139,7 @@ def _deploy(
     for fewer in without:
         wanted.leave_out(fewer.vms, fewer.error)
     _keep_within_limits(connection, wanted)
-    planned = _plan(connection, configuration, wanted) if shared.start_vm else None
+    planned = _plan(connection, configuration, caller, wanted) if shared.start_vm else None
     parts = wanted.parts(wanted.kinds(), planned)
     new = rows.reserve_identities(connection, int(wanted.kept.sum()))
     of_parts = [new.of(part.at, len(part.spec.disks)) for part in parts]
@@ -149,13 +154,21 @@ def _deploy(
             connection, configuration, wanted, [Kind(kind.need, kind.vms[:0]) for kind in wanted.kinds()]
         )
         record = plan_record(shown)
-        return DryRun(record, batch.count, new.count, shown[0].hosts, parts, list(wanted.failures()))
+        kinds = [places_of(each) for each in planned or ()]
+        return DryRun(record, batch.count, new.count, shown[0].hosts, parts, list(wanted.failures()), kinds)
     new = new.named([(part.at, each.names) for part, each in zip(parts, of_parts, strict=True)])
     add_amounts(connection, specs[0].owner, wanted.amounts())
     deployed, messages = _write(connection, configuration, caller, wanted, planned, parts, of_parts, addresses, new)
     after_commit(connection, lambda _: log.info("deployed", deployment=str(deployed.uuid), vms=new.count))
     send_jobs(connection, system.job_queue, messages)
     return deployed
+
+
+def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, shown: DryRun) -> DryRun:
+    """A dry run whose plan is kept, so that it can be applied; one that places nothing has no index."""
+    if not shown.kinds:
+        return shown
+    return replace(shown, index=keep_plan(connection, caller.user_id, request.plan_fingerprint, shown.kinds))
 
 
 def _claim(
@@ -261,14 +274,17 @@ def _passes(connection: Connection, wanted: Wanted, most: int) -> bool:
     return False
 
 
-def _plan(connection: Connection, configuration: Configuration, wanted: Wanted) -> list[Planned]:
+def _plan(connection: Connection, configuration: Configuration, caller: Caller, wanted: Wanted) -> list[Planned]:
     """The plans of all kinds, or the refusal that says how many VMs would fit and what ruled hosts out.
 
     Where the call accepts fewer, those that find no place are left out.
     """
     kinds = wanted.kinds()
-    planned = _look(connection, configuration, wanted, kinds)
     batch, shared = wanted.batch, wanted.batch.shared
+    if shared.plan_index is None:
+        planned = _look(connection, configuration, wanted, kinds)
+    else:
+        planned = shown_plan(connection, configuration, caller, shared, kinds)
     placed = sum(each.plan.placed for each in planned)
     least = shared.minimum_count or (1 if batch.partial else batch.count)
     if placed < least and not planned[0].pool_limits:

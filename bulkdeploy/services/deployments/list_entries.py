@@ -25,6 +25,7 @@ OF_THE_CALL = frozenset(
         "virtualmachinecount",
         "requesttoken",
         "dryrun",
+        "planindex",
         "partial",
         "startvm",
     }

@@ -63,6 +63,17 @@ deployments = Table(
     ),
 )
 
+deployment_plans = Table(
+    "deployment_plans",
+    metadata,
+    identity(),
+    Column("user_id", BigInteger, nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("kinds", JSONB, nullable=False, comment="places of each kind of VM: hosts, and pools per disk"),
+    created(),
+    Index("ix_deployment_plans_created", "created"),
+)
+
 virtual_machines = Table(
     "virtual_machines",
     metadata,
