@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, follow, explain, balance, completion scripts."""
+"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, completion."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ from typing import Any
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.balance import balance
+from bulkdeploy.cli.batch_create import batch_create
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
 from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
@@ -195,6 +196,16 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         ),
         OwnCommand("profile", "profile [NAME]", "Lists profiles, or changes to one", _profile, ("profile lab",)),
         OwnCommand("sync", "sync", "Asks the server which APIs it has, for help and completion", _sync),
+        OwnCommand(
+            "batch-create",
+            "batch-create FILE [NAME=VALUE ...]",
+            "Creates the unlike VMs of a JSON or YAML file, Ganeti's too; -: standard input",
+            batch_create,
+            (
+                "batch-create vms.yaml zone=small --dry-run",
+                "batch-create - zone=small serviceoffering=Custom --partial --no-wait",
+            ),
+        ),
         OwnCommand(
             "follow",
             "follow [DEPLOYMENT | JOB ...]",
