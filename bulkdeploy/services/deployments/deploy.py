@@ -383,7 +383,8 @@ def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[
         _Fewer: there are too few, and the call accepts fewer VMs.
     """
     spec = part.spec
-    pods: list[int | None] = [None] * part.count if part.plan is None else list(part.plan.pod_ids.tolist())
+    placed = None if part.plan is None else list(part.plan.pod_ids.tolist())
+    pods: list[int | None] = [spec.request.pod_id] * part.count if placed is None else placed
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)
