@@ -1,16 +1,21 @@
 """Bulk deployments after their call was answered: seen as a whole, and cancelled."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.placement.model import HostAnswer
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
+from bulkdeploy.services.deployments.batch_parts import Part
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
 from bulkdeploy.store.filters import Arguments
@@ -107,6 +112,101 @@ def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> lis
         for answer in answers
         if answer.host_id in places
     ]
+
+
+def job_rows(
+    caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
+) -> Mapping[int, Mapping[str, Any]]:
+    """One job object per VM (reference section 0.6), each naming its deployment; by position."""
+    shared = {
+        "accountid": caller.owner.account_uuid,
+        "userid": caller.user_uuid,
+        "cmd": DEPLOY.command_class,
+        "jobstatus": JobStatus.IN_PROGRESS.value,
+        "jobprocstatus": 0,
+        "jobresultcode": 0,
+        "jobinstancetype": DEPLOY.instance_type.value,
+        "created": deployed.created,
+        "deploymentid": deployed.uuid,
+    }
+    return {
+        at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
+    }
+
+
+def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list[dict[str, Any]]:
+    """Where the VMs of a call with a list are, in its order, with their entries and jobs."""
+    rows = store.vm_places(connection, deployed.vm_uuids)
+    named = _PlaceNames(
+        connection, {row.host_id for row in rows.values()}, {pool for row in rows.values() for pool in row.pool_ids}
+    )
+    return [
+        {
+            "index": entry,
+            "name": rows[vm_uuid].name,
+            "virtualmachineid": vm_uuid,
+            "jobid": job_uuid,
+            **named.of(rows[vm_uuid].host_id, rows[vm_uuid].pool_ids),
+        }
+        for entry, vm_uuid, job_uuid in zip(
+            deployed.listed["entries"], deployed.vm_uuids, deployed.job_uuids, strict=True
+        )
+        if vm_uuid in rows
+    ]
+
+
+def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Where the VMs of a dry run with a list would be, in its order, with their entries."""
+    placed = [part for part in parts if part.plan is not None]
+    hosts = {host for part in placed for host in part.plan.host_ids.tolist()}  # type: ignore[union-attr]
+    pools = {pool for part in placed for pool in np.unique(part.plan.pool_ids).tolist()}  # type: ignore[union-attr]
+    named = _PlaceNames(connection, hosts, pools)
+    found: dict[int, dict[str, Any]] = {}
+    for part in parts:
+        for row, (at, vm) in enumerate(zip(part.at.tolist(), part.named, strict=True)):
+            place: dict[str, Any] = {}
+            if part.plan is not None:
+                place = named.of(int(part.plan.host_ids[row]), part.plan.pool_ids[row].tolist())
+            found[at] = {"index": vm.entry, "name": vm.name, **place}
+    return [found[at] for at in sorted(found)]
+
+
+def host_rows(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
+    vms: Counter[int] = Counter()
+    pools: dict[int, set[int]] = {}
+    for part in parts:
+        if part.plan is not None:
+            vms.update(part.plan.host_ids.tolist())
+            for host_id, row in zip(part.plan.host_ids.tolist(), part.plan.pool_ids.tolist(), strict=True):
+                pools.setdefault(host_id, set()).update(row)
+    names = store.plan_hosts(connection, list(vms))
+    uuids = store.pool_uuids(connection, sorted(set().union(*pools.values())))
+    return [
+        {
+            **names[host_id],
+            "count": count,
+            "pools": [uuids[pool] for pool in sorted(pools.get(host_id, ())) if pool in uuids],
+        }
+        for host_id, count in sorted(vms.items(), key=lambda each: (-each[1], each[0]))
+        if host_id in names
+    ]
+
+
+class _PlaceNames:
+    """Hosts and pools, by internal ids, as answers name them."""
+
+    def __init__(self, connection: Connection, host_ids: Iterable[int | None], pool_ids: Iterable[int]) -> None:
+        self._hosts = store.plan_hosts(connection, [host_id for host_id in host_ids if host_id is not None])
+        self._pools = store.pool_uuids(connection, list(pool_ids))
+
+    def of(self, host_id: int | None, pool_ids: Sequence[int]) -> dict[str, Any]:
+        """A VM's host with its cluster and pod, and its pools."""
+        host = self._hosts.get(host_id, {}) if host_id is not None else {}
+        place: dict[str, Any] = {
+            name: host[name] for name in ("hostid", "hostname", "clusterid", "podid") if name in host
+        }
+        return {**place, "pools": [self._pools[pool] for pool in pool_ids if pool in self._pools]}
 
 
 def _skew(plan: Mapping[str, Any]) -> int:

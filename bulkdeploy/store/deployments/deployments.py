@@ -1,13 +1,13 @@
 """Deployments as a whole: found by token, listed with the state of their jobs, cancelled."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Row, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
@@ -27,12 +27,16 @@ FILTERS: Filters = {
 
 @dataclass(frozen=True, slots=True)
 class DeployedVms:
-    """What a deploy call made: its jobs and VMs, in creation order."""
+    """What a deploy call made: its jobs and VMs, in creation order.
+
+    ``listed``: of a call with a list, ``entries``, the entry of each VM, and ``failed``, those that were left out.
+    """
 
     uuid: UUID
     created: datetime
     job_uuids: Sequence[str]
     vm_uuids: Sequence[str]
+    listed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
@@ -43,7 +47,7 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
     take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
     row = connection.execute(
         text(
-            "SELECT id, uuid, created, request_fingerprint FROM deployments"
+            "SELECT id, uuid, created, request_fingerprint, config FROM deployments"
             " WHERE user_id = :user AND request_token = :token"
         ),
         {"user": user_id, "token": token},
@@ -55,7 +59,11 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
         {"id": row.id},
     ).all()
     deployed = DeployedVms(
-        row.uuid, row.created, [str(job.uuid) for job in jobs], [str(job.instance_uuid) for job in jobs]
+        row.uuid,
+        row.created,
+        [str(job.uuid) for job in jobs],
+        [str(job.instance_uuid) for job in jobs],
+        {name: row.config[name] for name in ("entries", "failed") if name in row.config},
     )
     return bytes(row.request_fingerprint), deployed
 
@@ -104,7 +112,7 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
         .select_from(
             with_owner(deployments, deployments.c.account_id).join(zones, zones.c.id == deployments.c.zone_id)
         )
-        .where(deployments.c.bulk, visible.condition())
+        .where(deployments.c.bulk, deployments.c.batch_id.is_(None), visible.condition())
         .order_by(deployments.c.id.desc()),
         FILTERS,
         arguments,
@@ -181,15 +189,38 @@ def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) ->
 
 
 def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Names and uuids of these hosts and their clusters, by host id; removed ones are left out."""
+    """Names and uuids of these hosts, their clusters and pods, by host id; removed ones are left out."""
     rows = connection.execute(
         text(
-            "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername"
-            " FROM hosts h JOIN clusters c ON c.id = h.cluster_id WHERE h.id = ANY(:ids) AND h.removed IS NULL"
+            "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername,"
+            " p.uuid AS podid FROM hosts h JOIN clusters c ON c.id = h.cluster_id JOIN pods p ON p.id = c.pod_id"
+            " WHERE h.id = ANY(:ids) AND h.removed IS NULL"
         ),
         {"ids": list(host_ids)},
     ).mappings()
     return {row["id"]: {key: row[key] for key in row if key != "id"} for row in rows}
+
+
+def pool_uuids(connection: Connection, pool_ids: Sequence[int]) -> dict[int, UUID]:
+    """Storage pools by internal id."""
+    rows = connection.execute(
+        text("SELECT id, uuid FROM storage_pools WHERE id = ANY(:ids)"), {"ids": list(pool_ids)}
+    )
+    return {row.id: row.uuid for row in rows}
+
+
+def vm_places(connection: Connection, vm_uuids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Name, ``host_id`` and ``pool_ids`` (of the volumes, by device) of those of these VMs that there are."""
+    rows = connection.execute(
+        text(
+            "SELECT CAST(v.uuid AS text) AS uuid, v.name, v.host_id, ARRAY("
+            "   SELECT x.pool_id FROM volumes x WHERE x.vm_id = v.id AND x.removed IS NULL"
+            "   AND x.pool_id IS NOT NULL ORDER BY x.device_id) AS pool_ids"
+            " FROM virtual_machines v WHERE v.uuid = ANY(CAST(:uuids AS uuid[]))"
+        ),
+        {"uuids": list(vm_uuids)},
+    )
+    return {row.uuid: row for row in rows}
 
 
 def failures_of(
