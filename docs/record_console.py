@@ -14,7 +14,7 @@ from tests.support.whole_service import WholeService, whole_service
 
 IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
-COLOURS = 96
+COLOURS = 255
 HALF_WAY = 60
 IN_THE_DARK = ("virtual-machines",)
 
@@ -108,7 +108,9 @@ def _look_around(page: Any, service: WholeService) -> None:
 def _take(page: Any, name: str) -> None:
     page.wait_for_load_state("networkidle")
     picture = Image.open(BytesIO(page.screenshot()))
-    picture.quantize(COLOURS).save(IMAGES / f"console-{name}.png", optimize=True)
+    picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+        IMAGES / f"console-{name}.png", optimize=True
+    )
 
 
 if __name__ == "__main__":
