@@ -44,7 +44,7 @@ class Pages:
             share=formats.share,
             version=self.version,
             address=address,
-            state=lru_cache(formats.MOST_CACHED)(self._state),
+            state_of=lru_cache(formats.MOST_CACHED)(self._state),
         )
 
     def _state(self, value: str) -> Markup:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS
+from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ def whole_service(data_dir: Path) -> Iterator[WholeService]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"The service did not start:\n{log.read_text()}")
             time.sleep(0.1)
-        yield WholeService(data_dir, f"http://{json.loads(running.read_text())['listen']}")
+        service = WholeService(data_dir, f"http://{json.loads(running.read_text())['listen']}")
+        wait_for(f"{service.url}/health/ready", process, log)
+        yield service
     finally:
         process.terminate()
         process.wait(PATIENCE_SECONDS)
