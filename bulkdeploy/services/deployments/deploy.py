@@ -48,7 +48,7 @@ from bulkdeploy.store.deployments import deployment_rows as rows
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token, plan_hosts
 from bulkdeploy.store.deployments.plans import keep_plan
 from bulkdeploy.store.ledger.addresses import Address, lock_ranges, take_addresses
-from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_zone
+from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 log = structlog.get_logger(__name__)
 
@@ -134,7 +134,7 @@ def _deploy(
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
     if shared.bulk:
-        lock_zone(connection, shared.zone_id)
+        _lock_plans(connection, batch)
     wanted = Wanted.of(batch, specs, [_need(configuration, spec) for spec in specs])
     for fewer in without:
         wanted.leave_out(fewer.vms, fewer.error)
@@ -162,6 +162,13 @@ def _deploy(
     after_commit(connection, lambda _: log.info("deployed", deployment=str(deployed.uuid), vms=new.count))
     send_jobs(connection, system.job_queue, messages)
     return deployed
+
+
+def _lock_plans(connection: Connection, batch: DeployBatch) -> None:
+    """Plans of the zone are made one after the other; of a place in it, if all VMs are pinned to that one."""
+    pins = {(each.pod_id, each.cluster_id, each.host_id) for each in batch.requests}
+    pod_id, cluster_id, host_id = pins.pop() if len(pins) == 1 else (None, None, None)
+    lock_plans(connection, batch.shared.zone_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
 
 
 def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, shown: DryRun) -> DryRun:
@@ -376,7 +383,9 @@ def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[
         _Fewer: there are too few, and the call accepts fewer VMs.
     """
     spec = part.spec
-    pods: list[int | None] = [None] * part.count if part.plan is None else list(part.plan.pod_ids.tolist())
+    pods: list[int | None] = (
+        [spec.request.pod_id] * part.count if part.plan is None else list(part.plan.pod_ids.tolist())
+    )
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)

@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0010_pre_batches"
-down_revision = "0008_pre_secondary_addresses"
+down_revision = "0009_pre_hypervisors"
 
 
 def upgrade() -> None:
