@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, completion scripts."""
+"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, completion."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from importlib import resources
 from typing import Any
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
+from bulkdeploy.cli.balance import balance
 from bulkdeploy.cli.batch_create import batch_create
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
@@ -229,6 +230,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "Asks confd servers, of bulkdeploy or of Ganeti, where things are; the newest answer counts",
             _confd,
             ("confd node-of-address 10.1.0.7", "confd node-role kvm-17", "confd configuration /cluster/serial_no"),
+        ),
+        OwnCommand(
+            "balance",
+            "balance zone=NAME | pod=NAME | cluster=NAME [maxmoves=N] [mingain=X] [yes]",
+            "Shows the moves that would even out the use of hosts, and has them made once confirmed",
+            balance,
+            ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
         ),
         OwnCommand(
             "completion",

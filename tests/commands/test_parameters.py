@@ -14,9 +14,11 @@ from tests.support.binding import Catalogue
 
 COMMANDS = find_commands()
 OURS = {
+    "balanceZone",
     "bulkCreateVirtualMachines",
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
+    "getHealth",
     "listBulkDeployments",
 }
 """Commands that CloudStack does not have."""

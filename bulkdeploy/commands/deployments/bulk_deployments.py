@@ -24,7 +24,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, moment, number, objects, text
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
@@ -64,7 +64,19 @@ BULK_DEPLOYMENT = Response(
         ),
         number("succeeded", "jobs that succeeded"),
         number("failed", "jobs that failed"),
+        moment("completed", "when the latest of them ended"),
         *PLAN_FIELDS,
+        objects(
+            "slowest",
+            "of a deployment asked for by id: its 5 finished jobs that took longest",
+            (
+                text("jobid", "the job"),
+                text("virtualmachineid", "its VM"),
+                text("name", "the VM's name"),
+                text("hostname", "the VM's host", ROOT_ADMIN_ONLY),
+                fraction("seconds", "seconds from the call to the job's end"),
+            ),
+        ),
         objects(
             "failures",
             "the first 100 failed jobs",

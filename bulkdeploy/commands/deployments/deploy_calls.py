@@ -42,6 +42,7 @@ SPREAD_FIELDS = (
     number("added", "VMs of the call in the cluster, as planned"),
     number("after", "before and added together"),
     number("capacity", "VMs of this kind that the cluster had room for before the call"),
+    number("succeeded", "of a deployment asked for by id: its VMs there whose jobs succeeded"),
 )
 
 PLAN_FIELDS = (

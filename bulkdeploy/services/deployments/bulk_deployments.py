@@ -23,17 +23,23 @@ from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.visibility import Visibility
 
 MOST_FAILURES = 100
+MOST_SLOW = 5
 
 
 def list_bulk_deployments(
     connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One row per bulk deployment: its jobs by state, its spread, its failures with reasons."""
+    """One row per bulk deployment: its jobs by state, its spread, its failures with reasons.
+
+    Of one that is asked for by id also how full its clusters are by now, and its slowest jobs.
+    """
     page = store.list_deployments(connection, visible, arguments, paging)
     ids = [row["_id"] for row in page.rows]
     jobs = store.count_jobs(connection, ids)
     failures = store.failures_of(connection, ids, MOST_FAILURES)
     spreads = spread_rows(connection, [row["plan"] for row in page.rows])
+    if "id" in arguments and len(ids) == 1:
+        spreads = [spreads[0] | _as_it_is_now(connection, ids[0], page.rows[0]["plan"], spreads[0]["clusters"])]
     rows = [
         {
             **{key: row[key] for key in row if key not in ("_id", "plan", "cancel_requested")},
@@ -83,6 +89,19 @@ def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> l
         }
         for plan in plans
     ]
+
+
+def _as_it_is_now(
+    connection: Connection, deployment_id: int, plan: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    succeeded = store.count_succeeded(connection, deployment_id)
+    return {
+        "clusters": [
+            {**row, "succeeded": succeeded.get(cluster, 0)}
+            for cluster, row in zip(plan["clusters"], clusters, strict=True)
+        ],
+        "slowest": store.slowest_jobs(connection, deployment_id, MOST_SLOW),
+    }
 
 
 def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> list[dict[str, Any]]:
@@ -196,7 +215,7 @@ def _skew(plan: Mapping[str, Any]) -> int:
     return max(after) - min(after) if after else 0
 
 
-def _state(row: Mapping[str, Any], jobs: Mapping[str, int]) -> str:
+def _state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
     if row["cancel_requested"] is not None:
         return "Cancelled"
     return "InProgress" if jobs.get("queued", 0) + jobs.get("running", 0) > 0 else "Completed"

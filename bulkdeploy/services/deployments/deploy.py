@@ -134,7 +134,7 @@ def _deploy(
     for spec in specs:
         require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
     if shared.bulk:
-        _lock_plans(connection, batch)
+        lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
     wanted = Wanted.of(batch, specs, [_need(configuration, spec) for spec in specs])
     for fewer in without:
         wanted.leave_out(fewer.vms, fewer.error)
@@ -162,13 +162,6 @@ def _deploy(
     after_commit(connection, lambda _: log.info("deployed", deployment=str(deployed.uuid), vms=new.count))
     send_jobs(connection, system.job_queue, messages)
     return deployed
-
-
-def _lock_plans(connection: Connection, batch: DeployBatch) -> None:
-    """Plans of the zone are made one after the other; of a place in it, if all VMs are pinned to that one."""
-    pins = {(each.pod_id, each.cluster_id, each.host_id) for each in batch.requests}
-    pod_id, cluster_id, host_id = pins.pop() if len(pins) == 1 else (None, None, None)
-    lock_plans(connection, batch.shared.zone_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
 
 
 def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, shown: DryRun) -> DryRun:
@@ -206,6 +199,13 @@ def _with_names(
         given.update(name.lower() for name in names if batch.listed)
         named.append(replace(new, names=names))
     return named
+
+
+def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
+    """The place that all requests of a batch are pinned to; where they differ, none."""
+    pins = {(each.pod_id, each.cluster_id, each.host_id) for each in batch.requests}
+    pod, cluster, host = pins.pop() if len(pins) == 1 else (None, None, None)
+    return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:
@@ -383,9 +383,8 @@ def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[
         _Fewer: there are too few, and the call accepts fewer VMs.
     """
     spec = part.spec
-    pods: list[int | None] = (
-        [spec.request.pod_id] * part.count if part.plan is None else list(part.plan.pod_ids.tolist())
-    )
+    placed = None if part.plan is None else list(part.plan.pod_ids.tolist())
+    pods: list[int | None] = [spec.request.pod_id] * part.count if placed is None else placed
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)

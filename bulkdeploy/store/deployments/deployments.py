@@ -120,8 +120,8 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
     return fetch_page(connection, query, paging)
 
 
-def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Per deployment its jobs that are queued, running, succeeded and failed.
+def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Per deployment its jobs that are queued, running, succeeded and failed, and when the latest ended.
 
     Queued are those that no worker has had in its hands: these, and only these, end for certain when the
     deployment is cancelled. A job that waits to be tried again has begun, and counts as running.
@@ -130,12 +130,43 @@ def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[in
         text(
             "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND attempts = 0) AS queued,"
             " count(*) FILTER (WHERE status = 0 AND attempts > 0) AS running,"
-            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed"
+            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed,"
+            " max(completed) AS completed"
             " FROM async_jobs WHERE deployment_id = ANY(:ids) GROUP BY deployment_id"
         ),
         {"ids": list(deployment_ids)},
     ).mappings()
-    return {row["deployment_id"]: {key: row[key] for key in JOB_COUNTS} for row in rows}
+    return {row["deployment_id"]: {key: row[key] for key in (*JOB_COUNTS, "completed")} for row in rows}
+
+
+def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int]:
+    """The deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
+    rows = connection.execute(
+        text(
+            "SELECT v.cluster_id, count(*) AS vms FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
+            " WHERE j.deployment_id = :id AND j.status = 1 AND v.deployment_id = :id AND v.cluster_id IS NOT NULL"
+            " GROUP BY v.cluster_id"
+        ),
+        {"id": deployment_id},
+    )
+    return {row.cluster_id: row.vms for row in rows}
+
+
+def slowest_jobs(connection: Connection, deployment_id: int, most: int) -> list[dict[str, Any]]:
+    """The deployment's finished jobs that took longest, from the call to their end."""
+    rows = connection.execute(
+        text(
+            "SELECT j.uuid AS jobid, v.uuid AS virtualmachineid, v.name, h.name AS hostname,"
+            " CAST(extract(epoch FROM j.completed - j.created) AS double precision) AS seconds"
+            " FROM (SELECT * FROM async_jobs WHERE deployment_id = :id AND status <> 0"
+            "       ORDER BY completed - created DESC, id LIMIT :most) j"
+            " JOIN virtual_machines v ON v.id = j.instance_id"
+            " LEFT JOIN hosts h ON h.id = coalesce(v.host_id, v.last_host_id)"
+            " ORDER BY seconds DESC, j.id"
+        ),
+        {"id": deployment_id, "most": most},
+    ).mappings()
+    return [dict(row) for row in rows]
 
 
 def deployment_owner(connection: Connection, deployment_id: int) -> int:
