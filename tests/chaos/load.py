@@ -79,7 +79,8 @@ class Client(Thread):
     def run(self) -> None:
         """Do one thing after the other."""
         ways: list[tuple[Callable[[], None], int]] = [
-            (self._bulk, 22),
+            (self._bulk, 18),
+            (self._unlike, 4),
             (self._large_and_cancelled, 2),
             (self._single, 8),
             (self._dry_run, 4),
@@ -139,7 +140,25 @@ class Client(Thread):
         self._number += 1
         prefix = f"{self.name}-{self._number}"
         naming = {"name": prefix} if command == "deployVirtualMachine" else {"nameprefix": prefix}
-        call = BulkCall(command, prefix, count, {**self._names.parameters, **naming, **more})
+        return self._make(BulkCall(command, prefix, count, {**self._names.parameters, **naming, **more}))
+
+    def _unlike(self) -> None:
+        """A list of unlike VMs."""
+        self._number += 1
+        prefix = f"{self.name}-{self._number}"
+        shared = {name: self._names.parameters[name] for name in OF_VOLUMES if name in self._names.parameters}
+        of_each = {name: value for name, value in self._names.parameters.items() if name not in OF_VOLUMES}
+        entries = [
+            {**of_each, "nameprefix": prefix, "rootdisksize": size, "count": self._dice.choice(SIZES[:6])}
+            for size in self._dice.sample(range(2, 9), self._dice.randint(1, 4))
+        ]
+        more = {"requesttoken": str(UUID(int=self._dice.getrandbits(128)))}
+        count = sum(int(str(entry["count"])) for entry in entries)
+        parameters = {**shared, **more, "virtualmachines": json.dumps(entries)}
+        self._make(BulkCall("bulkCreateVirtualMachines", prefix, count, parameters))
+
+    def _make(self, call: BulkCall) -> BulkCall:
+        """Write a call down and make it, again while nobody knows what it did."""
         with self._journal.lock:
             self._journal.bulk_calls.append(call)
         for _ in range(ATTEMPTS if call.may_be_repeated else 1):
