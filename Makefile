@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-kvm test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -62,6 +62,9 @@ test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.t
 
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
+
+test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
+	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover

@@ -63,6 +63,7 @@ class Failpoint(StrEnum):
     SWEEP_REMOVALS = "sweep.removals"
     SWEEP_VOLUMES = "sweep.volumes"
     SWEEP_OWNERLESS = "sweep.ownerless"
+    SWEEP_GUESTS = "sweep.guests"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 

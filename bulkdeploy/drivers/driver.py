@@ -139,10 +139,12 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
+        is_watched: hosts may fail and guests may end by themselves: the sweeper looks (``guests_of_host``).
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
+    is_watched: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -175,12 +177,14 @@ class HypervisorDriver(ABC):
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             return list(threads.map(admit, hosts))
 
-    def probe_host(self, host: HostAddress, *, timeout_s: float) -> None:  # noqa: B027
-        """See whether a host answers. A hypervisor whose hosts can not fail has nothing to do.
+    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
+        """The guests of one host, for who watches it.
 
         Raises:
-            DriverError: it does not; guests may run on it all the same.
+            DriverError: it does not answer; guests may run on it all the same.
         """
+        del timeout_s
+        raise DriverError("look", host.name, "its driver does not watch hosts", transient=False)
 
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float

@@ -53,6 +53,9 @@ class Directory(Protocol):
     def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
         """Every pool that this host reaches."""
 
+    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
+        """The pools that these volumes are, or are to be, in; removed volumes are in theirs until they are gone."""
+
     def template(self, template_uuid: UUID) -> TemplateImage | None:
         """A template's image; None: there is no such template."""
 

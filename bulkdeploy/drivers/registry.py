@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import bulkdeploy.drivers
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
-from bulkdeploy.drivers.options import TABLE, DriverSettingError, read_options
+from bulkdeploy.drivers.options import TABLE, DriverOptions, DriverSettingError, read_options
 from bulkdeploy.drivers.records import MakeRecords
 
 ENTRY_POINT_GROUP = "bulkdeploy.drivers"
@@ -209,6 +209,18 @@ def installed_drivers() -> list[str]:
 def in_tree_drivers() -> list[str]:
     """The names of the drivers that come with the product."""
     return sorted(filter(_is_in_tree, (one.name for one in pkgutil.iter_modules(bulkdeploy.drivers.__path__))))
+
+
+def in_tree_options(name: str) -> type[DriverOptions]:
+    """The options of a driver that comes with the product.
+
+    They stand in ``NAME_options`` where the driver's own module needs what is not installed everywhere.
+    """
+    module = f"{__package__}.{name}_options"
+    if find_spec(module) is None:
+        return find_driver(name, TABLE).options_model
+    options: type[DriverOptions] = importlib.import_module(module).OPTIONS
+    return options
 
 
 def _is_in_tree(name: str) -> bool:

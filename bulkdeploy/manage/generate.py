@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from bulkdeploy.commands.registry import find_commands, find_nouns
 from bulkdeploy.declare.reference_page import reference_page
 from bulkdeploy.drivers.options import ENVIRONMENT, FILE_SUFFIX, TABLE
-from bulkdeploy.drivers.registry import find_driver, in_tree_drivers
+from bulkdeploy.drivers.registry import in_tree_drivers, in_tree_options
 from bulkdeploy.manage.zone_files.reference import zone_file_page
 from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, Settings
 
@@ -41,8 +41,7 @@ def default_toml() -> str:
     fields = {name: field for name, field in Settings.model_fields.items() if name != TABLE}
     parts = [HEADER, *_assignments(fields), DRIVER_HEADER]
     for name in in_tree_drivers():
-        model = find_driver(name, TABLE).options_model
-        parts += [f"# [{TABLE}.{name}]", *_assignments(model.model_fields)]
+        parts += [f"# [{TABLE}.{name}]", *_assignments(in_tree_options(name).model_fields)]
     return "\n".join(parts)
 
 

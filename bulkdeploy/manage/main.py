@@ -25,6 +25,7 @@ COMMANDS = {
         "bulkdeploy.manage.simulator:simulator",
         "Inject failures and delays into simulated hypervisors.",
     ),
+    "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
     "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),

@@ -53,6 +53,10 @@ class _Directory:
         with read_only(self._engine) as connection:
             return self._pools(directory.pools(connection, host_uuid))
 
+    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
+        with read_only(self._engine) as connection:
+            return self._pools(directory.pools_of_volumes(connection, volume_uuids))
+
     def _pools(self, rows: Sequence[Row[Any]]) -> list[Pool]:
         return [
             Pool(row.uuid, row.name, row.pool_type, row.ip_address, row.path, row.host_uuid)

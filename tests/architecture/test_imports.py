@@ -16,7 +16,13 @@ STORE = ROOT / "bulkdeploy" / "store"
 COMMANDS = ROOT / "bulkdeploy" / "commands"
 PASSED_UPWARDS = {"Connection", "Engine", "Row"}
 """What code above the store may know of SQLAlchemy: types it hands through."""
-EXTRAS = {"embedded": "embedded", "contract": "contract", "contract_suites": "contract"}
+EXTRAS = {
+    "embedded": "embedded",
+    "contract": "contract",
+    "contract_suites": "contract",
+    "libvirt_errors": "libvirt",
+    "libvirt_seed": "libvirt",
+}
 """The extra whose packages a folder or module of this name may import."""
 MAKERS = {
     "create_engine",
@@ -100,7 +106,7 @@ def test_packages_are_empty() -> None:
 def test_every_library_is_declared() -> None:
     """What the product imports stands in pyproject.toml; what only the embedded servers need, in their extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    distributions = packages_distributions()
+    distributions = {"libvirt": ["libvirt-python"], "pycdlib": ["pycdlib"], **packages_distributions()}
 
     def named(requirements: Iterable[str]) -> set[str]:
         return {canonicalize_name(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}

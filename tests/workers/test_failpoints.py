@@ -53,7 +53,10 @@ OF_SWEEPERS = [
 """In the order in which a sweeper passes them after its start."""
 
 OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
-OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS}]
+OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS}
+"""Of drivers whose hosts may fail, which simulated ones do not."""
+
+OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS, *OF_WATCHED_HOSTS}]
 
 
 def places(points: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -46,6 +46,7 @@ NOMINAL_BYTES = 2 * GIB
 DEFAULT_TYPE = "USER"
 ISO_FORMAT = "ISO"
 SCHEMES = ("http", "https", "ftp")
+FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _register(connection: Connection, caller: Caller, kind: Kind, given: Argumen
     if kind is ISO:
         columns["format"] = ISO_FORMAT
     if "url" in columns:
-        _check_url(columns["url"])
+        _check_url(caller, columns["url"])
     _check_for_root(caller, columns)
     _check_featured(caller, featured=bool(columns.get("is_featured")))
     owner = lock_owner(connection, caller, named_owner_of(given))
@@ -266,11 +267,14 @@ def list_by_id(connection: Connection, caller: Caller, kind: Kind, ref: EntityRe
     )
 
 
-def _check_url(url: str) -> None:
+def _check_url(caller: Caller, url: str) -> None:
+    """Files of the workers' own are for root admins to name."""
     try:
         parts = urlsplit(url)
     except ValueError:
         parts = urlsplit("")
+    if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
+        return
     if parts.scheme.lower() not in SCHEMES or not parts.hostname:
         raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
 

@@ -1,6 +1,6 @@
 """Hosts, pools and templates as drivers need them. Few rows, read whole, when a driver looks at everything."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +40,19 @@ _POOLS_OF_HOST = text(
     " OR (p.scope = 'ZONE' AND p.zone_id = h.zone_id AND lower(p.hypervisor) = lower(h.hypervisor))"
     " WHERE h.uuid = :host AND p.removed IS NULL ORDER BY p.id"
 )
+
+
+_POOLS_OF_VOLUMES = text(
+    "SELECT DISTINCT p.uuid, p.name, p.pool_type, p.ip_address, p.path, h.uuid AS host_uuid,"
+    " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM volumes v"
+    " JOIN storage_pools p ON p.id = v.pool_id LEFT JOIN hosts h ON h.id = p.host_id"
+    " LEFT JOIN clusters c ON c.id = p.cluster_id WHERE v.uuid = ANY(CAST(:volumes AS uuid[]))"
+)
+
+
+def pools_of_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """The pools of these volumes, with the columns of ``pools``."""
+    return connection.execute(_POOLS_OF_VOLUMES, {"volumes": list(volume_uuids)}).all()
 
 
 def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row[Any]]:

@@ -1,0 +1,702 @@
+"""KVM hosts with libvirt, nothing else on them (one file: one class, a method for each call of drivers).
+
+Persistent definitions are the lock (docs/adr/0024-fences-for-drivers.md): a start raises the fence, defines, looks
+at the fence again and creates; a removal raises the fence, undefines, and only then ends the guest.
+"""
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from threading import Lock
+from typing import Any, Self, TypeVar
+from urllib.parse import urldefrag, urlsplit
+from uuid import UUID
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    HOSTS_AT_ONCE,
+    DriverError,
+    Guest,
+    GuestSpec,
+    HypervisorDriver,
+    NicSpec,
+    PowerState,
+    StaleFence,
+    VolumeSpec,
+)
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.libvirt_connections import Deadline, HostCall, Links, in_time
+from bulkdeploy.drivers.libvirt_domain import (
+    Disk,
+    Domain,
+    Interface,
+    SeenDomain,
+    cpu_shares,
+    read_domain,
+    target_name,
+    write_disk,
+    write_domain,
+    write_interface,
+)
+from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt_hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt_images import ensure_copy
+from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.libvirt_seed import make_seed
+from bulkdeploy.drivers.libvirt_storage import (
+    FORMATS,
+    Backing,
+    LibvirtPool,
+    copy_name,
+    pool_xml,
+    seed_name,
+    volume_name,
+)
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+
+T = TypeVar("T")
+
+LISTING_S = 60.0
+"""How long one host may take to list its guests, or a pool its volumes."""
+
+LOOKS_S = 0.1
+UNDEFINE = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+)
+MOVE = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+)
+UNFILTERED = ("user", "openvswitch")
+
+
+class LibvirtDriver(HypervisorDriver):
+    """The driver. What must be remembered stands in the service's records; here are connections only."""
+
+    options_model = LibvirtOptions
+    abilities = frozenset(
+        {
+            Ability.LIVE_MIGRATION,
+            Ability.HOT_PLUG_VOLUMES,
+            Ability.HOT_PLUG_NICS,
+            Ability.RESIZE_VOLUMES,
+            Ability.GUEST_PASSWORDS,
+        }
+    )
+    is_watched = True
+    _records: Records
+
+    def __init__(self, options: LibvirtOptions) -> None:
+        self._options = options
+        self._links = Links(options.connections_per_host, options.keepalive_seconds)
+        self._lock = Lock()
+        self._guests_at_work: dict[UUID, tuple[Lock, int]] = {}
+        self._pools: dict[UUID, Pool] = {}
+
+    @classmethod
+    def from_options(cls, options: LibvirtOptions) -> Self:
+        """See HypervisorDriver."""
+        return cls(options)
+
+    def use_records(self, records: Records) -> None:
+        """See HypervisorDriver."""
+        self._records = records
+
+    def close(self) -> None:
+        """See HypervisorDriver."""
+        self._links.close()
+
+    # Hosts
+
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """See HypervisorDriver. The url is libvirt's; what stands behind a ``#`` names the host."""
+        read_url(host.access.url)
+        address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
+        deadline = Deadline(timeout_s)
+        work = partial(host_model, access=host.access, options=self._options)
+        return self._links.run("connect", address, deadline, work)
+
+    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
+        """See HypervisorDriver."""
+        return self._links.run("look", host, Deadline(timeout_s), _list_guests)
+
+    # Templates
+
+    def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        if self._records.copies.find(template_uuid, pool_uuid) is not None:
+            return
+        image = self._records.directory.template(template_uuid)
+        if image is None:
+            raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
+
+        def ensure(call: HostCall) -> None:
+            ensure_copy(call, self._pool(call, pool_uuid), image, self._records.copies)
+
+        self._links.run("template", host, Deadline(timeout_s), ensure)
+
+    # Guests
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._of_guest("boot", host, guest.uuid, timeout_s, lambda call: self._start(call, guest, fence))
+
+    def _start(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._claim(call, "boot", guest, [volume.uuid for volume in guest.volumes], fence)
+        domain = _find_domain(call, guest.uuid)
+        if domain is not None and domain.isActive():
+            return
+        with call.failing("volume"):
+            disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
+            seed = self._write_seed(call, guest)
+        defined = write_domain(self._domain(call, guest, fence, disks, seed))
+        call.go_on("boot")
+        domain = call.connection.defineXML(defined)
+        try:
+            self._require_highest(call, "boot", guest.uuid, fence)
+        except StaleFence:
+            _undefine(domain)
+            raise
+        call.go_on("boot")
+        try:
+            domain.create()
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # it runs already
+                raise
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. Power button first, then the plug, unless it is forced."""
+
+        def stop(call: HostCall) -> None:
+            self._fenced_here(call, "stop", guest_uuid, fence)
+            self._end(call, guest_uuid, fence, patience_s=0.0 if forced else self._options.shutdown_seconds)
+            self._records.fences.release(guest_uuid, fence)
+
+        self._of_guest("stop", host, guest_uuid, timeout_s, stop)
+
+    def _end(self, call: HostCall, guest_uuid: UUID, fence: int, *, patience_s: float) -> None:
+        """Let the guest neither run nor be defined here."""
+        domain = _find_domain(call, guest_uuid)
+        if domain is None:
+            return
+        if patience_s and domain.isActive():
+            _press_power_button(domain, min(patience_s, call.deadline.left_s() / 2))
+        call.go_on("stop")
+        self._require_highest(call, "stop", guest_uuid, fence)
+        _undefine(domain)
+        with suppress_gone():
+            domain.destroy()
+
+    def _require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
+        if not self._records.fences.is_highest(guest_uuid, fence):
+            raise StaleFence(step, call.host.name, f"fence {fence} was overtaken", transient=False)
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver."""
+
+        def look(call: HostCall) -> PowerState | None:
+            self._fenced_here(call, "look", guest_uuid, fence)
+            domain = _find_domain(call, guest_uuid)
+            if domain is None:
+                return None
+            return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
+
+        return self._of_guest("look", host, guest_uuid, timeout_s, look)
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver."""
+        deadline = Deadline(timeout_s)
+        named = ANY_HOST if host is None else host.name
+
+        def remove() -> None:
+            with self._alone(guest_uuid, "delete", named, deadline):
+                self._remove(host, guest_uuid, volume_uuids, fence, deadline)
+
+        in_time("delete", named, deadline, remove)
+
+    def _remove(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        fence: int,
+        deadline: Deadline,
+    ) -> None:
+        fences, named = self._records.fences, ANY_HOST if host is None else host.name
+        fenced = self._raise_fence("delete", named, guest_uuid, fence)
+        if host is not None and fenced.host_uuids - {host.uuid}:
+            raise _elsewhere("delete", host)
+        hosts = [] if host is None else [host]
+        if host is None and fenced.host_uuids:
+            hosts = [one for one in self._records.directory.hosts() if one.uuid in fenced.host_uuids]
+        for one in hosts:
+            self._links.call(
+                "delete", one, deadline, lambda call: self._end(call, guest_uuid, fence, patience_s=0.0)
+            )
+        fences.release(guest_uuid, fence)
+        names = [seed_name(guest_uuid), *map(volume_name, volume_uuids)]
+        with fences.volumes_in_use(volume_uuids) as used:
+            if used:  # by another guest, or by this one, which somebody has started since
+                raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
+            for pool in self._records.directory.pools_of_volumes(volume_uuids):
+                self._remove_files(pool, host, names, deadline)
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        deadline = Deadline(timeout_s)
+
+        def remove() -> None:
+            with self._records.fences.volumes_in_use([volume_uuid]) as used:
+                if used:
+                    reason = f"guest {used[volume_uuid]} uses volume {volume_uuid}"
+                    raise DriverError("delete", ANY_HOST, reason, transient=True)
+                self._remove_files(self._known_pool(pool_uuid), None, [volume_name(volume_uuid)], deadline)
+
+        in_time("delete", ANY_HOST, deadline, remove)
+
+    def _remove_files(self, pool: Pool, host: HostAddress | None, names: Sequence[str], deadline: Deadline) -> None:
+        """Remove files from a pool, through ``host`` or, where that does not reach it, through any that does."""
+
+        def remove(call: HostCall) -> None:
+            found = self._pool(call, pool.uuid)
+            for name in names:
+                found.remove(name)
+
+        if host is not None and pool.host_uuid in (None, host.uuid):
+            self._links.call("delete", host, deadline, remove)
+        else:
+            self._at_any_host("delete", pool.uuid, deadline, remove)
+
+    # Changes of running guests
+
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. Memory goes from host to host; volumes stay on pools that both reach."""
+        deadline = Deadline(timeout_s)
+
+        def migrate() -> None:
+            with ExitStack() as stack:
+                stack.enter_context(self._alone(guest.uuid, "migrate", destination.name, deadline))
+                calls = {
+                    one.uuid: stack.enter_context(self._links.link(one).borrow(one, deadline))
+                    for one in sorted((source, destination), key=lambda host: host.uuid)
+                }
+                stack.enter_context(calls[destination.uuid].failing("migrate"))
+                self._migrate(calls[source.uuid], calls[destination.uuid], guest, fence)
+
+        in_time("migrate", destination.name, deadline, migrate)
+
+    def _migrate(self, source: HostCall, destination: HostCall, guest: GuestSpec, fence: int) -> None:
+        fences = self._records.fences
+        fenced = self._raise_fence("migrate", destination.host.name, guest.uuid, fence)
+        if not fenced.host_uuids <= {source.host.uuid, destination.host.uuid}:
+            raise _elsewhere("migrate", destination.host)
+        leaving = _find_domain(source, guest.uuid)
+        if leaving is None or not leaving.isActive():
+            arrived = _find_domain(destination, guest.uuid)
+            if arrived is None or not arrived.isActive():
+                raise DriverError("migrate", destination.host.name, "the guest does not run", transient=False)
+        else:
+            for pool_uuid in {volume.pool_uuid for volume in guest.volumes}:
+                self._pool(destination, pool_uuid)
+            with _overtaken_at("migrate", destination.host.name):
+                fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
+            destination.go_on("migrate")
+            address = destination.host.ip_address
+            uri = f"tcp://[{address}]" if ":" in address else f"tcp://{address}"
+            flags = MOVE | (libvirt.VIR_MIGRATE_UNSAFE if self._options.unsafe_migration else 0)
+            leaving.migrate3(destination.connection, {libvirt.VIR_MIGRATE_PARAM_URI: uri}, flags)
+        with _overtaken_at("migrate", destination.host.name):
+            fences.move(guest.uuid, destination.host.uuid, None, fence)
+
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
+        self._of_guest(
+            "devices", host, guest.uuid, timeout_s, lambda call: self._change_devices(call, guest, fence)
+        )
+
+    def _change_devices(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._fenced_here(call, "devices", guest.uuid, fence)
+        domain, seen = _running(call, "devices", guest.uuid)
+        wanted = {volume.uuid for volume in guest.volumes}
+        self._claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
+        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE
+        if domain.isPersistent():
+            flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        kept = wanted | {nic.uuid for nic in guest.nics}
+        for device in seen.devices.keys() - kept:
+            _detach(call, domain, device, seen.devices[device], flags)
+        taken = set(seen.targets)
+        for volume in guest.volumes:
+            if volume.uuid not in seen.disks:
+                target = next(name for name in map(target_name, range(1000)) if name not in taken)
+                taken.add(target)
+                with call.failing("devices"):
+                    disk = Disk(volume.uuid, self._ensure_volume(call, volume))
+                    _attach(call, domain, write_disk(disk, target), flags)
+        for nic in guest.nics:
+            if nic.uuid not in seen.nic_uuids:
+                _attach(call, domain, write_interface(self._interface(nic)), flags)
+        self._claim(call, "devices", guest, wanted, fence)
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+
+        def resize(call: HostCall) -> None:
+            self._fenced_here(call, "resize", guest_uuid, fence)
+            domain, seen = _running(call, "resize", guest_uuid)
+            target = seen.disks.get(volume.uuid)
+            if target is None:
+                raise DriverError(
+                    "resize", call.host.name, f"the guest has no volume {volume.uuid}", transient=False
+                )
+            size = domain.blockInfo(target)[0]
+            if size > volume.size_bytes:
+                raise DriverError("resize", call.host.name, "a running guest's volume only grows", transient=False)
+            if size < volume.size_bytes:
+                call.go_on("resize")
+                domain.blockResize(target, volume.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+        if host is not None:
+            self._of_guest("resize", host, guest_uuid, timeout_s, resize)
+            return
+        if self._raise_fence("resize", ANY_HOST, guest_uuid, fence).host_uuids:
+            raise DriverError("resize", ANY_HOST, "the guest is on a host", transient=False)
+        deadline, pool = Deadline(timeout_s), volume.pool_uuid
+
+        def resize_file() -> None:
+            with self._records.fences.volumes_in_use([volume.uuid]) as used:
+                if used:
+                    raise DriverError("resize", ANY_HOST, "a guest uses the volume", transient=True)
+                self._at_any_host("resize", pool, deadline, lambda call: self._pool(call, pool).resize(volume))
+
+        in_time("resize", ANY_HOST, deadline, resize_file)
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver."""
+        self._raise_fence("look", ANY_HOST, guest_uuid, fence)
+        deadline, pool = Deadline(timeout_s), volume.pool_uuid
+
+        def look(call: HostCall) -> int | None:
+            return self._pool(call, pool).size_of(volume.uuid)
+
+        return in_time("look", ANY_HOST, deadline, lambda: self._at_any_host("look", pool, deadline, look))
+
+    def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
+        """See HypervisorDriver. No host is named, so the size must be given."""
+        del timeout_s
+        reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
+        raise DriverError("connect", ANY_HOST, reason, transient=False)
+
+    # Lists
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver. Other people's domains are left out."""
+
+        def listed(host: HostAddress) -> list[Guest]:
+            return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
+
+        yield from _each(self._records.directory.hosts(), listed)
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver."""
+
+        def listed(pool: Pool) -> list[tuple[UUID, UUID, int]]:
+            def volumes(call: HostCall) -> list[tuple[UUID, UUID, int]]:
+                return [(uuid, pool.uuid, size) for uuid, size in self._pool(call, pool.uuid).volumes()]
+
+            deadline = Deadline(LISTING_S)
+            return in_time(
+                "list", ANY_HOST, deadline, lambda: self._at_any_host("list", pool.uuid, deadline, volumes)
+            )
+
+        yield from _each(
+            [pool for pool in self._records.directory.pools() if _is_usable(pool, self._options)], listed
+        )
+
+    # What these share
+
+    def _of_guest(
+        self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
+    ) -> T:
+        """Work on one guest at one host; calls for one guest come one after the other, late ones included."""
+        deadline = Deadline(timeout_s)
+
+        def alone(call: HostCall) -> T:
+            with self._alone(guest_uuid, step, host.name, deadline):
+                return work(call)
+
+        return self._links.run(step, host, deadline, alone)
+
+    @contextmanager
+    def _alone(self, guest_uuid: UUID, step: str, host: str, deadline: Deadline) -> Iterator[None]:
+        with self._lock:
+            lock, users = self._guests_at_work.get(guest_uuid, (Lock(), 0))
+            self._guests_at_work[guest_uuid] = (lock, users + 1)
+        try:
+            if not lock.acquire(timeout=deadline.left_s()):
+                reason = "another call for the guest is under way"
+                raise DriverError(step, host, reason, transient=True, unanswered=True)
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._lock:
+                users = self._guests_at_work[guest_uuid][1] - 1
+                if users:
+                    self._guests_at_work[guest_uuid] = (lock, users)
+                else:
+                    del self._guests_at_work[guest_uuid]
+
+    def _raise_fence(self, step: str, host: str, guest_uuid: UUID, fence: int) -> FencedGuest:
+        with _overtaken_at(step, host):
+            return self._records.fences.raise_fence(guest_uuid, fence)
+
+    def _fenced_here(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
+        """Raise the guest's fence; a guest that is on another host is not this one's."""
+        fenced = self._raise_fence(step, call.host.name, guest_uuid, fence)
+        if fenced.host_uuid is not None and call.host.uuid not in fenced.host_uuids:
+            raise _elsewhere(step, call.host)
+
+    def _claim(
+        self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
+    ) -> None:
+        with _overtaken_at(step, call.host.name):
+            fenced, taken = self._records.fences.claim(guest.uuid, call.host.uuid, list(volume_uuids), fence)
+        if fenced.host_uuids - {call.host.uuid}:
+            raise _elsewhere(step, call.host)
+        if taken:
+            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
+            raise DriverError(step, call.host.name, reason, transient=False)
+
+    def _known_pool(self, pool_uuid: UUID) -> Pool:
+        if pool_uuid not in self._pools:
+            self._pools |= {pool.uuid: pool for pool in self._records.directory.pools()}
+        if pool_uuid not in self._pools:
+            raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
+        return self._pools[pool_uuid]
+
+    def _pool(self, call: HostCall, pool_uuid: UUID) -> LibvirtPool:
+        return LibvirtPool(call, self._known_pool(pool_uuid), self._options)
+
+    def _at_any_host(self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
+        """Work at the first host that answers of those that reach a pool."""
+        failed: DriverError | None = None
+        for host in self._records.directory.hosts_of_pool(pool_uuid):
+            try:
+                return self._links.call(step, host, deadline, work)
+            except DriverError as error:
+                if error.step != "connect" and not error.unanswered:
+                    raise
+                failed = error
+        if failed is not None:
+            raise failed
+        raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
+
+    def _ensure_volume(self, call: HostCall, volume: VolumeSpec) -> str:
+        pool = self._pool(call, volume.pool_uuid)
+        return pool.ensure(volume, self._backing(call, pool, volume))
+
+    def _backing(self, call: HostCall, pool: LibvirtPool, volume: VolumeSpec) -> Backing | None:
+        if volume.template_uuid is None:
+            return None
+        attempt = self._records.copies.find(volume.template_uuid, volume.pool_uuid)
+        image = self._records.directory.template(volume.template_uuid)
+        if attempt is None or image is None:
+            reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
+            raise DriverError("volume", call.host.name, reason, transient=True)
+        return Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+
+    def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
+        if not self._options.seed or not guest.volumes:
+            return None
+        return self._pool(call, guest.volumes[0].pool_uuid).write(seed_name(guest.uuid), make_seed(guest))
+
+    def _domain(
+        self, call: HostCall, guest: GuestSpec, fence: int, disks: Sequence[Disk], seed_path: str | None
+    ) -> Domain:
+        options, log = self._options, self._options.console_log
+        is_session = urlsplit(urldefrag(call.host.url or "").url).path == "/session"
+        return Domain(
+            uuid=guest.uuid,
+            name=guest.name,
+            fence=fence,
+            kind=options.virtualization,
+            machine=options.machine,
+            cpu_model=options.cpu_model,
+            cpu_number=guest.cpu_number,
+            cpu_mhz=guest.cpu_mhz,
+            memory_mib=guest.memory_mib,
+            shares=None if is_session else cpu_shares(guest.cpu_number, guest.cpu_mhz),
+            disks=disks,
+            interfaces=[self._interface(nic) for nic in guest.nics],
+            seed_path=seed_path,
+            console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
+        )
+
+    def _interface(self, nic: NicSpec) -> Interface:
+        options, kind = self._options, self._options.network
+        label = nic.label or options.default_label
+        source = options.bridge.format(label=label, vlan=nic.vlan or "")
+        is_filtered = options.anti_spoofing and kind not in UNFILTERED
+        return Interface(
+            nic_uuid=nic.uuid,
+            mac_address=nic.mac_address,
+            kind={"openvswitch": "bridge", "libvirt": "network"}.get(kind, kind),
+            source=None if kind == "user" else source,
+            vlan=nic.vlan if kind == "openvswitch" else None,
+            mtu=None if kind == "user" else nic.mtu,
+            address=nic.ip_address if is_filtered and _is_ipv4(nic.ip_address) else None,
+        )
+
+
+def _is_ipv4(address: str | None) -> bool:
+    return address is not None and ipaddress.ip_address(address).version == 4
+
+
+def _is_usable(pool: Pool, options: LibvirtOptions) -> bool:
+    """Whether hosts can have such a pool: others hold nothing of ours."""
+    try:
+        pool_xml(pool, options, ANY_HOST)
+    except DriverError:
+        return False
+    return True
+
+
+def _elsewhere(step: str, host: HostAddress) -> DriverError:
+    return DriverError(step, host.name, "the guest is on another host", transient=False)
+
+
+@contextmanager
+def _overtaken_at(step: str, host: str) -> Iterator[None]:
+    try:
+        yield
+    except Overtaken as error:
+        raise StaleFence(step, host, str(error), transient=False) from error
+
+
+@contextmanager
+def suppress_gone() -> Iterator[None]:
+    """What is to be gone may be gone already."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+            raise
+
+
+def _find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
+    try:
+        return call.connection.lookupByUUID(guest_uuid.bytes)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN):
+            raise
+        return None
+
+
+def _running(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:
+    """A guest that runs here, and what it has."""
+    domain = _find_domain(call, guest_uuid)
+    seen = read_domain(domain.XMLDesc()) if domain is not None and domain.isActive() else None
+    if seen is None:
+        raise DriverError(step, call.host.name, "the guest does not run here", transient=False)
+    return domain, seen
+
+
+def _undefine(domain: Any) -> None:
+    with suppress_gone():
+        if domain.isPersistent():
+            domain.undefineFlags(UNDEFINE)
+
+
+def _press_power_button(domain: Any, patience_s: float) -> None:
+    """Ask the guest to switch itself off, and wait until it has, or patience ends."""
+    ends = time.monotonic() + patience_s
+    with suppress(libvirt.libvirtError):  # one that is hung, paused or gone is switched off next
+        domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+        while domain.isActive() and time.monotonic() < ends:
+            time.sleep(LOOKS_S)
+
+
+def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
+    call.go_on("devices")
+    domain.attachDeviceFlags(device, flags)
+
+
+def _detach(call: HostCall, domain: Any, uuid: UUID, device: str, flags: int) -> None:
+    """Take a device from a guest; wait until it has let it go."""
+    call.go_on("devices")
+    try:
+        domain.detachDeviceFlags(device, flags)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED):
+            raise
+    while uuid in _devices(domain):
+        if call.deadline.left_s() < LOOKS_S:
+            reason = f"the guest does not let go of device {uuid}"
+            raise DriverError("devices", call.host.name, reason, transient=True)
+        time.sleep(LOOKS_S)
+
+
+def _devices(domain: Any) -> dict[UUID, str]:
+    seen = read_domain(domain.XMLDesc())
+    return {} if seen is None else seen.devices
+
+
+def _list_guests(call: HostCall) -> list[Guest]:
+    guests = []
+    for domain in call.connection.listAllDomains():
+        with suppress_gone():
+            power = PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
+            seen = read_domain(domain.XMLDesc())
+            if seen is not None:
+                guests.append(_guest(call, seen, power))
+    return guests
+
+
+def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
+    return Guest(
+        seen.uuid,
+        call.host.uuid,
+        power,
+        seen.cpu_number,
+        seen.cpu_mhz,
+        seen.memory_mib,
+        frozenset(seen.disks),
+        seen.nic_uuids,
+    )
+
+
+K = TypeVar("K")
+
+
+def _each(subjects: Sequence[K], listed: Callable[[K], list[T]]) -> Iterator[T]:
+    """What all subjects list, many at a time; one that can not be read ends it."""
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        for found in threads.map(listed, subjects):
+            yield from found
+
+
+DRIVER = LibvirtDriver

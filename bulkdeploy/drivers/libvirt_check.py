@@ -1,0 +1,186 @@
+"""What a machine needs to be a host, tried one thing after the other, each with how to mend it.
+
+The last is the only proof that guests run: a boot sector must say its line. That /dev/kvm opens proves nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+from xml.etree import ElementTree as Tree
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress
+from bulkdeploy.drivers.libvirt_connections import Deadline, HostCall, Links
+from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt_hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt_storage import LibvirtPool, pool_path
+from bulkdeploy.drivers.records import Pool
+
+PATIENCE_S = 60.0
+LOOKS_S = 0.05
+SAYS = b" is up"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that a host needs: what was found, and how it is mended where it failed (``remedy``)."""
+
+    name: str
+    found: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One need: how it is tried, and what helps where that fails."""
+
+    name: str
+    remedy: str
+    try_it: Callable[[HostCall], str]
+
+
+def check_host(url: str, options: LibvirtOptions, folder: str | None) -> Iterator[Need]:
+    """Try everything that a host needs, in order, until something fails.
+
+    Args:
+        url: the host's, as addHost is given it.
+        options: the driver's.
+        folder: a folder for volumes on the host; None: the option ``local_path``.
+    """
+    links = Links(1, options.keepalive_seconds)
+    address = HostAddress(uuid4(), url, "", "KVM", url)
+    path = options.local_path if folder is None else folder
+    try:
+        read_url(url)
+    except DriverError as error:
+        yield Need("url", error.reason, "give the url as libvirt writes it: https://libvirt.org/uri.html")
+        return
+    try:
+        for trial in _trials(url, options, path):
+            try:
+                found = links.run("check", address, Deadline(PATIENCE_S), trial.try_it)
+            except DriverError as error:
+                yield Need(trial.name, error.reason, trial.remedy)
+                return
+            yield Need(trial.name, found)
+    finally:
+        links.close()
+
+
+def _trials(url: str, options: LibvirtOptions, path: str | None) -> Iterator[_Trial]:
+    yield _Trial(
+        "connection",
+        "virsh -c URL list must work for the user that runs bulkdeploy: an ssh key without a passphrase and a "
+        "known host key (qemu+ssh), certificates for the host's name (qemu+tls), the group libvirt (a local URL)",
+        _connection,
+    )
+    yield _Trial(
+        "host",
+        "the connection must be for reading and writing: qemu:///system, not a read-only socket",
+        lambda call: _host(call, url, options),
+    )
+    kind = options.virtualization
+    yield _Trial(
+        f"{kind} guests of machine type {options.machine}",
+        "install QEMU (qemu-system-x86 or qemu-kvm) and switch virtualization on in the firmware; without it set "
+        'driver.libvirt.virtualization to "qemu", which is many times slower',
+        lambda call: _emulator(call, options),
+    )
+    if options.network == "bridge" and "{" not in options.bridge.replace("{label}", ""):
+        bridge = options.bridge.format(label=options.default_label)
+        yield _Trial(
+            f"bridge {bridge}",
+            f"make it (ip link add {bridge} type bridge, and the same in your network configuration), or name the "
+            "one that is there with driver.libvirt.default_label or addTrafficType's kvmnetworklabel",
+            lambda call: str(call.connection.interfaceLookupByName(bridge).name()),
+        )
+    if path is None:
+        return
+    yield _Trial(
+        f"folder {path}",
+        "QEMU's user (libvirt-qemu, qemu) must be able to write there, and AppArmor or SELinux must let it: "
+        "folders under /var/lib/libvirt/images are always fine; on NFS the export needs no_root_squash",
+        lambda call: _boots(call, options, path),
+    )
+
+
+def _connection(call: HostCall) -> str:
+    return str(call.connection.getURI())
+
+
+def _host(call: HostCall, url: str, options: LibvirtOptions) -> str:
+    model = host_model(call, access=HostAccess(url), options=options.model_copy(update={"local_path": None}))
+    sizes = f"{model.cpu_cores} cores of {model.cpu_mhz} MHz, {model.memory_mib} MiB"
+    uuid = Tree.fromstring(call.connection.getCapabilities()).findtext("host/uuid")  # noqa: S314 - our daemon's
+    return f"{model.name}, {sizes}, QEMU {model.hypervisor_version}, host uuid {uuid} (must differ on each host)"
+
+
+def _emulator(call: HostCall, options: LibvirtOptions) -> str:
+    found = call.connection.getDomainCapabilities(None, "x86_64", options.machine, options.virtualization)
+    return Tree.fromstring(found).findtext("path", "")  # noqa: S314 - of the daemon that we drive
+
+
+def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
+    """A guest of a boot sector, in a pool that goes again, says its line."""
+    name, image = uuid4(), boot_image()
+    pool = Pool(name, "check", "SharedMountPoint", None, path, None)
+    made = next((one for one in call.connection.listAllStoragePools() if pool_path(one) == path), None)
+    pools = call.pools if made is None else {name: (made, path)}
+    try:
+        storage = LibvirtPool(HostCall(call.host, call.connection, pools, call.deadline), pool, options)
+        storage.put(f"check-{name}", iter([image]), len(image))
+        try:
+            _boot(call, options, f"{path}/check-{name}", name)
+        finally:
+            storage.remove(f"check-{name}")
+    finally:
+        if made is None:
+            _forget_pool(call, name)
+    return f"a guest booted from it ({options.virtualization})"
+
+
+def _forget_pool(call: HostCall, uuid: UUID) -> None:
+    """The pool goes, its folder stays."""
+    try:
+        left = call.connection.storagePoolLookupByUUID(uuid.bytes)
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_STORAGE_POOL):
+            raise
+        return
+    if left.isActive():
+        left.destroy()
+    left.undefine()
+
+
+def _boot(call: HostCall, options: LibvirtOptions, path: str, uuid: UUID) -> None:
+    """Boot it; it ends with the connection, or here."""
+    xml = (
+        f"<domain type='{options.virtualization}'><name>bulkdeploy-check-{uuid}</name><uuid>{uuid}</uuid>"
+        f"<memory unit='MiB'>32</memory><vcpu>1</vcpu>"
+        f"<os><type arch='x86_64' machine='{options.machine}'>hvm</type></os><features><acpi/></features>"
+        f"<devices><disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{path}'/>"
+        "<target dev='vda' bus='virtio'/></disk><serial type='pty'/></devices></domain>"
+    )
+    domain = call.connection.createXML(xml, libvirt.VIR_DOMAIN_START_AUTODESTROY | libvirt.VIR_DOMAIN_START_PAUSED)
+    try:
+        stream = call.connection.newStream(libvirt.VIR_STREAM_NONBLOCK)
+        domain.openConsole(None, stream, 0)
+        domain.resume()
+        said = b""
+        while SAYS not in said:
+            chunk = stream.recv(1024)
+            if isinstance(chunk, bytes):
+                said += chunk
+            if not call.deadline.left_s():
+                raise DriverError("check", ANY_HOST, f"the guest was silent for {PATIENCE_S:g} s", transient=True)
+            time.sleep(LOOKS_S)
+        stream.abort()
+    finally:
+        try:
+            domain.destroy()
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID):
+                raise

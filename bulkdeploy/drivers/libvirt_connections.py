@@ -1,0 +1,232 @@
+"""Connections to libvirt daemons: pooled, kept alive, made again, and no call waits longer than it may.
+
+Calls of libvirt's Python binding have no time-out. Each driver call to a host therefore runs in a thread of its
+own; whoever made it waits for as long as it may and then goes on, while the thread ends when libvirt lets it:
+keepalive sees to that where a daemon hangs. Before each change a thread looks whether there is time left
+(``HostCall.go_on``). Calls of one host that are under way are bounded, so a host that hangs holds no more threads
+than that.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from threading import Event, Lock, Semaphore, Thread
+from typing import Any, TypeVar
+from urllib.parse import urldefrag
+from uuid import UUID
+
+import structlog
+
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt_errors import failing_at, libvirt
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+CALLS_PER_CONNECTION = 4
+"""A daemon works on five calls of a connection at once (max_client_requests); keepalive needs one of them."""
+
+SILENT_PROBES = 2
+"""So many probes without an answer, and the connection is broken."""
+
+_starting = Lock()
+_running: list[Thread] = []
+
+
+def _run_event_loop() -> None:
+    while True:
+        with suppress(libvirt.libvirtError):
+            libvirt.virEventRunDefaultImpl()
+
+
+def _start_event_loop() -> None:
+    """One loop for a process, started before its first connection: keepalive and events need it."""
+    with _starting:
+        if not _running:
+            libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
+            libvirt.virEventRegisterDefaultImpl()
+            _running.append(Thread(target=_run_event_loop, name="libvirt-events", daemon=True))
+            _running[0].start()
+
+
+class Deadline:
+    """Until when a call may take; whoever waited for it may also have given up."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ends = time.monotonic() + seconds
+
+    def left_s(self) -> float:
+        """Seconds that are left; 0 where none are."""
+        return max(0.0, self._ends - time.monotonic())
+
+
+@dataclass(slots=True)
+class _Connection:
+    """An open connection, and the pools that are known to be active through it."""
+
+    libvirt: Any
+    pools: dict[UUID, Any] = field(default_factory=dict)
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """One driver call at one host, with a connection to it."""
+
+    host: HostAddress
+    connection: Any
+    pools: dict[UUID, Any]
+    deadline: Deadline
+
+    def go_on(self, step: str) -> None:
+        """Before a change.
+
+        Raises:
+            DriverError: time is up.
+        """
+        if not self.deadline.left_s():
+            raise DriverError(step, self.host.name, "time is up", transient=True)
+
+    def failing(self, step: str) -> Any:
+        """A context in which errors of libvirt are errors of this step here."""
+        return failing_at(step, self.host.name)
+
+
+class Link:
+    """All connections to one host. Safe to share between threads."""
+
+    def __init__(self, url: str, most: int, keepalive_s: int) -> None:
+        self._url, self._most, self._keepalive_s = url, most, keepalive_s
+        self._slots = Semaphore(most * CALLS_PER_CONNECTION)
+        self._lock = Lock()
+        self._open: list[_Connection] = []
+
+    @contextmanager
+    def borrow(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
+        """A connection with room for one more call.
+
+        Raises:
+            DriverError: none can be opened, or too many calls of this host are under way for too long.
+        """
+        if not self._slots.acquire(timeout=deadline.left_s()):
+            reason = f"{self._most * CALLS_PER_CONNECTION} calls are under way there, and none ended in time"
+            raise DriverError("connect", host.name, reason, transient=True)
+        try:
+            used = self._take(host)
+            try:
+                yield HostCall(host, used.libvirt, used.pools, deadline)
+            finally:
+                self._give_back(used)
+        finally:
+            self._slots.release()
+
+    def _take(self, host: HostAddress) -> _Connection:
+        with self._lock:
+            self._open = [one for one in self._open if one.libvirt.isAlive()]
+            free = [one for one in self._open if one.in_flight < CALLS_PER_CONNECTION]
+            if free:
+                free[0].in_flight += 1
+                return free[0]
+        _start_event_loop()
+        with failing_at("connect", host.name):
+            opened = _Connection(libvirt.open(self._url), in_flight=1)
+            opened.libvirt.setKeepAlive(self._keepalive_s, SILENT_PROBES)
+        with self._lock:
+            self._open.append(opened)
+        return opened
+
+    def _give_back(self, used: _Connection) -> None:
+        with self._lock:
+            used.in_flight -= 1
+            idle = [one for one in self._open if not one.in_flight]
+            if len(idle) < 2:
+                return
+            self._open.remove(idle[-1])
+        _close(idle[-1])
+
+    def close(self) -> None:
+        """Close what is open."""
+        with self._lock:
+            closing, self._open = self._open, []
+        for one in closing:
+            _close(one)
+
+
+def _close(connection: _Connection) -> None:
+    with suppress(libvirt.libvirtError):
+        connection.libvirt.close()
+
+
+class Links:
+    """The links to all hosts, by url; one url is one host. Safe to share between threads."""
+
+    def __init__(self, connections_per_host: int, keepalive_s: int) -> None:
+        self._most, self._keepalive_s = connections_per_host, keepalive_s
+        self._lock = Lock()
+        self._links: dict[str, Link] = {}
+
+    def link(self, host: HostAddress) -> Link:
+        """The link to a host.
+
+        Raises:
+            DriverError: nobody said where it is.
+        """
+        if host.url is None:
+            raise DriverError("connect", host.name, "the host has no url: addHost gives it one", transient=False)
+        url = urldefrag(host.url).url
+        with self._lock:
+            if url not in self._links:
+                self._links[url] = Link(url, self._most, self._keepalive_s)
+            return self._links[url]
+
+    def call(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
+        """What ``work`` answers, with a connection to ``host``; for threads that nobody waits for without end.
+
+        Raises:
+            DriverError: it failed.
+        """
+        with self.link(host).borrow(host, deadline) as call, call.failing(step):
+            return work(call)
+
+    def run(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
+        """As ``call``, in a thread of its own.
+
+        Raises:
+            DriverError: it failed, or took too long: then it may have been done (unanswered).
+        """
+        return in_time(step, host.name, deadline, lambda: self.call(step, host, deadline, work))
+
+    def close(self) -> None:
+        """Close everything."""
+        with self._lock:
+            closing, self._links = self._links, {}
+        for link in closing.values():
+            link.close()
+
+
+def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> T:
+    """What ``work`` answers, from a thread that is left to itself where it takes too long.
+
+    Raises:
+        DriverError: it took too long (unanswered); or whatever ``work`` raises.
+    """
+    ended = Event()
+    answers: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            errors.append(error)
+        ended.set()
+
+    Thread(target=run, name=f"libvirt-{step}", daemon=True).start()
+    if not ended.wait(deadline.left_s() + 0.05):
+        raise DriverError(step, host, "no answer in time", transient=True, unanswered=True)
+    if errors:
+        raise errors[0]
+    return answers[0]

@@ -1,0 +1,228 @@
+"""Guests as libvirt's domain XML: written from a typed model, and read again for what drivers are asked.
+
+What only we know of a guest (fence, MHz) stands in its metadata, in a namespace of ours: domains without it are
+other people's, and are left alone. A device's uuid is in its alias, which libvirt keeps while the guest runs and
+when it does not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+from xml.etree import ElementTree as Tree
+
+NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
+VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
+MOST_SHARES = 10_000
+"""Largest weight that control groups know."""
+
+Tree.register_namespace("bulkdeploy", NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A volume in a file on the host."""
+
+    volume_uuid: UUID
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A nic: ``kind`` bridge, network or user, and the name of the bridge or network; ``vlan`` for Open vSwitch.
+
+    ``address``: the only one that it may send with; None: any.
+    """
+
+    nic_uuid: UUID
+    mac_address: str
+    kind: str
+    source: str | None
+    vlan: str | None = None
+    mtu: int | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups)."""
+
+    uuid: UUID
+    name: str
+    fence: int
+    kind: str
+    machine: str
+    cpu_model: str | None
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    shares: int | None
+    disks: Sequence[Disk]
+    interfaces: Sequence[Interface]
+    seed_path: str | None = None
+    console_log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDomain:
+    """A guest of ours as a daemon has it."""
+
+    uuid: UUID
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    disks: dict[UUID, str]
+    """Target, such as ``vda``, by volume."""
+
+    devices: dict[UUID, str]
+    """Every volume's and nic's own XML, by its uuid."""
+
+    nic_uuids: frozenset[UUID]
+    targets: frozenset[str]
+
+
+def write_domain(domain: Domain) -> str:
+    """A domain's XML."""
+    root = Tree.Element("domain", type=domain.kind)
+    _child(root, "name", domain.name)
+    _child(root, "uuid", str(domain.uuid))
+    ours = Tree.SubElement(Tree.SubElement(root, "metadata"), f"{{{NAMESPACE}}}guest")
+    ours.attrib |= {"fence": str(domain.fence), "cpu-mhz": str(domain.cpu_mhz)}
+    _child(root, "memory", str(domain.memory_mib), unit="MiB")
+    _child(root, "vcpu", str(domain.cpu_number), placement="static")
+    if domain.shares is not None:
+        _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
+    os = Tree.SubElement(root, "os")
+    _child(os, "type", "hvm", arch="x86_64", machine=domain.machine)
+    Tree.SubElement(os, "boot", dev="hd")
+    features = Tree.SubElement(root, "features")
+    Tree.SubElement(features, "acpi")
+    Tree.SubElement(features, "apic")
+    _write_cpu(root, domain)
+    Tree.SubElement(root, "clock", offset="utc")
+    for event, action in (("poweroff", "destroy"), ("reboot", "restart"), ("crash", "destroy")):
+        _child(root, f"on_{event}", action)
+    devices = Tree.SubElement(root, "devices")
+    for number, disk in enumerate(domain.disks):
+        devices.append(_disk(disk, target_name(number)))
+    if domain.seed_path is not None:
+        devices.append(_seed(domain.seed_path))
+    devices.extend(_interface(interface) for interface in domain.interfaces)
+    _write_console(devices, domain.console_log)
+    Tree.SubElement(devices, "memballoon", model="virtio")
+    rng = Tree.SubElement(devices, "rng", model="virtio")
+    _child(rng, "backend", "/dev/urandom", model="random")
+    return Tree.tostring(root, encoding="unicode")
+
+
+def write_disk(disk: Disk, target: str) -> str:
+    """A disk's XML, to attach it."""
+    return Tree.tostring(_disk(disk, target), encoding="unicode")
+
+
+def write_interface(interface: Interface) -> str:
+    """A nic's XML, to attach it."""
+    return Tree.tostring(_interface(interface), encoding="unicode")
+
+
+def target_name(number: int) -> str:
+    """The name of a guest's disk by its number: vda to vdz, vdaa to ..."""
+    name = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        name = chr(ord("a") + letter) + name
+    return f"vd{name}"
+
+
+def cpu_shares(cpu_number: int, cpu_mhz: int) -> int:
+    """A guest's weight: as much as it was promised of its host's CPU, in units of 10 MHz."""
+    return max(2, min(MOST_SHARES, cpu_number * cpu_mhz // 10))
+
+
+def read_domain(xml: str) -> SeenDomain | None:
+    """What a domain has; None: it is not ours."""
+    root = Tree.fromstring(xml)  # noqa: S314 - of the daemon that we drive
+    ours = root.find(f"metadata/{{{NAMESPACE}}}guest")
+    if ours is None:
+        return None
+    disks: dict[UUID, str] = {}
+    devices: dict[UUID, str] = {}
+    nics: set[UUID] = set()
+    for kind, prefix in (("disk", VOLUME_ALIAS), ("interface", NIC_ALIAS)):
+        for device in root.findall(f"devices/{kind}"):
+            alias = device.find("alias")
+            name = "" if alias is None else alias.get("name", "")
+            if not name.startswith(prefix):
+                continue
+            uuid = UUID(name.removeprefix(prefix))
+            devices[uuid] = Tree.tostring(device, encoding="unicode")
+            if kind == "disk":
+                disks[uuid] = device.find("target").get("dev", "")  # type: ignore[union-attr]
+            else:
+                nics.add(uuid)
+    return SeenDomain(
+        uuid=UUID(root.findtext("uuid")),
+        cpu_number=int(root.findtext("vcpu", "0")),
+        cpu_mhz=int(ours.get("cpu-mhz", "0")),
+        memory_mib=int(root.findtext("memory", "0")) // 1024,
+        disks=disks,
+        devices=devices,
+        nic_uuids=frozenset(nics),
+        targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
+    )
+
+
+def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> None:
+    Tree.SubElement(parent, name, attributes).text = content
+
+
+def _write_cpu(root: Tree.Element, domain: Domain) -> None:
+    if domain.cpu_model is not None:
+        cpu = Tree.SubElement(root, "cpu", mode="custom", match="exact")
+        _child(cpu, "model", domain.cpu_model, fallback="forbid")
+    elif domain.kind == "kvm":
+        Tree.SubElement(root, "cpu", mode="host-model")
+
+
+def _disk(disk: Disk, target: str) -> Tree.Element:
+    element = Tree.Element("disk", type="file", device="disk")
+    Tree.SubElement(element, "driver", name="qemu", type="qcow2", discard="unmap")
+    Tree.SubElement(element, "source", file=disk.path)
+    Tree.SubElement(element, "target", dev=target, bus="virtio")
+    _child(element, "serial", disk.volume_uuid.hex[:20])
+    Tree.SubElement(element, "alias", name=f"{VOLUME_ALIAS}{disk.volume_uuid}")
+    return element
+
+
+def _seed(path: str) -> Tree.Element:
+    element = Tree.Element("disk", type="file", device="cdrom")
+    Tree.SubElement(element, "driver", name="qemu", type="raw")
+    Tree.SubElement(element, "source", file=path)
+    Tree.SubElement(element, "target", dev="sda", bus="ide")
+    Tree.SubElement(element, "readonly")
+    return element
+
+
+def _interface(interface: Interface) -> Tree.Element:
+    element = Tree.Element("interface", type=interface.kind)
+    Tree.SubElement(element, "mac", address=interface.mac_address)
+    if interface.source is not None:
+        Tree.SubElement(element, "source", {interface.kind: interface.source})
+    if interface.vlan is not None:
+        Tree.SubElement(element, "virtualport", type="openvswitch")
+        Tree.SubElement(Tree.SubElement(element, "vlan"), "tag", id=interface.vlan)
+    Tree.SubElement(element, "model", type="virtio")
+    if interface.mtu is not None:
+        Tree.SubElement(element, "mtu", size=str(interface.mtu))
+    if interface.address is not None:
+        filtered = Tree.SubElement(element, "filterref", filter="clean-traffic")
+        Tree.SubElement(filtered, "parameter", name="IP", value=interface.address)
+    Tree.SubElement(element, "alias", name=f"{NIC_ALIAS}{interface.nic_uuid}")
+    return element
+
+
+def _write_console(devices: Tree.Element, log: str | None) -> None:
+    serial = Tree.SubElement(devices, "serial", type="pty")
+    Tree.SubElement(serial, "target", port="0")
+    if log is not None:
+        Tree.SubElement(serial, "log", file=log, append="on")

@@ -1,0 +1,49 @@
+"""libvirt's errors as drivers' errors: may the same call succeed later, and may it have been done?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+try:
+    import libvirt
+except ImportError as missing:
+    raise ImportError("libvirt-python is missing: pip install 'bulkdeploy[libvirt]' (docs/kvm.md)") from missing
+
+from bulkdeploy.drivers.driver import DriverError
+
+__all__ = ["LOST", "PERMANENT", "failing_at", "is_code", "is_lost", "libvirt"]
+
+PERMANENT = frozenset(
+    {
+        libvirt.VIR_ERR_NO_SUPPORT,
+        libvirt.VIR_ERR_INVALID_ARG,
+        libvirt.VIR_ERR_XML_ERROR,
+        libvirt.VIR_ERR_XML_DETAIL,
+        libvirt.VIR_ERR_CONFIG_UNSUPPORTED,
+        libvirt.VIR_ERR_AUTH_FAILED,
+        libvirt.VIR_ERR_AUTH_CANCELLED,
+    }
+)
+"""Codes of errors that stay until somebody changes something."""
+
+LOST = frozenset({libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR})
+"""Codes that, from the RPC layer, mean that the connection broke: the call may have been done."""
+
+
+def is_code(error: "libvirt.libvirtError", *codes: int) -> bool:
+    """Whether an error has one of these codes."""
+    return error.get_error_code() in codes
+
+
+def is_lost(error: "libvirt.libvirtError") -> bool:
+    """Whether the connection broke."""
+    return error.get_error_domain() == libvirt.VIR_FROM_RPC and is_code(error, *LOST)
+
+
+@contextmanager
+def failing_at(step: str, host: str) -> Iterator[None]:
+    """Let errors of libvirt be errors of this step at this host."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        transient = not is_code(error, *PERMANENT)
+        raise DriverError(step, host, str(error), transient=transient, unanswered=is_lost(error)) from error

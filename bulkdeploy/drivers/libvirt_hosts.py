@@ -1,0 +1,76 @@
+"""What a machine with libvirt says of itself when it becomes a host."""
+
+import socket
+from urllib.parse import urldefrag, urlsplit
+
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAccess, HostModel
+from bulkdeploy.drivers.libvirt_connections import HostCall
+from bulkdeploy.drivers.libvirt_errors import libvirt
+from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.libvirt_storage import pool_path, pool_xml
+from bulkdeploy.drivers.records import Pool
+
+LOCALHOST = "127.0.0.1"
+
+
+def read_url(url: str) -> None:
+    """Check a host's url.
+
+    Raises:
+        DriverError: it is none of libvirt's with QEMU, or holds a password, which would be kept.
+    """
+    try:
+        parts = urlsplit(url)
+        is_qemu, has_password = parts.scheme.split("+")[0] == "qemu", parts.password is not None
+    except ValueError:
+        is_qemu, has_password = False, False
+    if not is_qemu:
+        reason = "its url must be libvirt's, such as qemu+ssh://root@kvm1/system"
+        raise DriverError("connect", url, reason, transient=False)
+    if has_password:
+        reason = "its url must hold no password: name a key file (keyfile=) or use TLS"
+        raise DriverError("connect", url.replace(str(parts.password), "..."), reason, transient=False)
+
+
+def host_model(call: HostCall, *, access: HostAccess, options: LibvirtOptions) -> HostModel:
+    """What the host has: the cores that its scheduler sees; as local disks the file system of ``local_path``."""
+    _, memory_mib, cpus, mhz, nodes, sockets, *_ = call.connection.getInfo()
+    version = call.connection.getVersion()
+    return HostModel(
+        name=urldefrag(access.url).fragment or call.connection.getHostname(),
+        ip_address=_ip_address(access.url),
+        cpu_sockets=max(1, nodes * sockets),
+        cpu_cores=cpus,
+        cpu_mhz=max(1, mhz),
+        memory_mib=memory_mib,
+        local_disk_bytes=_local_bytes(call, options),
+        hypervisor_version=f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}",
+    )
+
+
+def _ip_address(url: str) -> str:
+    """The address that other hosts send guests to."""
+    name = urlsplit(url).hostname
+    if name is None:
+        return LOCALHOST
+    try:
+        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return name
+
+
+def _local_bytes(call: HostCall, options: LibvirtOptions) -> int:
+    """The size of the host's own folder for volumes, which is made; 0: it can not have one."""
+    if options.local_path is None:
+        return 0
+    for known in call.connection.listAllStoragePools():
+        if pool_path(known) == options.local_path:
+            return int(known.info()[1])
+    looked_at = Pool(call.host.uuid, "local", "Filesystem", None, None, call.host.uuid)
+    xml = pool_xml(looked_at, options, call.host.name)
+    passing = call.connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+    try:
+        return int(passing.info()[1])
+    finally:
+        passing.destroy()

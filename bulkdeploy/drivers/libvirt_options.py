@@ -1,0 +1,69 @@
+"""What the libvirt driver needs to know, the same for all its hosts."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from bulkdeploy.drivers.options import DriverOptions
+
+
+class LibvirtOptions(DriverOptions):
+    """Options of ``[driver.libvirt]``."""
+
+    virtualization: Literal["kvm", "qemu"] = Field(
+        default="kvm", description="kvm, or qemu: emulation, many times slower, for machines without KVM."
+    )
+    machine: str = Field(default="pc", description="Machine type of guests; the same on all hosts of a cluster.")
+    cpu_model: str | None = Field(
+        default=None, description="CPU model that all hosts have, so that guests can move. Unset: as each host is."
+    )
+    network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
+        default="bridge",
+        description="How nics are joined to networks: a Linux bridge, one of Open vSwitch with a VLAN tag, a "
+        "network of libvirt's, or QEMU's own (guests reach out, nobody reaches them).",
+    )
+    bridge: str = Field(
+        default="{label}",
+        description="Bridge, or network of libvirt's, of a nic; {label} is the physical network's kvmnetworklabel, "
+        "{vlan} the network's VLAN.",
+    )
+    default_label: str = Field(default="cloudbr0", description="Label where the physical network has none.")
+    anti_spoofing: bool = Field(
+        default=True,
+        description="Guests send with their own MAC and address only (libvirt's filter clean-traffic); not with "
+        "network = user or openvswitch.",
+    )
+    local_path: str | None = Field(
+        default="/var/lib/libvirt/images/bulkdeploy",
+        description="Folder on each host for local storage. Unset: hosts have none.",
+    )
+    mount_path: str = Field(
+        default="/var/lib/libvirt/bulkdeploy", description="Folder on each host in which NFS pools are mounted."
+    )
+    console_log: str | None = Field(
+        default="/var/log/libvirt/qemu/{name}.console.log",
+        description="File on the host that gets what a guest writes to its serial console; {name} and {uuid} are "
+        "the guest's. Unset: none.",
+    )
+    seed: bool = Field(
+        default=True, description="Guests get a NoCloud seed: user data, keys, host name, password, network."
+    )
+    shutdown_seconds: float = Field(
+        default=60.0, ge=0, description="A guest that ignores its power button for so long is switched off."
+    )
+    connections_per_host: int = Field(
+        default=3, ge=1, le=32, description="Most connections to one host that one process holds, of 4 calls each."
+    )
+    unsafe_migration: bool = Field(
+        default=False,
+        description="Guests move although libvirt does not know the file system of shared pools for a shared one.",
+    )
+    keepalive_seconds: int = Field(
+        default=5,
+        ge=1,
+        le=300,
+        description="A host is probed so often; after two silent ones its calls have failed.",
+    )
+
+
+OPTIONS = LibvirtOptions

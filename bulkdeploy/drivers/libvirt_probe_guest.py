@@ -1,0 +1,26 @@
+"""The smallest guest: a boot sector that proves that a host runs guests, and lets tests see that they do.
+
+It writes ``guest <uuid> is up`` to its serial console and then counts the seconds, lets go of devices that it is to
+lose, and switches itself off when its power button is pressed. It needs 1 MiB of memory, no disk but its own 512
+bytes, and no processor cycles but for counting. PROGRAM is ``tests/kvm/boot_sector.S``, assembled.
+"""
+
+MIB = 1024**2
+
+PROGRAM = (
+    "ea057c000031c08ed88ed0bc007cfcbebd7ce88800ba1005b80200efb91000ba1105ece88200e2f7bec67ce86f00ba0206b8"
+    "0001effb6631dba16c04a3bb7cf4ba0006edf6c4017533ba04ae66ed6685c07405ba08ae66efa16c042b06bb7c83f81272db"
+    "8306bb7c124388f8e8390088d8e83400bede7ce82300ebc3becf7ce81b00ba0406b80020eff4ebfd5250bafd03eca82074fb"
+    "58baf803ee5ac3ac84c07405e8e7ffebf6c350c0e804e8030058240f3c0a1c692f0c20ebd100000d0a677565737420002069"
+    "732075700d0a007377697463686564206f66660d0a000d0a00"
+)
+"""The code; what follows up to byte 510 is empty."""
+
+SIGNATURE = b"\x55\xaa"
+"""By which firmware knows a boot sector."""
+
+
+def boot_image() -> bytes:
+    """A raw disk image of 1 MiB that boots."""
+    sector = bytes.fromhex(PROGRAM).ljust(510, b"\0") + SIGNATURE
+    return sector.ljust(MIB, b"\0")

@@ -1,0 +1,269 @@
+"""Pools, volumes and templates through libvirt's storage API: nothing else runs on a host.
+
+A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
+where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``. Daemons that
+share a pool see each other's new volumes after a refresh only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+from xml.etree import ElementTree as Tree
+
+from bulkdeploy.drivers.driver import DriverError, VolumeSpec
+from bulkdeploy.drivers.libvirt_connections import HostCall
+from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.records import Pool
+
+SUFFIX = ".qcow2"
+FORMATS = {"QCOW2": "qcow2", "RAW": "raw"}
+"""libvirt's name of an image's format, by CloudStack's."""
+
+ALREADY_THERE = (libvirt.VIR_ERR_STORAGE_VOL_EXIST, libvirt.VIR_ERR_OPERATION_INVALID)
+CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a volume starts from: file and format of a template's copy."""
+
+    name: str
+    image_format: str
+
+
+def volume_name(volume_uuid: UUID) -> str:
+    """The file of a volume."""
+    return f"{volume_uuid}{SUFFIX}"
+
+
+def seed_name(guest_uuid: UUID) -> str:
+    """The file of a guest's seed."""
+    return f"seed-{guest_uuid}.iso"
+
+
+def copy_name(template_uuid: UUID, attempt: int) -> str:
+    """The file of a template's copy."""
+    return f"template-{template_uuid}-{attempt}"
+
+
+class LibvirtPool:
+    """A pool as one host's daemon has it.
+
+    Args:
+        call: where.
+        pool: what it is; the host's daemon learns of it where it does not know it, and makes it active.
+        options: where pools are mounted.
+    """
+
+    def __init__(self, call: HostCall, pool: Pool, options: LibvirtOptions) -> None:
+        self._call, self.pool = call, pool
+        kept = call.pools.get(pool.uuid)
+        if kept is None:
+            kept = self._ready(options)
+            call.pools[pool.uuid] = kept
+        self._pool: Any = kept[0]
+        self.path: str = kept[1]
+        self._is_fresh = False
+
+    def _ready(self, options: LibvirtOptions) -> tuple[Any, str]:
+        connection = self._call.connection
+        try:
+            found = connection.storagePoolLookupByUUID(self.pool.uuid.bytes)
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_NO_STORAGE_POOL):
+                raise
+            found = self._define(pool_xml(self.pool, options, self._call.host.name))
+        if not found.isActive():
+            try:
+                found.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+            except libvirt.libvirtError as error:
+                if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # somebody else was faster
+                    raise
+        return found, pool_path(found)
+
+    def _define(self, xml: str) -> Any:
+        """A pool of libvirt's for this folder; one that has it already, under whatever name, serves."""
+        wanted = Tree.fromstring(xml).findtext("target/path")  # noqa: S314 - written a moment ago
+        for known in self._call.connection.listAllStoragePools():
+            if pool_path(known) == wanted:
+                return known
+        made = self._call.connection.storagePoolDefineXML(xml)
+        made.setAutostart(True)
+        return made
+
+    def find(self, name: str) -> Any | None:
+        """A volume by its file's name; the pool is read anew, once, where it is not known."""
+        for again in (True, False):
+            try:
+                return self._pool.storageVolLookupByName(name)
+            except libvirt.libvirtError as error:
+                if not is_code(error, libvirt.VIR_ERR_NO_STORAGE_VOL):
+                    raise
+            if again and not self._is_fresh:
+                self._pool.refresh()
+                self._is_fresh = True
+        return None
+
+    def ensure(self, spec: VolumeSpec, backing: Backing | None) -> str:
+        """Let a volume be there, at least as large as asked; its path."""
+        if backing is not None:
+            self._check_fits(spec, backing)
+        made = self._make(volume_name(spec.uuid), spec.size_bytes, "qcow2", backing)
+        if made is None:
+            made = self.find(volume_name(spec.uuid))
+            if made is None:
+                raise DriverError("volume", self._call.host.name, f"{spec.uuid} was removed", transient=True)
+            if made.info()[1] < spec.size_bytes:
+                self._call.go_on("volume")
+                made.resize(spec.size_bytes)
+        return f"{self.path}/{volume_name(spec.uuid)}"
+
+    def _check_fits(self, spec: VolumeSpec, backing: Backing) -> None:
+        """An overlay that is smaller than its template would lose the rest of it."""
+        copy = self.find(backing.name)
+        if copy is None:
+            raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
+        least = int(copy.info()[1])
+        if least > spec.size_bytes:
+            reason = (
+                f"the template's disk has {least} bytes, the volume {spec.size_bytes}: give a larger rootdisksize"
+            )
+            raise DriverError("volume", self._call.host.name, reason, transient=False)
+
+    def _make(self, name: str, size_bytes: int, image_format: str, backing: Backing | None) -> Any | None:
+        """A new volume; None: there is one of this name."""
+        root = Tree.Element("volume")
+        Tree.SubElement(root, "name").text = name
+        Tree.SubElement(root, "capacity").text = str(size_bytes)
+        Tree.SubElement(root, "allocation").text = "0"
+        Tree.SubElement(Tree.SubElement(root, "target"), "format", type=image_format)
+        if backing is not None:
+            store = Tree.SubElement(root, "backingStore")
+            Tree.SubElement(store, "path").text = f"{self.path}/{backing.name}"
+            Tree.SubElement(store, "format", type=backing.image_format)
+        self._call.go_on("volume")
+        try:
+            return self._pool.createXML(Tree.tostring(root, encoding="unicode"))
+        except libvirt.libvirtError as error:
+            if not is_code(error, *ALREADY_THERE):
+                raise
+            return None
+
+    def resize(self, spec: VolumeSpec) -> None:
+        """Let a volume that no guest runs with have this size; one that is not there stays so."""
+        volume = self.find(volume_name(spec.uuid))
+        if volume is None or (size := volume.info()[1]) == spec.size_bytes:
+            return
+        volume.resize(spec.size_bytes, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if spec.size_bytes < size else 0)
+
+    def size_of(self, volume_uuid: UUID) -> int | None:
+        """A volume's size in bytes; None: it is not there."""
+        volume = self.find(volume_name(volume_uuid))
+        return None if volume is None else int(volume.info()[1])
+
+    def remove(self, name: str) -> None:
+        """Let a file not be there."""
+        volume = self.find(name)
+        if volume is None:
+            return
+        self._call.go_on("delete")
+        try:
+            volume.delete()
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_NO_STORAGE_VOL):
+                raise
+
+    def write(self, name: str, content: bytes) -> str:
+        """Let a small file have this content; its path."""
+        volume = self._make(name, len(content), "raw", None)
+        if volume is None:
+            volume = self.find(name)
+            if volume is not None and volume.info()[1] < len(content):
+                volume.resize(len(content))
+        self._upload(volume, iter([content]), len(content))
+        return f"{self.path}/{name}"
+
+    def put(self, name: str, chunks: Iterator[bytes], size_bytes: int) -> None:
+        """Write a new file of this size, chunk by chunk; what had its name goes."""
+        self.remove(name)
+        self._upload(self._make(name, size_bytes, "raw", None), chunks, size_bytes)
+
+    def _upload(self, volume: Any, chunks: Iterator[bytes], size_bytes: int) -> None:
+        stream = self._call.connection.newStream()
+        volume.upload(stream, 0, size_bytes)
+        try:
+            for chunk in chunks:
+                self._send(stream, chunk)
+        except BaseException:
+            stream.abort()
+            raise
+        stream.finish()
+
+    def _send(self, stream: Any, chunk: bytes) -> None:
+        for begin in range(0, len(chunk), CHUNK):
+            self._call.go_on("volume")
+            left = chunk[begin : begin + CHUNK]
+            while left:
+                left = left[stream.send(left) :]
+
+    def volumes(self) -> Iterator[tuple[UUID, int]]:
+        """Every volume of ours: its uuid and size in bytes."""
+        self._pool.refresh()
+        for volume in self._pool.listAllVolumes():
+            uuid = _volume_uuid(volume.name())
+            if uuid is not None:
+                yield uuid, int(volume.info()[1])
+
+    def capacity_bytes(self) -> int:
+        """How large the file system under it is, in bytes."""
+        self._pool.refresh()
+        return int(self._pool.info()[1])
+
+
+def pool_path(pool: Any) -> str:
+    """The folder on the host that a pool of libvirt's is; empty where it is none."""
+    return Tree.fromstring(pool.XMLDesc()).findtext("target/path", "")  # noqa: S314 - of the daemon that we drive
+
+
+def _volume_uuid(name: str) -> UUID | None:
+    path = PurePosixPath(name)
+    try:
+        return UUID(path.stem) if path.suffix == SUFFIX else None
+    except ValueError:
+        return None
+
+
+def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
+    """A pool as libvirt defines it.
+
+    Raises:
+        DriverError: hosts can not have pools of this type.
+    """
+    kind, target = "dir", pool.path
+    match pool.pool_type:
+        case "NetworkFilesystem":
+            kind, target = "netfs", f"{options.mount_path}/{pool.uuid}"
+        case "SharedMountPoint":
+            pass
+        case "Filesystem":
+            target = options.local_path
+        case _:
+            reason = (
+                f"pool {pool.name} is of type {pool.pool_type}; NFS, shared mount points and local folders work"
+            )
+            raise DriverError("volume", host_name, reason, transient=False)
+    if target is None:
+        raise DriverError("volume", host_name, f"pool {pool.name} has no path", transient=False)
+    root = Tree.Element("pool", type=kind)
+    Tree.SubElement(root, "name").text = f"bulkdeploy-{pool.uuid}"
+    Tree.SubElement(root, "uuid").text = str(pool.uuid)
+    if kind == "netfs":
+        source = Tree.SubElement(root, "source")
+        Tree.SubElement(source, "host", name=pool.server or "")
+        Tree.SubElement(source, "dir", path=pool.path or "/")
+        Tree.SubElement(source, "format", type="nfs")
+    Tree.SubElement(Tree.SubElement(root, "target"), "path").text = target
+    return Tree.tostring(root, encoding="unicode")

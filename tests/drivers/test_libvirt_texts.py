@@ -1,0 +1,150 @@
+"""What the libvirt driver writes and reads, as far as no libvirt is needed: domains, images, options."""
+
+from dataclasses import replace
+from uuid import UUID, uuid4
+from xml.etree import ElementTree as Tree
+
+import pytest
+
+from bulkdeploy.drivers.libvirt_domain import (
+    Disk,
+    Domain,
+    Interface,
+    cpu_shares,
+    read_domain,
+    target_name,
+    write_domain,
+)
+from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.options import WrongDriverOptions, read_options
+
+VOLUMES = [uuid4() for _ in range(3)]
+NIC = uuid4()
+DOMAIN = Domain(
+    uuid=uuid4(),
+    name="i-2-3-VM",
+    fence=65537,
+    kind="kvm",
+    machine="pc",
+    cpu_model=None,
+    cpu_number=4,
+    cpu_mhz=2000,
+    memory_mib=4096,
+    shares=cpu_shares(4, 2000),
+    disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
+    interfaces=[Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5")],
+    seed_path="/pool/seed.iso",
+    console_log="/log/i-2-3-VM",
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    """Sizes, volumes with their targets in order, and nics, by our uuids."""
+    seen = read_domain(write_domain(DOMAIN))
+    assert seen is not None
+    assert (seen.uuid, seen.cpu_number, seen.cpu_mhz) == (DOMAIN.uuid, 4, 2000)
+    assert seen.disks == dict(zip(VOLUMES, ("vda", "vdb", "vdc"), strict=True))
+    assert seen.nic_uuids == {NIC}
+    assert set(seen.devices) == {*VOLUMES, NIC}
+    assert seen.targets == {"vda", "vdb", "vdc", "sda"}
+
+
+def test_other_peoples_domains_are_left_alone() -> None:
+    """A domain without our metadata is none of ours, whatever it is called."""
+    root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314 - written a moment ago
+    metadata = root.find("metadata")
+    assert metadata is not None
+    root.remove(metadata)
+    assert read_domain(Tree.tostring(root, encoding="unicode")) is None
+
+
+def test_texts_of_others_stay_texts() -> None:
+    """A name or path with markup in it is written as it is, and changes nothing else."""
+    strange = "a<b>&'\"</name>"
+    written = Tree.fromstring(write_domain(replace(DOMAIN, name=strange, console_log=strange)))  # noqa: S314
+    assert written.findtext("name") == strange
+    assert [log.get("file") for log in written.findall("devices/serial/log")] == [strange]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "mode"), [("kvm", None, "host-model"), ("kvm", "Haswell", "custom"), ("qemu", None, None)]
+)
+def test_guests_that_move_have_a_model_that_all_hosts_have(kind: str, model: str | None, mode: str | None) -> None:
+    """Else they are as their host is; emulated ones as QEMU makes them."""
+    written = Tree.fromstring(write_domain(replace(DOMAIN, kind=kind, cpu_model=model)))  # noqa: S314
+    cpu = written.find("cpu")
+    assert (None if cpu is None else cpu.get("mode")) == mode
+
+
+def test_addresses_are_guarded_and_networks_tagged() -> None:
+    """A nic sends with its own address; one of Open vSwitch has its VLAN's tag."""
+    tagged = Interface(uuid4(), "02:00:00:00:00:02", "bridge", "ovs0", vlan="101")
+    written = Tree.fromstring(write_domain(replace(DOMAIN, interfaces=[*DOMAIN.interfaces, tagged])))  # noqa: S314
+    first, last = written.findall("devices/interface")
+    guard = first.find("filterref/parameter")
+    assert guard is not None
+    assert (guard.get("name"), guard.get("value")) == ("IP", "10.0.0.5")
+    assert last.find("filterref") is None
+    tag = last.find("vlan/tag")
+    assert tag is not None
+    assert tag.get("id") == "101"
+
+
+def test_targets_go_on_after_the_alphabet() -> None:
+    """As the kernel names disks."""
+    assert [target_name(number) for number in (0, 25, 26, 27, 701, 702)] == [
+        "vda", "vdz", "vdaa", "vdab", "vdzz", "vdaaa",
+    ]  # fmt: skip
+
+
+def test_shares_stay_within_what_control_groups_know() -> None:
+    """In proportion to the CPU promised, from 2 to 10,000."""
+    assert [cpu_shares(*sizes) for sizes in ((1, 10), (2, 2000), (64, 4000))] == [2, 400, 10_000]
+
+
+def test_the_smallest_guest_is_a_boot_sector() -> None:
+    """A disk of 1 MiB whose first sector firmware boots."""
+    image = boot_image()
+    assert (len(image), image[510:512]) == (1024**2, b"\x55\xaa")
+    assert b"guest " in image[:510]
+    assert not any(image[512:])
+
+
+def test_options_name_what_is_wrong() -> None:
+    """With the option's name; all that is not given has a default that runs on Debian and Rocky."""
+    assert read_options("libvirt", LibvirtOptions, {}).virtualization == "kvm"
+    with pytest.raises(WrongDriverOptions, match="network"):
+        read_options("libvirt", LibvirtOptions, {"network": "token ring"})
+
+
+def test_a_seed_tells_a_guest_who_it_is() -> None:
+    """Host name, keys, password and addresses stand in a volume that cloud-init looks for."""
+    pycdlib = pytest.importorskip("pycdlib", reason="seeds need pip install 'bulkdeploy[libvirt]'")
+    from io import BytesIO
+
+    from bulkdeploy.drivers.driver import GuestSpec, NicSpec
+    from bulkdeploy.drivers.libvirt_seed import make_seed
+
+    nic = NicSpec(
+        uuid4(), "02:00:00:00:00:01", "10.0.0.5", UUID(int=1), None,
+        netmask="255.255.255.0", gateway="10.0.0.1", dns=("192.0.2.53",), is_default=True,
+    )  # fmt: skip
+    guest = GuestSpec(
+        uuid4(), "i-2-3-VM", 1, 1000, 512, (), (nic,), "I2Nsb3VkLWNvbmZpZwo=", {"role": "web"},
+        ("ssh-ed25519 AAAA",), "s3cret", "web-1",
+    )  # fmt: skip
+    iso = pycdlib.PyCdlib()
+    iso.open_fp(BytesIO(make_seed(guest)))
+    files = {}
+    for child in iso.list_children(joliet_path="/"):
+        name = child.file_identifier().decode("utf-16-be", "replace")
+        if child.is_file():
+            content = BytesIO()
+            iso.get_file_from_iso_fp(content, joliet_path=f"/{name}")
+            files[name] = content.getvalue().decode()
+    assert iso.pvd.volume_identifier.decode().strip() == "cidata"
+    assert files["user-data"] == "#cloud-config\n"
+    assert all(part in files["meta-data"] for part in ("web-1", "ssh-ed25519 AAAA", '"role": "web"'))
+    assert "s3cret" in files["vendor-data"]
+    assert all(part in files["network-config"] for part in ("10.0.0.5/24", "10.0.0.1", "192.0.2.53"))

@@ -1,0 +1,262 @@
+"""One call, twenty guests that really boot; then what operators, users and accidents do to them."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import SecretStr
+
+from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
+from tests.support.api_client import ApiClient
+from tests.support.libvirt_hosts import LibvirtHosts, why_not
+from tests.support.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.services import database_clone
+
+if (reason := why_not()) is not None:
+    pytest.skip(reason, allow_module_level=True)
+
+GUESTS = 20
+WORKERS = 2
+
+
+def wait_until(holds: Callable[[], Any], what: str) -> Any:
+    """What ``holds`` answers once it is true."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+    return found
+
+
+@dataclass
+class Cloud:
+    """A running service whose hosts are real."""
+
+    client: ApiClient
+    settings: Settings
+    hosts: LibvirtHosts
+    workers: list[Process]
+    ids: dict[str, str]
+
+    def job(self, command: str, **parameters: object) -> dict[str, Any]:
+        """The result of an asynchronous call; it succeeds."""
+        return self.result(self.client.call(command, **parameters)["jobid"])
+
+    def result(self, job_id: str) -> dict[str, Any]:
+        """The result of a job; it succeeds."""
+
+        def ended() -> dict[str, Any] | None:
+            job = self.client.call("queryAsyncJobResult", jobid=job_id)
+            return job if job["jobstatus"] else None
+
+        job = wait_until(ended, f"job {job_id} does not end")
+        assert job["jobstatus"] == 1, job
+        return dict(job["jobresult"])
+
+    def deploy(self, count: int) -> list[str]:
+        """Deploy so many VMs with one call; their ids, once all run."""
+        called = self.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **self.ids)
+        jobs = [job["jobid"] for job in called["asyncjobs"]]
+        return [str(self.result(job)["virtualmachine"]["id"]) for job in jobs]
+
+    def state(self, vm: str) -> str:
+        """A VM's state."""
+        return str(self.client.call("listVirtualMachines", id=vm)["virtualmachine"][0]["state"])
+
+    def host_of(self, vm: str) -> str:
+        """The name of a VM's host."""
+        return str(self.client.call("listVirtualMachines", id=vm)["virtualmachine"][0]["hostname"])
+
+    def assert_intact(self) -> None:
+        """The audit compares rows with what the daemons have, and finds nothing."""
+        audited = bulkdeploy(self.settings, "audit")
+        assert audited.returncode == 0, audited.stdout + audited.stderr
+
+    def says_who_it_is(self, vm: str) -> bool:
+        """Whether a guest has written its uuid to its console."""
+        return f"guest {UUID(vm).hex} is up" in self.hosts.console(UUID(vm)).lower()
+
+    def counted(self, vm: str) -> list[int]:
+        """The seconds that a guest has counted on its console."""
+        return [
+            int(found, 16) for found in re.findall(r"^([0-9A-Fa-f]{4})\r?$", self.hosts.console(UUID(vm)), re.M)
+        ]
+
+
+def build_zone(client: ApiClient, hosts: LibvirtHosts, image: Path) -> dict[str, str]:
+    """A zone of these hosts, by calls; what a deployment names."""
+
+    def made(command: str, **parameters: object) -> str:
+        body = client.call(command, **parameters)
+        ((_, found),) = [(key, value) for key, value in body.items() if key not in ("count", "jobid")]
+        return str((found[0] if isinstance(found, list) else found)["id"])
+
+    zone = made("createZone", name="real", networktype="Advanced", dns1="192.0.2.53", internaldns1="192.0.2.53")
+    pod = made(
+        "createPod", zoneid=zone, name="pod", gateway="10.9.0.1", netmask="255.255.255.0", startip="10.9.0.2"
+    )
+    cluster = made(
+        "addCluster", zoneid=zone, podid=pod, clustername="kvm", hypervisor="KVM", clustertype="CloudManaged"
+    )
+    place = {"zoneid": zone, "podid": pod, "clusterid": cluster}
+    for host in hosts.hosts:
+        made("addHost", url=host.url, hypervisor="KVM", username="nobody", password="", **place)
+    client.call("updateCluster", id=cluster, allocationstate="Enabled")
+    made("createStoragePool", name="shared", url=hosts.pool_url, capacitybytes=10**12, scope="CLUSTER", **place)
+    offering = made("createServiceOffering", name="tiny", displaytext="Tiny", cpunumber=1, cpuspeed=100, memory=32)
+    network = made(
+        "createNetwork", name="guests", displaytext="Guests", zoneid=zone, gateway="10.8.0.1", acltype="Domain",
+        netmask="255.255.255.0", startip="10.8.0.10", endip="10.8.0.99", vlan="untagged",
+        networkofferingid=client.call("listNetworkOfferings", guestiptype="Shared")["networkoffering"][0]["id"],
+    )  # fmt: skip
+    os_type = client.call("listOsTypes")["ostype"][0]["id"]
+    template = made(
+        "registerTemplate", name="boot", displaytext="Boot sector", url=image.as_uri(), format="RAW",
+        hypervisor="KVM", ostypeid=os_type, zoneid=zone, ispublic="true",
+    )  # fmt: skip
+    client.call("updateZone", id=zone, allocationstate="Enabled")
+    return {"zoneid": zone, "serviceofferingid": offering, "networkids": network, "templateid": template}
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    request: pytest.FixtureRequest,
+    made_hosts: LibvirtHosts,
+    postgres_url: str,
+    redis_url: str,
+    bare_database: str,
+    cipher: FernetCipher,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Cloud]:
+    """The whole service, two workers, on a zone of three real hosts."""
+    folder = tmp_path_factory.mktemp("cloud")
+    image, log = folder / "boot.raw", folder / "programs.log"
+    image.write_bytes(boot_image())
+    with ExitStack() as stack:
+        settings = Settings(
+            database_url=stack.enter_context(database_clone(postgres_url, bare_database)),
+            redis_url=redis_url.removesuffix("/0") + f"/{unused_redis_database(request.config)}",
+            data_dir=folder / "data",
+            secret_key=SecretStr(SECRET_KEY),
+            admin_password=SecretStr(ADMIN_PASSWORD),
+            worker_threads=16,
+            sweep_interval_seconds=0.5,
+            lease_seconds=5,
+            drivers={"KVM": "libvirt"},
+            driver={"libvirt": {**made_hosts.driver_options, "shutdown_seconds": 20}},
+        )
+        engine = create_engine(str(settings.database_url), pool_size=4)
+        stack.callback(engine.dispose)
+        workers = [stack.enter_context(program(settings, log, *WORKER)) for _ in range(WORKERS)]
+        stack.enter_context(program(settings, log, *SWEEPER))
+        url = stack.enter_context(api_process(settings, log))
+        with engine.connect() as connection:
+            admin = admin_row(connection)
+        assert admin is not None
+        client = ApiClient(url, admin.api_key, cipher.decrypt(admin.secret_key_encrypted))
+        yield Cloud(client, settings, made_hosts, workers, build_zone(client, made_hosts, image))
+    made_hosts.clear()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(cloud: Cloud) -> Iterator[None]:
+    """Every VM of a test goes with it, and leaves nothing."""
+    yield
+    for vm in cloud.client.call("listVirtualMachines").get("virtualmachine", ()):
+        cloud.result(cloud.client.call("destroyVirtualMachine", id=vm["id"], expunge=True)["jobid"])
+    assert cloud.hosts.running() == {}
+
+
+def test_one_call_boots_twenty_guests(cloud: Cloud) -> None:
+    """Each says who it is on its console; spread over all hosts; they stop by their power button, start, and go."""
+    vms = cloud.deploy(GUESTS)
+    assert len(set(vms)) == GUESTS
+    wait_until(lambda: all(map(cloud.says_who_it_is, vms)), "a guest is silent")
+    running = cloud.hosts.running()
+    assert {str(uuid) for uuid in running} == set(vms)
+    assert set(running.values()) == {host.name for host in cloud.hosts.hosts}
+    cloud.assert_intact()
+    first = vms[0]
+    cloud.job("stopVirtualMachine", id=first)
+    assert "switched off" in cloud.hosts.console(UUID(first))
+    assert UUID(first) not in cloud.hosts.running()
+    cloud.job("startVirtualMachine", id=first)
+    wait_until(lambda: cloud.hosts.console(UUID(first)).count(" is up") == 2, "it does not boot again")
+    cloud.assert_intact()
+    for job in [cloud.client.call("destroyVirtualMachine", id=vm, expunge=True)["jobid"] for vm in vms]:
+        cloud.result(job)
+    assert cloud.hosts.running() == {}
+    cloud.assert_intact()
+    assert [file.name for file in cloud.hosts.pool.iterdir() if not file.name.startswith("template-")] == []
+
+
+def test_a_guest_moves_and_goes_on_counting(cloud: Cloud) -> None:
+    """It never boots again, and misses no second; a volume comes and goes while it runs."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    source = cloud.host_of(vm)
+    made = cloud.client.call("createDiskOffering", name="small", displaytext="Small", disksize=1)
+    of_disk = {"zoneid": cloud.ids["zoneid"], "diskofferingid": made["diskoffering"]["id"]}
+    volume = cloud.job("createVolume", name="data", **of_disk)["volume"]
+    cloud.job("attachVolume", id=volume["id"], virtualmachineid=vm)
+    assert (cloud.hosts.pool / f"{volume['id']}.qcow2").exists()
+    cloud.assert_intact()
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    assert cloud.host_of(vm) != source
+    assert cloud.hosts.running() == {UUID(vm): cloud.host_of(vm)}
+    reached = cloud.counted(vm)[-1]
+    wait_until(lambda: cloud.counted(vm)[-1] > reached + 1, "it does not go on")
+    counted = cloud.counted(vm)
+    assert counted == list(range(1, len(counted) + 1))
+    assert cloud.hosts.console(UUID(vm)).count(" is up") == 1
+    cloud.assert_intact()
+    cloud.job("detachVolume", id=volume["id"])
+    cloud.assert_intact()
+    cloud.client.call("deleteVolume", id=volume["id"])
+
+
+def test_whatever_dies_rows_and_hosts_agree(cloud: Cloud) -> None:
+    """A killed worker, a killed daemon, a killed guest: jobs end well, no guest runs twice, the audit is clean."""
+    called = cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=GUESTS, **cloud.ids)
+    jobs = [job["jobid"] for job in called["asyncjobs"]]
+    wait_until(cloud.hosts.running, "no guest starts")
+    cloud.workers[0].kill()
+    vms = [str(cloud.result(job)["virtualmachine"]["id"]) for job in jobs]
+    assert {str(uuid) for uuid in cloud.hosts.running()} == set(vms)
+    cloud.assert_intact()
+    daemon = cloud.hosts.hosts[0]
+    daemon.signal(signal.SIGKILL)
+    name = daemon.name
+    wait_until(lambda: cloud_host_state(cloud, name) != "Up", "nobody notices that the daemon is gone")
+    daemon.start()
+    daemon.wait()
+    wait_until(lambda: cloud_host_state(cloud, name) == "Up", "nobody notices that the daemon is back")
+    assert {str(uuid) for uuid in cloud.hosts.running()} == set(vms)
+    cloud.assert_intact()
+    uuid, pid = next(iter(cloud.hosts.hosts[1].guest_pids().items()))
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: cloud.state(str(uuid)) == "Stopped", "nobody notices that the guest is gone")
+    cloud.assert_intact()
+    cloud.job("startVirtualMachine", id=uuid)
+    assert uuid in cloud.hosts.running()
+    cloud.assert_intact()
+
+
+def cloud_host_state(cloud: Cloud, name: str) -> str:
+    """The state of a host."""
+    return str(cloud.client.call("listHosts", name=name, type="Routing")["host"][0]["state"])
