@@ -573,9 +573,15 @@ class PasswordNotes:
         self._driver.ensure_running(host, guest, **named)
 
 
-def test_a_new_password_reaches_the_guest_at_its_next_start(stopped: Fleet, acme: ApiClient) -> None:
-    """The hypervisor is given what the job's result told."""
-    job = _done(stopped, acme, "resetPasswordForVirtualMachine")
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [("resetPasswordForVirtualMachine", {}), ("resetSSHKeyForVirtualMachine", {"keypair": "laptop"})],
+)
+def test_a_new_password_reaches_the_guest_at_its_next_start(
+    stopped: Fleet, acme: ApiClient, call: str, given: dict[str, str]
+) -> None:
+    """The hypervisor is given what the job's result told, with new key pairs as well as without."""
+    job = _done(stopped, acme, call, **given)
     acme.call("startVirtualMachine", id=_vm(stopped))
     notes = PasswordNotes(stopped.driver)
     stopped.run(drivers=OneDriver(notes))
