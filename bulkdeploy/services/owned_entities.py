@@ -1,6 +1,6 @@
 """Things that accounts own, found for a change: they exist, the caller may touch them, and nobody else does."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -33,10 +33,12 @@ def lock_own(
 
 
 def lock_all_own(
-    connection: Connection, caller: Caller, refs: Iterable[EntityRef], noun: str, parameter: str = "id"
+    connection: Connection, caller: Caller, refs: Sequence[EntityRef], noun: str, parameter: str = "id"
 ) -> list[tuple[Row[Any], Owner]]:
-    """``lock_own`` for many of one kind, in their order."""
-    return _lock(connection, caller, {f"{noun} {ref.uuid}": ref for ref in refs}, noun, parameter)
+    """``lock_own`` for many of one kind, in their order; one may be named twice."""
+    named = {f"{noun} {ref.uuid}": ref for ref in refs}
+    locked = dict(zip(named.values(), _lock(connection, caller, named, noun, parameter), strict=True))
+    return [locked[ref] for ref in refs]
 
 
 def _lock(

@@ -93,7 +93,7 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
-    """Set columns of entities of one kind; none given is fine.
+    """Set columns of entities of one kind; none given is fine, and of one that is given twice the later values hold.
 
     Raises:
         NameTaken: see there.
@@ -108,7 +108,7 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
             f" FROM jsonb_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS jsonb)) AS new"
             f" WHERE {table}.id = new.id"
         )
-        rows = [{"id": given[at][0].id, **given[at][1]} for at in alike]
+        rows = list({given[at][0].id: {"id": given[at][0].id, **given[at][1]} for at in alike}.values())
         try:
             connection.execute(
                 text(query), {"rows": orjson.dumps(rows, _as_text, orjson.OPT_NON_STR_KEYS).decode()}

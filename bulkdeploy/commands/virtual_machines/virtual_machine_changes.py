@@ -220,7 +220,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="resetSSHKeyForVirtualMachine",
-        description="Gives a stopped virtual machine other SSH key pairs, and a new password if its template takes one",
+        description="Gives a stopped virtual machine other SSH keys and, if its template takes one, a new password",
         handler=reset_ssh_key,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
