@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd check format generate lock bench bench-lists curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 OF_PROGRAMS := acceptance chaos cli embedded manage workers
 PROPERTIES := declare placement store
 PROFILE ?= thorough
+MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,12 +63,16 @@ test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.t
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
 
-check: setup ## Format, lint, types, import contracts, generated files
+test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
+	@$(BIN)/python -m tests.systemd
+
+check: setup ## Format, lint, types, import contracts, generated files, manifests for Kubernetes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended
 	$(BIN)/ruff format

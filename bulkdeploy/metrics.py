@@ -37,6 +37,9 @@ PLAN_SECONDS = Histogram(
 CLAIM_CONFLICTS = Counter(
     "bulkdeploy_claim_conflicts", "Transactions repeated because another one was faster", ["reason"]
 )
+LOCK_TIMEOUTS = Counter(
+    "bulkdeploy_lock_timeouts", "Transactions begun anew, everything given back, because a host's lock was not free"
+)
 
 JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])
 JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Tries of jobs that are to be repeated later", ["kind"])
@@ -66,10 +69,10 @@ class Program(StrEnum):
 
 
 OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
-    Program.API: (CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS, CLAIM_CONFLICTS),
+    Program.API: (CALLS, CALL_SECONDS, REQUESTS_REFUSED, PLAN_SECONDS, CLAIM_CONFLICTS, LOCK_TIMEOUTS),
     Program.WORKER: (
         *(JOBS_FINISHED, JOBS_PAUSED, JOBS_REQUEUED, JOBS_IN_HAND, LEASES_LOST, BATCH_SECONDS),
-        *(STEP_SECONDS, DRIVER_BATCH, DRIVER_ERRORS, PLAN_SECONDS, CLAIM_CONFLICTS),
+        *(STEP_SECONDS, DRIVER_BATCH, DRIVER_ERRORS, PLAN_SECONDS, CLAIM_CONFLICTS, LOCK_TIMEOUTS),
     ),
     Program.SWEEPER: (SWEPT, SWEEPER_ROUNDS, SWEEPS_FAILED, STEP_SECONDS, DRIVER_ERRORS),
 }

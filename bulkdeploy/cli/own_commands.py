@@ -9,6 +9,8 @@ from typing import Any
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
+from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
+from bulkdeploy.cli.confd import answered
 from bulkdeploy.cli.connection.entities import rows_of
 from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, SETTINGS, Kind
 from bulkdeploy.cli.deployments.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
@@ -151,6 +153,12 @@ def _explain(context: CommandContext, words: Sequence[str]) -> None:
     show_deployment(context.screen, facts, fields)
 
 
+def _confd(context: CommandContext, words: Sequence[str]) -> None:
+    section = context.workspace.config(context.options).profile(context.workspace.profile_name(context.options))
+    found = answered(words, section.get("confdservers", ""), section.get("confdkeyfile", ""))
+    context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
+
+
 def _completion(context: CommandContext, words: Sequence[str]) -> None:
     del context
     if len(words) != 1 or words[0] not in SHELLS:
@@ -203,6 +211,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
                 "explain JOB -o json",
                 "explain DEPLOYMENT host=kvm-17",
             ),
+        ),
+        OwnCommand(
+            "confd",
+            f"confd {'|'.join(CONFD_QUERIES)} [QUERY]",
+            "Asks confd servers, of bulkdeploy or of Ganeti, where things are; the newest answer counts",
+            _confd,
+            ("confd node-of-address 10.1.0.7", "confd node-role kvm-17", "confd configuration /cluster/serial_no"),
         ),
         OwnCommand(
             "completion",

@@ -98,7 +98,7 @@ def forget_gauges(server: object, worker: Any) -> None:
 
 
 def after_fork(server: object, worker: object) -> None:
-    """Let no forked process outlive its parent, and none look for garbage among what they share."""
+    """Tie a forked process to its parent's life, and exempt what they share from garbage collection."""
     del server, worker
     end_with_parent(signal.SIGKILL)
     gc.freeze()

@@ -93,7 +93,7 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
-    """Set columns of entities of one kind; none given is fine, and of one that is given twice the later values hold.
+    """Set columns of entities of one kind; none given is fine, of one that is given twice the later values hold.
 
     Raises:
         NameTaken: see there.

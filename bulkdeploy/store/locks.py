@@ -4,6 +4,7 @@ A transaction takes locks of ascending rank, rows of one table by ascending key,
 other crosswise. Tests watch it (``tests/support/lock_order.py``).
 """
 
+import random
 from collections.abc import Iterable
 from enum import Enum
 
@@ -35,7 +36,13 @@ class Lock(Enum):
     """Networks that new nics are in."""
 
     ZONE_PLANS = 4201
-    """Planning a bulk call, by the zone's id."""
+    """Planning a bulk call, by the zone's id: alone, or shared where the call is pinned to a part of the zone."""
+
+    POD_PLANS = 4211
+    """Planning a bulk call pinned to this pod, by its id; shared where it is pinned to a part of the pod."""
+
+    CLUSTER_PLANS = 4212
+    """Planning a bulk call pinned to this cluster or to a host of it, by the cluster's id."""
 
     AFFINITY_GROUPS = "affinity_groups"
     """Counting members: by one planner at a time."""
@@ -50,7 +57,7 @@ class Lock(Enum):
     """Claims that a cluster's thresholds bind are made one at a time."""
 
     HOSTS = "host_capacity"
-    """Room of hosts."""
+    """Room of hosts. Only these are waited for with ``lock_timeout``, so that all others are held briefly."""
 
     ACCOUNT_CLUSTERS = "account_clusters"
     """How many VMs an account has in a cluster."""
@@ -90,3 +97,24 @@ def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:
     """Wait for advisory locks of one sort, by ascending key, in one statement; see ``take_lock``."""
     if ordered := sorted(set(keys)):
         connection.execute(_MANY, {"space": lock.value, "keys": ordered})
+
+
+LOCK_TRIES = "bulkdeploy_lock_tries"
+"""Option of a connection: how often its transaction was begun anew because it had waited too long for a lock."""
+
+MOST_LOCK_TRIES = 9
+FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
+
+
+def lock_timeout(connection: Connection) -> str:
+    """How long this transaction waits for a lock that others may hold for long, for ``lock_timeout`` of PostgreSQL.
+
+    Whoever waits with locks in hand makes those wait who need only these. So it waits a short time, gives
+    everything back and begins anew (``run_transaction``): 20 ms, twice as long at each try up to 5 s, give or take
+    5 %; after MOST_LOCK_TRIES, and where nobody would begin it anew, as long as it takes ("0").
+    """
+    tries = connection.get_execution_options().get(LOCK_TRIES, MOST_LOCK_TRIES)
+    if tries >= MOST_LOCK_TRIES:
+        return "0"
+    most = min(FIRST_TIMEOUT_MS * 2**tries, LONGEST_TIMEOUT_MS)
+    return f"{most * random.uniform(1 - TIMEOUT_JITTER, 1 + TIMEOUT_JITTER):.0f}ms"  # noqa: S311 - no secret

@@ -180,7 +180,7 @@ def test_a_new_password_is_the_users_from_then_on(engine: Engine, cipher: Fernet
     assert load(engine, cipher, tmp_path, other_keys.replace(", password: another one", "")) == LoadReport()
 
 
-def test_exports_have_secrets_only_where_asked(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+def test_exports_have_secrets_only_on_request(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
     """Neither hashes nor keys otherwise; with them everybody can go on elsewhere."""
     load(engine, cipher, tmp_path, ALL)
     plain, full = export_zone(engine), export_zone(engine, decrypt=cipher.decrypt)

@@ -224,7 +224,7 @@ def _check_role(caller: Caller, apis: Apis, role: Row[Any], rights: Rights, doma
     """Root admins belong to ROOT: elsewhere a domain admin above would administer them."""
     require_rights(caller, rights, apis, f"accounts with role {role.name}")
     if role.role_type == RoleType.ADMIN and domain_id != ROOT_DOMAIN_ID:
-        raise InvalidParameter("domainid", domain_id, f"accounts with role {role.name} can only be in ROOT")
+        raise InvalidCombination(("roleid", "domainid"), f"accounts with role {role.name} can only be in ROOT")
 
 
 def _new_role(

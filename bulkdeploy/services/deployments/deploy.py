@@ -39,7 +39,7 @@ from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import deployment_rows as rows
 from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token
 from bulkdeploy.store.ledger.addresses import Address, take_addresses
-from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_zone
+from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +101,8 @@ def _deploy(
     spec = check_deployment(connection, configuration, caller, request)
     require_driver(system.drivers, spec.hypervisor, *_chosen_by(request))
     if request.bulk:
-        lock_zone(connection, spec.zone.id)
+        pins = {"pod_id": request.pod_id, "cluster_id": request.cluster_id, "host_id": request.host_id}
+        lock_plans(connection, spec.zone.id, **pins)
     most = _within_limits(connection, spec, most)
     need = _need(configuration, spec)
     planned = _plan(connection, configuration, spec, need, most) if request.start_vm else None
@@ -214,7 +215,7 @@ def _addresses(
     connection: Connection, spec: DeploySpec, placed: Plan | None, count: int
 ) -> list[list[Address] | None]:
     """Per network one address per VM; None for L2 networks, which have none."""
-    pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
+    pods: list[int | None] = [spec.request.pod_id] * count if placed is None else list(placed.pod_ids.tolist())
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)

@@ -31,6 +31,7 @@ from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.store.database.hidden_values import hide_values
 from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
 from bulkdeploy.store.database.request_coalescing import Coalescers
+from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ Action = Callable[[Engine], None]
 SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 UNIQUE_VIOLATION = "23505"
+LOCK_NOT_AVAILABLE = "55P03"
 ONLY_BY_RACES = frozenset({"uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"})
 """Unique indexes that only a race can violate: who writes has looked before, and, made to look again, will see."""
 
@@ -253,7 +255,8 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
     out what became of it (``store.database.commit_outcome``): an error means that nothing was changed.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
-    one of ONLY_BY_RACES.
+    one of ONLY_BY_RACES. One that waited too long for a lock (``store.locks.lock_timeout``) gives everything
+    back and begins anew, too, until it waits as long as it takes.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
     openstack.md section 3 shows what retrying inside one transaction does).
 
@@ -261,14 +264,21 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
         ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
         OutcomeUnknown: the database did not come back to say what became of the commit.
     """
-    for attempt in range(MOST_ATTEMPTS):
+    attempt = lock_tries = 0
+    while attempt < MOST_ATTEMPTS:
         try:
-            result, actions = _run_once(engine, work, at)
+            result, actions = _run_once(engine, work, at, lock_tries)
         except TransactionConflict:
             metrics.CLAIM_CONFLICTS.labels("room").inc()
             column_cache(engine).forget()
+            attempt += 1
         except (DBAPIError, psycopg.Error) as error:
-            metrics.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
+            if lock_tries < MOST_LOCK_TRIES and _is_lock_timeout(error):
+                metrics.LOCK_TIMEOUTS.inc()
+                lock_tries += 1
+            else:
+                metrics.CLAIM_CONFLICTS.labels(_conflict(error)).inc()
+                attempt += 1
         else:
             with ExitStack() as stack:
                 for action in reversed(actions):
@@ -276,6 +286,11 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
             return result
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
     raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
+
+
+def _is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, psycopg.Error) and cause.sqlstate == LOCK_NOT_AVAILABLE
 
 
 def _conflict(error: DBAPIError | psycopg.Error) -> str:
@@ -302,12 +317,12 @@ def after_commit(connection: Connection, action: Action) -> None:
     connection.get_execution_options()[ACTIONS].append(action)
 
 
-def _run_once(engine: Engine, work: Callable[[Connection], T], at: str) -> tuple[T, list[Action]]:
+def _run_once(engine: Engine, work: Callable[[Connection], T], at: str, lock_tries: int) -> tuple[T, list[Action]]:
     mark: TransactionMark | None = None
     actions: list[Action] = []
     try:
         with engine.begin() as connection:
-            result = work(connection.execution_options(**{ACTIONS: actions}))
+            result = work(connection.execution_options(**{ACTIONS: actions, LOCK_TRIES: lock_tries}))
             mark = mark_transaction(connection)
             before(at)
     except DBAPIError as error:

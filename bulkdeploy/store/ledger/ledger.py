@@ -18,6 +18,7 @@ from bulkdeploy.placement.model import Floats, Ints
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.copying import PerRow, copy_rows
 from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.locks import lock_timeout
 from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 
@@ -274,9 +275,19 @@ def _lock_clusters(connection: Connection, thresholds: Thresholds) -> None:
         )
 
 
+_LOCK_HOSTS = text(
+    # The first line's setting holds before the first row is looked at, the last one's after all are locked.
+    "WITH locked AS (SELECT host_id FROM host_capacity WHERE (SELECT set_config('lock_timeout', :most, true)) <> ''"
+    "   AND host_id = ANY(:ids) ORDER BY host_id FOR UPDATE)"
+    " SELECT set_config('lock_timeout', CASE WHEN hosts >= 0 THEN '0' END, true)"
+    " FROM (SELECT count(*) AS hosts FROM locked) AS counted"
+)
+
+
 def _lock_hosts(connection: Connection, hosts: Ints) -> None:
-    """Take the rows' locks in id order, so that two transactions never wait for each other crosswise."""
-    connection.execute(
-        text("SELECT FROM host_capacity WHERE host_id = ANY(:ids) ORDER BY host_id FOR UPDATE"),
-        {"ids": hosts.tolist()},
-    )
+    """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
+
+    They are waited for with a time-out: whoever holds plans, a cluster or other hosts meanwhile gives all of it
+    back and comes again.
+    """
+    connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), "most": lock_timeout(connection)})

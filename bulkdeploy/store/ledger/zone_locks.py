@@ -1,15 +1,38 @@
-"""Locks of a whole zone: on planning bulk calls in it, and on what it lets VMs use (ADR 5)."""
+"""Locks on planning bulk calls in a zone or a part of it, and on what a zone lets VMs use (ADR 5)."""
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from bulkdeploy.store.locks import Lock, take_lock, take_locks
 
 
-def lock_zone(connection: Connection, zone_id: int) -> None:
-    """Wait for, and hold until the end of the transaction, the right to plan a bulk call in this zone."""
-    take_lock(connection, Lock.ZONE_PLANS, zone_id)
+def lock_plans(
+    connection: Connection,
+    zone_id: int,
+    *,
+    pod_id: int | None = None,
+    cluster_id: int | None = None,
+    host_id: int | None = None,
+) -> None:
+    """Wait for, and hold until the end of the transaction, the right to plan a bulk call in a zone or a part of it.
+
+    Plans of places that have no host in common do not wait for each other. The narrowest pin counts.
+    """
+    if cluster_id is not None or host_id is not None:
+        found = connection.execute(_CLUSTER, {"cluster": cluster_id, "host": host_id}).one()
+        pod_id, cluster_id = found.pod_id, found.id
+    take_lock(connection, Lock.ZONE_PLANS, zone_id, shared=pod_id is not None)
+    if pod_id is not None:
+        take_lock(connection, Lock.POD_PLANS, pod_id, shared=cluster_id is not None)
+    if cluster_id is not None:
+        take_lock(connection, Lock.CLUSTER_PLANS, cluster_id)
+
+
+_CLUSTER = text(
+    "SELECT id, pod_id FROM clusters"
+    " WHERE id = coalesce((SELECT cluster_id FROM hosts WHERE id = :host), CAST(:cluster AS bigint))"
+)
 
 
 def keep_zone_rules(connection: Connection, zone_id: int) -> None:

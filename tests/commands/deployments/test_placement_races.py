@@ -36,6 +36,14 @@ def claims_held_up(engine: Engine) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def commits_held_up(engine: Engine) -> Iterator[None]:
+    """Nobody counts what owners use meanwhile: whoever deploys has claimed its hosts, and waits."""
+    with engine.begin() as connection:
+        connection.execute(text("LOCK TABLE resource_counts IN SHARE MODE"))
+        yield
+
+
 def wait_for_waiters(zone: Zone, number: int) -> None:
     """Until so many transactions wait for locks."""
     until = time.monotonic() + PATIENCE_S
@@ -93,7 +101,7 @@ def test_a_place_is_disabled_after_what_was_planned_for_it(
     place_id = zone.id_of(f"{place}s", name)
     pin = {} if place == "zone" else {f"{place}id": place_id}
     with ThreadPoolExecutor(2) as pool:
-        with claims_held_up(engine):
+        with commits_held_up(engine):
             deployed = pool.submit(client.post, "deployVirtualMachine", **single(zone, **pin))
             wait_for_waiters(zone, 1)
             command = f"update{place.capitalize()}"
@@ -114,7 +122,7 @@ def test_what_is_about_to_be_used_is_not_dedicated_to_others(
     place = {f"{noun.lower()}id": zone.id_of(f"{noun.lower()}s", name)}
     pin = {"hostid": zone.id_of("hosts", "a-1-1")}
     with ThreadPoolExecutor(2) as pool:
-        with claims_held_up(engine):
+        with commits_held_up(engine):
             deployed = pool.submit(client.post, "deployVirtualMachine", **single(zone, **pin))
             wait_for_waiters(zone, 1)
             given = {"domainid": zone.id_of("domains", "customers"), "account": "customers-admin"}
@@ -128,7 +136,7 @@ def test_who_waits_to_disable_is_not_overtaken(zone: Zone, client: ApiClient, en
     """Deployments that begin while an operator waits to disable their cluster go by what he says."""
     cluster = zone.id_of("clusters", "a-1")
     with ThreadPoolExecutor(5) as pool:
-        with claims_held_up(engine):
+        with commits_held_up(engine):
             first = pool.submit(client.post, "deployVirtualMachine", **single(zone, clusterid=cluster))
             wait_for_waiters(zone, 1)
             disabled = pool.submit(client.post, "updateCluster", id=cluster, allocationstate="Disabled")
