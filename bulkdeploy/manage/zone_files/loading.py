@@ -1,4 +1,4 @@
-"""Loading a zone file: what is missing is created, what differs is changed, as a whole or not at all."""
+"""Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

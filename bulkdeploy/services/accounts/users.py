@@ -1,4 +1,4 @@
-"""Users: made, changed, deleted, and given keys (reference section 8.15)."""
+"""Users: made, changed, deleted, and given keys (reference section 8.15) (one file: one noun)."""
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Templates and ISOs registered, changed, shared and deleted (reference sections 8.7, 8.8).
+"""Templates and ISOs registered, changed, shared, deleted (reference sections 8.7, 8.8) (one file: one noun).
 
 Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
 hypervisors need no contents; others are expected to have them under the template's uuid.
