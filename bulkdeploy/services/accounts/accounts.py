@@ -224,7 +224,9 @@ def _check_role(caller: Caller, apis: Apis, role: Row[Any], rights: Rights, doma
     """Root admins belong to ROOT: elsewhere a domain admin above would administer them."""
     require_rights(caller, rights, apis, f"accounts with role {role.name}")
     if role.role_type == RoleType.ADMIN and domain_id != ROOT_DOMAIN_ID:
-        raise InvalidCombination(("roleid", "domainid"), f"accounts with role {role.name} can only be in ROOT")
+        raise InvalidCombination(
+            ("roleid", "domainid"), f"domainid must be that of ROOT for accounts with role {role.name}"
+        )
 
 
 def _new_role(
