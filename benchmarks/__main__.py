@@ -28,6 +28,7 @@ ROWS = {
     8: "row_08_polling",
     9: "row_09_demo",
     10: "row_10_scale_out",
+    14: "row_14_balance",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 

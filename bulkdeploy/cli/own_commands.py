@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, follow, explain, completion scripts."""
+"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, completion."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,6 +7,8 @@ from importlib import resources
 from typing import Any
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
+from bulkdeploy.cli.balance import balance
+from bulkdeploy.cli.batch_create import batch_create
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
 from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
@@ -195,6 +197,16 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand("profile", "profile [NAME]", "Lists profiles, or changes to one", _profile, ("profile lab",)),
         OwnCommand("sync", "sync", "Asks the server which APIs it has, for help and completion", _sync),
         OwnCommand(
+            "batch-create",
+            "batch-create FILE [NAME=VALUE ...]",
+            "Creates the unlike VMs of a JSON or YAML file, Ganeti's too; -: standard input",
+            batch_create,
+            (
+                "batch-create vms.yaml zone=small --dry-run",
+                "batch-create - zone=small serviceoffering=Custom --partial --no-wait",
+            ),
+        ),
+        OwnCommand(
             "follow",
             "follow [DEPLOYMENT | JOB ...]",
             "Shows a deployment or jobs until they are finished; alone: the newest deployment in progress",
@@ -218,6 +230,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "Asks confd servers, of bulkdeploy or of Ganeti, where things are; the newest answer counts",
             _confd,
             ("confd node-of-address 10.1.0.7", "confd node-role kvm-17", "confd configuration /cluster/serial_no"),
+        ),
+        OwnCommand(
+            "balance",
+            "balance zone=NAME | pod=NAME | cluster=NAME [maxmoves=N] [mingain=X] [yes]",
+            "Shows the moves that would even out the use of hosts, and has them made once confirmed",
+            balance,
+            ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
         ),
         OwnCommand(
             "completion",

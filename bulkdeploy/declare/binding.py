@@ -14,7 +14,7 @@ from marshmallow import EXCLUDE, Schema, missing
 from marshmallow.fields import Field
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.fields import FIELDS
+from bulkdeploy.declare.entries import field_of
 from bulkdeploy.declare.general_parameters import GENERAL
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
@@ -38,7 +38,7 @@ class Binder:
 
     def __init__(self, command: Command) -> None:
         fields: dict[str, Field[Any]] = {
-            parameter.name: FIELDS[parameter.type](command.name, parameter) for parameter in command.parameters
+            parameter.name: field_of(command.name, parameter) for parameter in command.parameters
         }
         self._command = command
         self._schema: Schema = Schema.from_dict(fields, name=command.name)(unknown=EXCLUDE)

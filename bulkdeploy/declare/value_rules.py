@@ -13,6 +13,7 @@ LONGEST_NAME = 255
 UNLIMITED = "unlimited"
 WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
 SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,3}))? ?(PiB|TiB|GiB|MiB|KiB|B)", re.ASCII)
+POSITIVE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?", re.ASCII)
 UNITS = {"PiB": 1024**5, "TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024, "B": 1}
 NAMES_OF_APIS = re.compile(r"[A-Za-z0-9*]{1,255}", re.ASCII)
 HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -146,6 +147,13 @@ LIMIT = ValueRule(
         )
     ),
 )
+
+
+def _positive(written: str) -> bool:
+    return POSITIVE.fullmatch(written) is not None and float(written) > 0
+
+
+POSITIVE_NUMBER = ValueRule("must be a number above 0, such as 0.01", _if(_positive))
 
 
 def size_in(written: str, unit: int) -> int | None:

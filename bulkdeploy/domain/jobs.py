@@ -29,6 +29,7 @@ class InstanceType(StrEnum):
 
     VIRTUAL_MACHINE = "VirtualMachine"
     HOST = "Host"
+    ZONE = "Zone"
 
     @property
     def noun(self) -> str:

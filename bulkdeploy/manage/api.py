@@ -81,12 +81,14 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         """Build the applications; connections are made on first use, in the forked processes."""
         from bulkdeploy.api.app import create_app, create_monitoring_app
         from bulkdeploy.api.proxies import TrustedProxies
+        from bulkdeploy.console.app import with_console
         from bulkdeploy.wiring.system import build_system
 
         until_let_go(held=self._held)
         system = build_system(self.settings)
         proxies = TrustedProxies(system)
-        return Applications(create_app(system, proxies=proxies), create_monitoring_app(system), proxies.trusts)
+        calls = with_console(create_app(system, proxies=proxies))
+        return Applications(calls, create_monitoring_app(system), proxies.trusts)
 
 
 def forget_gauges(server: object, worker: Any) -> None:

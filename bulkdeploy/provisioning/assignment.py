@@ -13,6 +13,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.store.infrastructure.host_maintenance import read_host_names
+from bulkdeploy.store.infrastructure.zones import read_zone_names
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.virtual_machines.guests import GuestRows, SharedConfig, read_guests, read_shared_configs
 
@@ -41,8 +42,8 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HostWork:
-    """One job of a host."""
+class PlaceWork:
+    """One job of a host or a zone."""
 
     job: LeasedJob
     name: str
@@ -50,12 +51,12 @@ class HostWork:
     @property
     def label(self) -> str:
         """See Work."""
-        return f"Host {self.name}"
+        return f"{self.job.instance_type} {self.name}"
 
     @property
     def names(self) -> dict[str, str]:
         """See Work."""
-        return {"job": str(self.job.uuid), "host": self.name}
+        return {"job": str(self.job.uuid), self.job.instance_type.lower(): self.name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,14 @@ class WorkReader:
     def read(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Work]:
         """By job id; jobs whose instance is gone are left out."""
         of_hosts = [job for job in jobs if job.instance_type == InstanceType.HOST]
+        of_zones = [job for job in jobs if job.instance_type == InstanceType.ZONE]
         of_vms = [job for job in jobs if job.instance_type == InstanceType.VIRTUAL_MACHINE]
         works: dict[int, Work] = dict(self.read_assignments(connection, of_vms) if of_vms else {})
-        if of_hosts:
-            names = read_host_names(connection, [job.instance_id for job in of_hosts])
-            works |= {job.id: HostWork(job, names[job.instance_id]) for job in of_hosts if job.instance_id in names}
+        for jobs_of_kind, read_names in ((of_hosts, read_host_names), (of_zones, read_zone_names)):
+            if jobs_of_kind:
+                names = read_names(connection, [job.instance_id for job in jobs_of_kind])
+                found = (job for job in jobs_of_kind if job.instance_id in names)
+                works |= {job.id: PlaceWork(job, names[job.instance_id]) for job in found}
         return works
 
     def read_assignments(self, connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, Assignment]:

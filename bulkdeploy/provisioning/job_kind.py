@@ -33,12 +33,14 @@ once, nor take all its database connections for it."""
 class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
-    VOLUME is the volume that the job's params name: ``volume_id``. What is gone by then is a bare success.
+    VOLUME is the volume that the job's params name: ``volume_id``. What is gone by then is a bare success. BALANCE
+    is what the job itself has done.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
     HOST = "host"
     VOLUME = "volume"
+    BALANCE = "balance"
     SUCCESS = "success"
 
 

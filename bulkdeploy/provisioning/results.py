@@ -14,6 +14,7 @@ from bulkdeploy.scheduling.reasons import excluded_rows
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs.jobs import LeasedJob
+from bulkdeploy.store.ledger.balance_rows import balancing_rows
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
 from bulkdeploy.store.volumes.volumes import volume_rows
 
@@ -30,6 +31,7 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
     JobResult.VIRTUAL_MACHINE: virtual_machine_rows,
     JobResult.HOST: host_rows,
     JobResult.VOLUME: volume_rows,
+    JobResult.BALANCE: balancing_rows,
 }
 """What results show, by wire names, as it is now, by id."""
 
@@ -39,7 +41,8 @@ def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[i
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
         result = job_kinds()[job.kind].result
-        shown[result][job.id] = job.params["volume_id"] if result is JobResult.VOLUME else job.instance_id
+        ids = {JobResult.VOLUME: job.params.get("volume_id"), JobResult.BALANCE: job.id}
+        shown[result][job.id] = ids.get(result) or job.instance_id
     results = {job.id: SUCCESS_RESULT for job in jobs}
     for result, instances in shown.items():
         rows = READERS[result](connection, list(instances.values())) if result in READERS else {}

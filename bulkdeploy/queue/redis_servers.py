@@ -26,12 +26,12 @@ class _Sentinels:
     database: int
     username: str | None
     password: str | None
-    asks_them_for_it: bool
+    share_the_password: bool
 
     @property
     def own_options(self) -> dict[str, Any]:
         """What connections to the Sentinels themselves need."""
-        return {"password": self.password} if self.asks_them_for_it else {}
+        return {"password": self.password} if self.share_the_password else {}
 
 
 def check_redis_url(url: str) -> None:

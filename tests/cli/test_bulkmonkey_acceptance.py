@@ -56,6 +56,25 @@ def test_explain_says_why_not_a_host(admin_monkey: Monkey, fleet: Fleet) -> None
 
 
 @pytest.mark.usefixtures("worker")
+def test_a_zone_is_balanced_once_it_is_confirmed(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """``balance zone=NAME`` shows scores and moves and does nothing; with ``yes`` it waits until all are made."""
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name <> 'a-1-1'")
+    admin_monkey(*BULK, "virtualmachinecount=3")
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    shown = admin_monkey("balance", "zone=small", "-o", "table")
+    assert shown.status == 0
+    for text in ("before", "after", "a-1-1", "2 moves in 2 sets", "Nothing was moved"):
+        assert text in shown.out + shown.err
+    rows = list(csv.DictReader(io.StringIO(admin_monkey("balance", "zone=small", "dryrun=true", "-o", "csv").out)))
+    assert [row["fromhostname"] for row in rows] == ["a-1-1"] * 2
+    assert fleet.zone.scalar("SELECT count(*) FROM async_jobs WHERE kind = 'balance_zone'") == 0
+    assert admin_monkey("balance", "zone=small", "yes").status == 0
+    assert fleet.zone.scalar("SELECT count(DISTINCT host_id) FROM virtual_machines") == 3
+    assert admin_monkey("balance", "mingain=1").status == 1
+    fleet.assert_intact()
+
+
+@pytest.mark.usefixtures("worker")
 def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Of a VM that was deployed alone too: why not on a host, and why on no host at all."""
     admin_monkey("deploy", "virtualmachine", *BULK[2:], "name=web-1")

@@ -13,13 +13,21 @@ from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.binding import Catalogue
 
 COMMANDS = find_commands()
-OURS = {"bulkDeployVirtualMachine", "cancelBulkDeployment", "listBulkDeployments"}
+OURS = {
+    "balanceZone",
+    "bulkCreateVirtualMachines",
+    "bulkDeployVirtualMachine",
+    "cancelBulkDeployment",
+    "getHealth",
+    "listBulkDeployments",
+}
 """Commands that CloudStack does not have."""
 
 BESIDES = {
     ("deleteIso", "forced"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }

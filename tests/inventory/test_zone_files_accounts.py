@@ -75,6 +75,12 @@ def test_rules_follow_the_file(engine: Engine, cipher: FernetCipher, tmp_path: P
         ),
         ("permission: allow", "permission: maybe", "5: roles[0].rules: "),
         ("description: nothing else", "why: nothing else", "5: roles[0].rules: must have the keys"),
+        (
+            "description: nothing else",
+            "description: [nothing, else]",
+            "5: roles[0].rules: must be a value of type map",
+        ),
+        ("description: nothing else", "description: null", "5: roles[0].rules: must be a value of type map"),
         ("name: Second, roleid: Auditor", "name: User, type: User, description: x", "6: roles[1]: Role User came"),
         ("name: Second", "name: ' x'", "6: roles[1].name: must be a name"),
     ],

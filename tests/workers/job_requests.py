@@ -80,6 +80,14 @@ class World:
         self._hosts.append(str(self.fleet.zone.scalar(taken, before=self._hosts[-1:])))
         return self._hosts[-1]
 
+    def skew(self) -> None:
+        """One more VM beside others of its owner, where hosts without any are."""
+        hosts = "UPDATE hosts SET resource_state = :state WHERE name <> 'a-1-1'"
+        self.fleet.zone.change(hosts, state="Disabled")
+        self.fleet.deploy(2)
+        self.fleet.run()
+        self.fleet.zone.change(hosts, state="Enabled")
+
     def id_of(self, table: str, name: str) -> str:
         """The uuid of a live row by its name."""
         return self.fleet.zone.id_of(table, name)
@@ -129,6 +137,11 @@ def _remove_nic(world: World) -> int:
     return world.request("removeNicFromVirtualMachine", virtualmachineid=vm, nicid=nic["id"])
 
 
+def _balance(world: World) -> int:
+    world.skew()
+    return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
+
+
 JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "deploy_virtual_machine": [_deploy],
     "start_virtual_machine": [lambda world: world.request("startVirtualMachine", id=world.stopped())],
@@ -158,6 +171,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         )
     ],
     "remove_nic": [_remove_nic],
+    "balance_zone": [_balance],
     "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],
 }
 """By kind, every way to ask for it that goes another way."""

@@ -162,7 +162,9 @@ def state_of(world: World, job: int) -> str:
     """The state of the VM, or the resource state of the host, which a job works on."""
     row = world.fleet.job(job)
     table, column = "virtual_machines", "state"
-    if row.instance_type == InstanceType.HOST:
+    if row.instance_type == InstanceType.ZONE:
+        table, column = "zones", "allocation_state"
+    elif row.instance_type == InstanceType.HOST:
         table, column = "hosts", "resource_state"
     return str(world.fleet.zone.scalar(f"SELECT {column} FROM {table} WHERE id = :id", id=row.instance_id))
 

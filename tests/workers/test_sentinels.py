@@ -43,8 +43,8 @@ class Watched:
 
     def primary(self) -> int:
         """The port that the Sentinel names now."""
-        with Redis(port=self.sentinel) as asked:
-            return int(asked.sentinel_get_master_addr_by_name("jobs")[1])
+        with Redis(port=self.sentinel) as link:
+            return int(link.sentinel_get_master_addr_by_name("jobs")[1])
 
     def kill(self, port: int) -> None:
         """End a server with signal 9."""
@@ -63,8 +63,8 @@ def served(place: Path, port: int, lines: list[str], *arguments: str) -> "subpro
 def answers(port: int, password: str | None) -> bool:
     """Whether a server is up."""
     try:
-        with Redis(port=port, password=password) as asked:
-            return bool(asked.ping())
+        with Redis(port=port, password=password) as link:
+            return bool(link.ping())
     except RedisError:
         return False
 
@@ -81,8 +81,8 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         watches = [line.format(primary=primary) for line in WATCHES]
         servers[sentinel] = served(tmp_path, sentinel, watches, "--sentinel")
         wait_for(lambda: answers(sentinel, None))
-        with Redis(port=sentinel) as asked:
-            wait_for(lambda: bool(asked.sentinel_slaves("jobs")))
+        with Redis(port=sentinel) as link:
+            wait_for(lambda: bool(link.sentinel_slaves("jobs")))
         yield Watched(servers, sentinel)
     finally:
         for server in servers.values():

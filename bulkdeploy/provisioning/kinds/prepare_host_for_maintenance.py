@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
-from bulkdeploy.provisioning.assignment import HostWork
+from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import (
@@ -48,14 +48,14 @@ EMPTIED = FinalState(host_state=HostResourceState.MAINTENANCE)
 NOT_EMPTIED = FinalState(host_state=HostResourceState.ERROR_IN_PREPARE_FOR_MAINTENANCE)
 
 
-class PrepareHostForMaintenance(JobSteps[HostWork]):
+class PrepareHostForMaintenance(JobSteps[PlaceWork]):
     """No params. Claims tell when the host is empty: of VMs there, and of migrations not arrived elsewhere."""
 
-    def run(self, work: HostWork) -> Outcome:
+    def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
         return run_transaction(self.tools.engine, partial(self._look, work=work), PREPARE_COMMIT)
 
-    def _look(self, connection: Connection, *, work: HostWork) -> Outcome:
+    def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job
         host = lock_host(connection, job.instance_id)
         if host.resource_state == HostResourceState.MAINTENANCE:
@@ -74,13 +74,13 @@ class PrepareHostForMaintenance(JobSteps[HostWork]):
         note(connection, job, job.progress, self.tools.lease_seconds)
         return Paused(LOOK_AGAIN_S, job.progress, made)
 
-    def _not_emptied(self, work: HostWork, why: str, left: Leaving) -> Failed:
+    def _not_emptied(self, work: PlaceWork, why: str, left: Leaving) -> Failed:
         shown = "".join(f". {reason}" for reason in left.failures[:REASONS_SHOWN])
         more = f". And {len(left.failures) - REASONS_SHOWN} more" if len(left.failures) > REASONS_SHOWN else ""
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{why}{shown}{more}", NOT_EMPTIED)
 
 
-def _move_some(connection: Connection, work: HostWork, left: Leaving) -> list[JobMessage]:
+def _move_some(connection: Connection, work: PlaceWork, left: Leaving) -> list[JobMessage]:
     """Jobs that migrate VMs off the host; no more at a time than the operator allows."""
     places = read_configuration(connection).number("host.maintenance.migrations.max") - left.moving
     if places <= 0 or not left.to_move:

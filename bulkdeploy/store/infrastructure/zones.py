@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Column, Connection, and_, exists, or_, select
 
 from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import AllocationState
 from bulkdeploy.store.filters import (
     Arguments,
@@ -27,7 +29,7 @@ from bulkdeploy.store.resource_tags import ZONE, add_tags
 from bulkdeploy.store.tables.accounts import domains
 from bulkdeploy.store.tables.image_stores import image_stores
 from bulkdeploy.store.tables.networks import ip_ranges, networks, physical_networks
-from bulkdeploy.store.tables.topology import dedicated_resources, pods, storage_pools, zones
+from bulkdeploy.store.tables.topology import clusters, dedicated_resources, pods, storage_pools, zones
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.visibility import within
 
@@ -88,6 +90,21 @@ def list_zones(connection: Connection, caller: Caller, arguments: Arguments, pag
     add_tags(connection, ZONE, rows, keep_id=True)
     add_capacity(connection, CapacityLevel.ZONE, rows, wanted=bool(arguments.get("showcapacities")))
     return Page(rows, count)
+
+
+def read_zone_names(connection: Connection, zone_ids: Iterable[int]) -> dict[int, str]:
+    """The names of these zones by id; those that were removed are left out."""
+    query = select(zones.c.id, zones.c.name).where(id_in(zones.c.id, zone_ids), zones.c.removed.is_(None))
+    return {row.id: row.name for row in connection.execute(query)}
+
+
+def zone_of_place(connection: Connection, place: EntityRef) -> tuple[int, UUID] | None:
+    """The id and uuid of a live zone, or of the zone of a live pod or cluster; None where it was removed."""
+    table = {Entity.ZONE: zones, Entity.POD: pods, Entity.CLUSTER: clusters}[place.entity]
+    its_zone = zones.c.id == (table.c.id if table is zones else table.c.zone_id)
+    query = select(zones.c.id, zones.c.uuid).where(table.c.id == place.id, table.c.removed.is_(None), its_zone)
+    row = connection.execute(query).first()
+    return None if row is None else (row.id, row.uuid)
 
 
 def has_zone(connection: Connection) -> bool:

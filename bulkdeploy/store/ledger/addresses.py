@@ -161,10 +161,11 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
     return Address(row.id, ip, row.gateway, row.netmask)
 
 
-def lock_ranges(connection: Connection, network_id: int) -> None:
-    """Lock a network's ranges: nobody else takes an address of it, or gives one back, before the end."""
+def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
+    """Lock these networks' ranges: nobody else takes an address of theirs, or gives one back, before the end."""
     connection.execute(
-        text("SELECT FROM ip_ranges WHERE network_id = :network ORDER BY id FOR UPDATE"), {"network": network_id}
+        text("SELECT FROM ip_ranges WHERE network_id = ANY(:networks) ORDER BY id FOR UPDATE"),
+        {"networks": sorted(set(network_ids))},
     )
 
 

@@ -153,8 +153,8 @@ CASES: dict[str, Case] = {
     ),
     "startvm": (lambda _: {"startvm": "false"}, lambda _: {"cluster": None}),
 }
-ANSWERED = {"dryrun", "hostids"}
-"""These ask for another answer: tests/commands/deployments/test_bulk_placement.py."""
+ANSWERED = {"dryrun", "hostids", "planindex"}
+"""These ask for another answer: tests/commands/deployments/test_bulk_placement.py and test_plans.py."""
 
 
 @pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED))

@@ -1,0 +1,121 @@
+"""Balancing a zone, a pod or a cluster: looked at here, done by a job."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.topology import HypervisorType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.placement.balance import BalancePlan, Score
+from bulkdeploy.provisioning.kinds.balance_zone import BALANCE
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
+from bulkdeploy.store.infrastructure.zones import zone_of_place
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+from bulkdeploy.store.ledger.balance_rows import names_of
+
+NOUNS = {Entity.ZONE: "zone", Entity.POD: "pod", Entity.CLUSTER: "cluster"}
+PLACES = {Entity.ZONE: "zoneid", Entity.POD: "podid", Entity.CLUSTER: "clusterid"}
+
+
+def balance_zone(
+    connection: Connection, system: System, caller: Caller, place: EntityRef, *, most_moves: int, least_gain: float
+) -> JobTicket:
+    """Have VMs moved until a zone, a pod or a cluster is in balance; the job's result says what was done.
+
+    Raises:
+        InvalidParameter: the place was deleted.
+    """
+    zone = zone_of_place(connection, place)
+    if zone is None:
+        raise InvalidParameter(PLACES[place.entity], str(place.uuid), "it was deleted")
+    scope = _scope(system, place, zone[0])
+    pins = {"pod_id": scope.pod_id, "cluster_id": scope.cluster_id}
+    job = BALANCE.new_job(
+        Instance(BALANCE.instance_type, *zone),
+        f"asked to balance {NOUNS[place.entity]} {place.name}",
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+        params={
+            **{name: pin for name, pin in pins.items() if pin is not None},
+            "hypervisors": sorted(scope.hypervisors),
+            "most_moves": most_moves,
+            "least_gain": least_gain,
+        },
+    )
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, BALANCE.name, INTERACTIVE)])
+    return JobTicket(str(job_uuid))
+
+
+def show_balance(
+    connection: Connection, system: System, place: EntityRef, *, most_moves: int, least_gain: float
+) -> dict[str, Any]:
+    """The moves that balancing a zone, a pod or a cluster would make now, and its score before and after.
+
+    Raises:
+        InvalidParameter: the place was deleted.
+    """
+    zone = zone_of_place(connection, place)
+    if zone is None:
+        raise InvalidParameter(PLACES[place.entity], str(place.uuid), "it was deleted")
+    plan = plan_zone_balance(
+        connection, _scope(system, place, zone[0]), most_moves=most_moves, least_gain=least_gain
+    )
+    return {
+        "scorebefore": plan.before.total,
+        "scoreafter": plan.after.total,
+        "before": [_terms(plan.before)],
+        "after": [_terms(plan.after)],
+        "sets": len(plan.sets),
+        "moves": plan.moves,
+        "move": _moves(connection, plan),
+    }
+
+
+def _scope(system: System, place: EntityRef, zone_id: int) -> BalanceScope:
+    able = frozenset(
+        kind
+        for kind in HypervisorType
+        if (driver := system.drivers.find(kind)) is not None and Ability.LIVE_MIGRATION in driver.abilities
+    )
+    return BalanceScope(
+        zone_id,
+        able,
+        pod_id=place.id if place.entity is Entity.POD else None,
+        cluster_id=place.id if place.entity is Entity.CLUSTER else None,
+    )
+
+
+def _terms(score: Score) -> Mapping[str, float]:
+    return score._asdict()
+
+
+def _moves(connection: Connection, plan: BalancePlan) -> list[dict[str, Any]]:
+    moves = [(number, move) for number, moves in enumerate(plan.sets, start=1) for move in moves]
+    vms, hosts = names_of(
+        connection,
+        [move.vm_id for _, move in moves],
+        {host for _, move in moves for host in (move.from_host_id, move.to_host_id)},
+    )
+    return [
+        {
+            "set": number,
+            "virtualmachineid": str(vms[move.vm_id].uuid),
+            "virtualmachinename": vms[move.vm_id].name,
+            "fromhostid": str(hosts[move.from_host_id].uuid),
+            "fromhostname": hosts[move.from_host_id].name,
+            "hostid": str(hosts[move.to_host_id].uuid),
+            "hostname": hosts[move.to_host_id].name,
+            "gain": move.gain,
+        }
+        for number, move in moves
+    ]
