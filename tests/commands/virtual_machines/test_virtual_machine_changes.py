@@ -575,6 +575,10 @@ class PasswordNotes:
         self.passwords.append(guest.password)
         self._driver.ensure_running(host, guest, **named)
 
+    def __getattr__(self, name: str) -> Any:
+        """Everything else, as the driver does it."""
+        return getattr(self._driver, name)
+
 
 def test_a_new_password_reaches_the_guest_at_its_next_start(stopped: Fleet, acme: ApiClient) -> None:
     """The hypervisor is given what the job's result told."""
