@@ -218,7 +218,11 @@ def test_people_change_with_the_file(engine: Engine, cipher: FernetCipher, tmp_p
         ("account: far", "account: Acme", "accounts[1]: is the same as in line 1"),
         ("accounttype: 0", "accounttype: 7", "accounts[0].accounttype: must be 0 user"),
         ("accounttype: 0, ", "", "accounts[0]: One of roleid and accounttype"),
-        ("roleid: Domain Admin", "roleid: Root Admin", "domains[0].accounts[0]: accounts with role"),
+        (
+            "roleid: Domain Admin",
+            "roleid: Root Admin",
+            "domains[0].accounts[0]: domainid must be that of ROOT for accounts with role",
+        ),
         ("roleid: Domain Admin", "roleid: Nobody", "domains[0].accounts[0].roleid: must be the name of a role"),
         ("username: oli", "username: oli, userapikey: x", "accounts[0].users[0]: "),
         ("username: oli", f"username: oli, {KEYS}", "accounts[0].users[0].userapikey: it is taken"),

@@ -99,8 +99,8 @@ class Loader:
                 self._load_section(noun, entries[section])
             if noun.entity is Entity.ZONE:
                 self._zones = {entry.ref.id for entry in entries[section] if entry.ref is not None}
-        for held_back in self._last.values():
-            self._attempt(held_back, self._change)
+        for deferred in self._last.values():
+            self._attempt(deferred, self._change)
         self._problems.refuse_if_any()
         return self._report
 
@@ -187,17 +187,17 @@ class Loader:
         self._count(self._report.changed, noun, self._attempt(changes, self._change))
 
     def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
-        """The batch without the values that are set when all else is loaded, which are held back."""
+        """The batch without the values that are set when all else is loaded, which come last."""
         if not noun.last:
             return batch
         for one in batch:
-            held_back = {
+            deferred = {
                 name: one.values.pop(name)
                 for name, harmless in noun.last.items()
                 if one.values.get(name, harmless) != harmless
             }
-            if held_back:
-                self._last.setdefault(noun.section, []).append(Bound(one.entry, held_back, one.key))
+            if deferred:
+                self._last.setdefault(noun.section, []).append(Bound(one.entry, deferred, one.key))
         return batch
 
     def _with_other_zones(self, noun: Noun, values: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:

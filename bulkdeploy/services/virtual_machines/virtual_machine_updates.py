@@ -205,8 +205,8 @@ def reset_ssh_key(
         check_key_pairs(connection, names, owner)
         rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
         cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
-        can_be_told = has_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS)
-        if can_be_told and rows.takes_passwords(connection, row.template_id):
+        is_shown_once = has_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS)
+        if is_shown_once and rows.takes_passwords(connection, row.template_id):
             result = with_password(connection, system.cipher, vm, None)
         else:
             result = shown(connection, vm)
