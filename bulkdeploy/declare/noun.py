@@ -53,10 +53,12 @@ class Noun:
         defaults: what a reference names where an entry says nothing.
         lends: parameters that entries nested in this one have from it where they declare them.
         exports: whether a row is written to exports; not so what every installation has.
-        secrets: parameters that exports have only where secrets are asked for.
+        secrets: parameters that exports have only where secrets are asked for; with a required one the whole entry.
         reveal: the row with its secrets, where they are kept encrypted: (row, decrypt) -> row.
         innermost: an entry has from what it stands in the innermost thing only, and not what that stands in.
         patterns: whether ``{01..10}`` in a value stands for ten things.
+        last: parameters that keep others from being added, and the values that do not: any other value is set when
+            all else is loaded.
         after: sections that must be loaded before, beyond those that it refers to.
     """
 
@@ -82,4 +84,5 @@ class Noun:
     reveal: Callable[[Values, Callable[[bytes], str]], Values] | None = None
     innermost: bool = False
     patterns: bool = False
+    last: Mapping[str, Any] = field(default_factory=dict)
     after: tuple[str, ...] = ()

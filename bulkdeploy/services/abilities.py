@@ -17,6 +17,14 @@ def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: obj
         raise InvalidParameter(parameter, value, str(error)) from error
 
 
+def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:
+    """Whether there is a driver for the hypervisor that declares an ability."""
+    try:
+        return ability in drivers.configured_for(hypervisor).abilities
+    except NoDriverFor:
+        return False
+
+
 def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, parameter: str, value: object) -> None:
     """Check that the hypervisor's driver declares an ability; ``parameter`` and ``value`` name what would need it.
 

@@ -1,5 +1,6 @@
 """Things that accounts own, found for a change: they exist, the caller may touch them, and nobody else does."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -7,8 +8,8 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.services.ownership import NamedOwner, require_access, resolve_owner
-from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entity
+from bulkdeploy.services.ownership import NamedOwner, require_all_access, resolve_owner
+from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entities
 
 
 def lock_own(
@@ -27,10 +28,28 @@ def lock_own(
         InvalidParameter: it was deleted.
         PermissionDenied: it is not the caller's to touch.
     """
-    row = lock_entity(connection, ref)
-    if row is None:
-        raise InvalidParameter(parameter, str(ref.uuid), f"the {noun} was deleted")
-    return row, require_access(connection, caller, row.account_id, given or f"{noun} {ref.uuid}")
+    ((row, owner),) = _lock(connection, caller, {given or f"{noun} {ref.uuid}": ref}, noun, parameter)
+    return row, owner
+
+
+def lock_all_own(
+    connection: Connection, caller: Caller, refs: Sequence[EntityRef], noun: str, parameter: str = "id"
+) -> list[tuple[Row[Any], Owner]]:
+    """``lock_own`` for many of one kind, in their order; one may be named twice."""
+    named = {f"{noun} {ref.uuid}": ref for ref in refs}
+    locked = dict(zip(named.values(), _lock(connection, caller, named, noun, parameter), strict=True))
+    return [locked[ref] for ref in refs]
+
+
+def _lock(
+    connection: Connection, caller: Caller, refs: Mapping[str, EntityRef], noun: str, parameter: str
+) -> list[tuple[Row[Any], Owner]]:
+    rows = lock_entities(connection, list(refs.values()))
+    for ref in refs.values():
+        if ref.id not in rows:
+            raise InvalidParameter(parameter, str(ref.uuid), f"the {noun} was deleted")
+    owners = require_all_access(connection, caller, {what: rows[ref.id].account_id for what, ref in refs.items()})
+    return [(rows[ref.id], owners[what]) for what, ref in refs.items()]
 
 
 def named_entity(

@@ -1,10 +1,10 @@
-"""Who may see, and act on, whose things (reference sections 1.8, 5.3).
+"""Who may see, and act on, whose things (reference sections 1.8, 5.3) (one file: calls ask it in one place).
 
 Root admins may everything; domain and resource admins what belongs to their domain and the
 domains below; everybody what belongs to their own account and to projects they are members of.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -95,22 +95,39 @@ def resolve_owner(
         InvalidParameter: no such account or project, or the project is in another domain.
         PermissionDenied: the caller may not create for it.
     """
-    if project_id is not None:
-        if account_name is not None:
+    named = NamedOwner(account_name, domain_id, project_id)
+    return resolve_owners(connection, caller, [named])[named]
+
+
+def resolve_owners(connection: Connection, caller: Caller, named: Iterable[NamedOwner]) -> dict[NamedOwner, Owner]:
+    """``resolve_owner`` for many."""
+    accounts: dict[NamedOwner, tuple[str, int]] = {}
+    found: dict[NamedOwner, Owner] = {}
+    for one in dict.fromkeys(named):
+        if one.project_id is not None:
+            if one.account is not None:
+                raise InvalidCombination(
+                    ("projectid", "account"), "Specify either projectid, or account and domainid; not both"
+                )
+            found[one] = _project_owner_in(connection, caller, one.project_id, one.domain_id)
+        elif one.account is None and one.domain_id is None:
+            found[one] = caller.owner
+        elif one.domain_id is None or one.account is None:
             raise InvalidCombination(
-                ("projectid", "account"), "Specify either projectid, or account and domainid; not both"
+                ("account", "domainid"),
+                "Account must be specified with domainId parameter: one says nothing without the other",
             )
-        return _project_owner_in(connection, caller, project_id, domain_id)
-    if account_name is None and domain_id is None:
-        return caller.owner
-    if domain_id is None or account_name is None:
-        raise InvalidCombination(
-            ("account", "domainid"),
-            "Account must be specified with domainId parameter: one says nothing without the other",
-        )
-    domain_uuid, lineage = owners.domain_place(connection, domain_id)
-    _require_lineage(caller, lineage, domain_uuid)
-    return _account_in(connection, caller, account_name, domain_id, domain_uuid)
+        else:
+            accounts[one] = (one.account, one.domain_id)
+    places = owners.domain_places(connection, {domain_id for _, domain_id in accounts.values()})
+    for uuid, lineage in places.values():
+        _require_lineage(caller, lineage, uuid)
+    for name, domain_id in accounts.values():
+        _require_nameable(caller, name, domain_id)
+    by_name = owners.owners_by_name(connection, accounts.values())
+    for one, (name, domain_id) in accounts.items():
+        found[one] = _existing(by_name.get((name.lower(), domain_id)), name, places[domain_id][0])
+    return found
 
 
 def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Owner:
@@ -120,13 +137,7 @@ def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Own
         InvalidCombination, InvalidParameter, PermissionDenied: as ``resolve_owner``; PermissionDenied also where
             the account is disabled, locked or was deleted.
     """
-    owner = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
-    state = owners.lock_account(connection, owner.account_id)
-    if state is not AccountState.ENABLED:
-        shown = "deleted" if state is None else state.value
-        raise PermissionDenied(
-            f"Nothing can be added to account {owner.account_name}: it is {shown}, it must be enabled"
-        )
+    (owner,) = _lock_named(connection, caller, [named])
     return owner
 
 
@@ -136,9 +147,20 @@ def lock_owners(connection: Connection, caller: Caller, batch: Iterable[Mapping[
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``lock_owner``.
     """
-    named = [named_owner_of(given) for given in batch]
-    owners = {one: lock_owner(connection, caller, one) for one in dict.fromkeys(named)}
-    return [owners[one] for one in named]
+    return _lock_named(connection, caller, [named_owner_of(given) for given in batch])
+
+
+def _lock_named(connection: Connection, caller: Caller, named: Sequence[NamedOwner]) -> list[Owner]:
+    found = resolve_owners(connection, caller, named)
+    states = owners.lock_accounts(connection, {owner.account_id for owner in found.values()})
+    for owner in found.values():
+        state = states.get(owner.account_id)
+        if state is not AccountState.ENABLED:
+            shown = "deleted" if state is None else state.value
+            raise PermissionDenied(
+                f"Nothing can be added to account {owner.account_name}: it is {shown}, it must be enabled"
+            )
+    return [found[one] for one in named]
 
 
 def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
@@ -161,10 +183,16 @@ def require_access(connection: Connection, caller: Caller, account_id: int, what
     Raises:
         PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.
     """
-    owner = owners.owners_by_id(connection, [account_id])[account_id]
-    if not may_access(connection, caller, owner):
-        raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
-    return owner
+    return require_all_access(connection, caller, {what: account_id})[what]
+
+
+def require_all_access(connection: Connection, caller: Caller, account_ids: Mapping[str, int]) -> dict[str, Owner]:
+    """``require_access`` for many: internal account ids, and their owners, by what is named in texts."""
+    found = owners.owners_by_id(connection, set(account_ids.values()))
+    for what, account_id in account_ids.items():
+        if not may_access(connection, caller, found[account_id]):
+            raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
+    return {what: found[account_id] for what, account_id in account_ids.items()}
 
 
 def require_same_owner(
@@ -192,9 +220,12 @@ def require_open_zones(connection: Connection, owner: Owner, zones: Mapping[int,
     if owner.is_root_admin:
         return
     for zone_id in sorted(zones_closed_to(connection, zones, owner.lineage)):
-        raise PermissionDenied(
-            f"Account {owner.account_name} does not have permission to use zone {zones[zone_id]}"
-        )
+        raise closed_zone(owner, zones[zone_id])
+
+
+def closed_zone(owner: Owner, zone: str) -> PermissionDenied:
+    """The refusal of a zone, as an answer names it, that is kept to another domain."""
+    return PermissionDenied(f"Account {owner.account_name} does not have permission to use zone {zone}")
 
 
 def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:
@@ -203,9 +234,15 @@ def require_domain(connection: Connection, caller: Caller, domain: EntityRef) ->
     Raises:
         PermissionDenied: any other domain.
     """
-    uuid, lineage = owners.domain_place(connection, domain.id)
-    _require_lineage(caller, lineage, uuid)
-    return lineage
+    return require_domains(connection, caller, [domain])[domain.id]
+
+
+def require_domains(connection: Connection, caller: Caller, domains: Iterable[EntityRef]) -> dict[int, str]:
+    """The lineages of domains that the caller may name, by internal id; see ``require_domain``."""
+    places = owners.domain_places(connection, {domain.id for domain in domains})
+    for uuid, lineage in places.values():
+        _require_lineage(caller, lineage, uuid)
+    return {domain_id: lineage for domain_id, (_, lineage) in places.items()}
 
 
 def _reach(caller: Caller) -> str | None:
@@ -252,7 +289,7 @@ def project_owner(connection: Connection, caller: Caller, project_id: int) -> Ow
 
 def _project_owner_in(connection: Connection, caller: Caller, project_id: int, domain_id: int | None) -> Owner:
     owner = project_owner(connection, caller, project_id)
-    if domain_id not in (None, owner.domain_id):
+    if domain_id is not None and domain_id != owner.domain_id:
         uuid, _ = owners.domain_place(connection, domain_id)
         raise InvalidParameter("domainid", str(uuid), f"the project is in domain {owner.domain_uuid}")
     return owner
@@ -267,19 +304,31 @@ def named_account(connection: Connection, caller: Caller, name: str, domain: Ent
         InvalidParameter: there is no such account.
         PermissionDenied: a user names an account that is not its own.
     """
-    if domain is None:
-        return _account_in(connection, caller, name, caller.owner.domain_id, caller.owner.domain_uuid)
-    return _account_in(connection, caller, name, domain.id, domain.uuid)
+    (owner,) = named_accounts(connection, caller, [(name, domain)])
+    return owner
 
 
-def _account_in(connection: Connection, caller: Caller, name: str, domain_id: int, domain_uuid: UUID) -> Owner:
-    """An account of a domain that the caller may name; users may name only their own."""
+def named_accounts(
+    connection: Connection, caller: Caller, named: Sequence[tuple[str, EntityRef | None]]
+) -> list[Owner]:
+    """``named_account`` for many, in their order."""
+    own = (caller.owner.domain_id, caller.owner.domain_uuid)
+    places = [(name, *(own if domain is None else (domain.id, domain.uuid))) for name, domain in named]
+    for name, domain_id, _ in places:
+        _require_nameable(caller, name, domain_id)
+    found = owners.owners_by_name(connection, [(name, domain_id) for name, domain_id, _ in places])
+    return [_existing(found.get((name.lower(), domain_id)), name, uuid) for name, domain_id, uuid in places]
+
+
+def _require_nameable(caller: Caller, name: str, domain_id: int) -> None:
     own = name.lower() == caller.owner.account_name.lower() and domain_id == caller.owner.domain_id
     if caller.role_type is RoleType.USER and not own:
         raise PermissionDenied(
             f"Account {caller.owner.account_name} does not have permission to operate for account {name}"
         )
-    owner = owners.owner_by_name(connection, name, domain_id)
+
+
+def _existing(owner: Owner | None, name: str, domain_uuid: UUID) -> Owner:
     if owner is None:
         raise InvalidParameter("account", name, f"Unable to find account by name {name} in domain id={domain_uuid}")
     return owner

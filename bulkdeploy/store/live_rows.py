@@ -4,14 +4,15 @@ Deleting marks a row ``removed``; it still resolves by its uuid. Whoever hangs s
 shared, whoever deletes it holds it alone: what has just become a parent is not deleted under its child.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import groupby
 from typing import Any, TypeAlias
 from uuid import uuid4
 
 import orjson
 from psycopg.errors import UniqueViolation
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, exists, func, select, update
+from sqlalchemy import Column, ColumnElement, Connection, func, select, text, update
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 
@@ -42,7 +43,9 @@ def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) 
     source = SOURCES[entity]
     ids = reserve_ids(connection, source.table, len(rows))
     documents = [column.name for column in source.table.c if isinstance(column.type, JSONB)]
-    complete = [{"uuid": uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)]
+    complete = [
+        {"uuid": row.get("uuid") or uuid4(), **row, "id": number} for row, number in zip(rows, ids, strict=True)
+    ]
     for row in complete if documents else ():
         row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
     try:
@@ -90,7 +93,7 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
-    """Set columns of entities of one kind; none given is fine.
+    """Set columns of entities of one kind; none given is fine, of one that is given twice the later values hold.
 
     Raises:
         NameTaken: see there.
@@ -98,14 +101,18 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
     given = [(ref, values) for ref, values in changes if values]
     for alike in _alike([values for _, values in given]):
         ref, values = given[alike[0]]
-        table = SOURCES[ref.entity].table
-        query = update(table).where(table.c.id == bindparam("_id"))
-        query = query.values({name: bindparam(f"_{name}_", type_=table.c[name].type) for name in values})
-        rows = [
-            {"_id": given[at][0].id, **{f"_{name}_": value for name, value in given[at][1].items()}} for at in alike
-        ]
+        table = SOURCES[ref.entity].table.name
+        # A record set of the table's own type: PostgreSQL reads each value as its column's.
+        query = (
+            f"UPDATE {table} SET {', '.join(f'{name} = new.{name}' for name in sorted(values))}"  # noqa: S608 - our own names
+            f" FROM jsonb_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS jsonb)) AS new"
+            f" WHERE {table}.id = new.id"
+        )
+        rows = list({given[at][0].id: {"id": given[at][0].id, **given[at][1]} for at in alike}.values())
         try:
-            connection.execute(query, rows)
+            connection.execute(
+                text(query), {"rows": orjson.dumps(rows, _as_text, orjson.OPT_NON_STR_KEYS).decode()}
+            )
         except IntegrityError as error:
             raise _taken(error) from error
 
@@ -144,23 +151,29 @@ def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection
     return lambda connection: [dict(row) for row in connection.execute(query).mappings()]
 
 
-def remove_row(connection: Connection, ref: EntityRef) -> None:
-    """Mark a row as deleted."""
-    table = SOURCES[ref.entity].table
-    connection.execute(update(table).where(table.c.id == ref.id).values(removed=func.now()))
+def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
+    """Mark rows of one kind as deleted; they still resolve, and no list shows them."""
+    if refs:
+        table = SOURCES[refs[0].entity].table
+        marked = update(table).where(id_in(table.c.id, {ref.id for ref in refs})).values(removed=func.now())
+        connection.execute(marked)
 
 
-def has_live(connection: Connection, column: Column[Any], parent_id: int) -> bool:
-    """Whether a live row hangs on a parent by this column."""
-    query = select(column).where(column == parent_id)
+def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Collection[int]) -> set[int]:
+    """Which of these parents have live rows that hang on them by this column."""
+    query = select(column).where(id_in(column, parent_ids)).distinct()
     if "removed" in column.table.c:
         query = query.where(column.table.c.removed.is_(None))
-    return bool(connection.execute(select(exists(query))).scalar_one())
+    return set(connection.execute(query).scalars())
 
 
-def what_hangs_on(connection: Connection, children: Contents, parent_id: int) -> list[str]:
-    """Which of these kinds of things, by their names, a parent still has."""
-    return [noun for noun, column in children.items() if has_live(connection, column, parent_id)]
+def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collection[int]) -> dict[int, list[str]]:
+    """Which of these kinds of things, by their names, parents still have; parents without any are left out."""
+    found: dict[int, list[str]] = {}
+    for noun, column in children.items():
+        for parent_id in parents_in_use(connection, column, parent_ids):
+            found.setdefault(parent_id, []).append(noun)
+    return found
 
 
 def _alike(rows: Sequence[Values]) -> list[list[int]]:
@@ -181,3 +194,12 @@ def _kept(value: Any, *, nullable: bool) -> Any:
 def _taken(error: IntegrityError) -> Exception:
     """What a refused write means: a name that is taken, or the error itself."""
     return NameTaken() if getattr(error.orig, "sqlstate", None) == UNIQUE_VIOLATION else error
+
+
+def _as_text(value: object) -> str:
+    """A value that JSON has not, in the form in which PostgreSQL reads it."""
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"no column holds a {type(value).__name__}")

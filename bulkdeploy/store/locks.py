@@ -5,6 +5,7 @@ other crosswise. Tests watch it (``tests/support/lock_order.py``).
 """
 
 import random
+from collections.abc import Iterable
 from enum import Enum
 
 from sqlalchemy import Connection, text
@@ -81,6 +82,7 @@ class Lock(Enum):
 
 _ALONE = text("SELECT pg_advisory_xact_lock(:space, :key)")
 _SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :key)")
+_MANY = text("SELECT pg_advisory_xact_lock(:space, key) FROM unnest(CAST(:keys AS integer[])) AS key")
 
 
 def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool = False) -> None:
@@ -89,6 +91,12 @@ def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool 
     Advisory locks queue: who waits to hold one alone lets nobody new share it before him.
     """
     connection.execute(_SHARED if shared else _ALONE, {"space": lock.value, "key": key})
+
+
+def take_locks(connection: Connection, lock: Lock, keys: Iterable[int]) -> None:
+    """Wait for advisory locks of one sort, by ascending key, in one statement; see ``take_lock``."""
+    if ordered := sorted(set(keys)):
+        connection.execute(_MANY, {"space": lock.value, "keys": ordered})
 
 
 LOCK_TRIES = "bulkdeploy_lock_tries"

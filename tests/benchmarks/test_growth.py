@@ -6,6 +6,7 @@ more at these sizes, and not to find a busy machine.
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, event, text
@@ -19,8 +20,10 @@ from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.column_cache import column_cache
 from bulkdeploy.store.jobs.jobs import FIRST
+from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import OneDriver
+from tests.support.zones import load_zone
 
 FEW, MANY = 200, 2000
 TRIES = 3
@@ -147,3 +150,34 @@ def test_cpu_of_running_a_job_does_not_grow_with_the_jobs_that_wait(
     finally:
         runner.close()
         driver.close()
+
+
+ZONE = """\
+zones:
+  - name: grows
+    networktype: Advanced
+    dns1: 10.0.0.2
+    internaldns1: 10.0.0.3
+    pods: [{name: pod, clusters: [{clustername: c, clustertype: CloudManaged, hypervisor: KVM}]}]
+"""
+FEW_HOSTS, MANY_HOSTS = 500, 3000
+
+
+def test_cpu_per_host_does_not_grow_with_the_hosts_of_a_zone_file(
+    engine: Engine, cipher: FernetCipher, tmp_path: Path
+) -> None:
+    """Six times as many new hosts in one file cost no more each."""
+    files = iter(range(1000))
+
+    def load_hosts(count: int) -> float:
+        """Seconds of CPU per host."""
+        where = next(files)
+        path = tmp_path / f"{where}.yaml"
+        hosts = f'url: "http://10.{where}.0.1/h-{where}-{{1..{count}}}", zoneid: grows, podid: pod, clusterid: c'
+        path.write_text(f"hosts: [{{hypervisor: KVM, {hosts}}}]")
+        return cpu(engine, lambda: load_zone(engine, cipher, path)) / count
+
+    (tmp_path / "zone.yaml").write_text(ZONE)
+    load_zone(engine, cipher, tmp_path / "zone.yaml")
+    few = min(load_hosts(FEW_HOSTS) for _ in range(TRIES))
+    assert ever(lambda: load_hosts(MANY_HOSTS), at_most=1.5 * few)

@@ -218,7 +218,11 @@ def test_people_change_with_the_file(engine: Engine, cipher: FernetCipher, tmp_p
         ("account: far", "account: Acme", "accounts[1]: is the same as in line 1"),
         ("accounttype: 0", "accounttype: 7", "accounts[0].accounttype: must be 0 user"),
         ("accounttype: 0, ", "", "accounts[0]: One of roleid and accounttype"),
-        ("roleid: Domain Admin", "roleid: Root Admin", "domains[0].accounts[0]: accounts with role"),
+        (
+            "roleid: Domain Admin",
+            "roleid: Root Admin",
+            "domains[0].accounts[0]: domainid must be that of ROOT for accounts with role",
+        ),
         ("roleid: Domain Admin", "roleid: Nobody", "domains[0].accounts[0].roleid: must be the name of a role"),
         ("username: oli", "username: oli, userapikey: x", "accounts[0].users[0]: "),
         ("username: oli", f"username: oli, {KEYS}", "accounts[0].users[0].userapikey: it is taken"),
@@ -254,3 +258,33 @@ def test_the_default_admin_may_be_described(engine: Engine, cipher: FernetCipher
     locked = admin.replace("account: admin,", "account: admin, state: locked,")
     (problem,) = refusals(engine, cipher, tmp_path, locked + ZONE)
     assert "nobody can disable or lock the account that came with the installation" in problem
+
+
+OWNERS = """\
+domains:
+  - name: customers
+    accounts:
+      - account: ann
+        roleid: User
+        state: disabled
+        users: [{username: ann}]
+        affinitygroups: [{name: apart, type: host anti-affinity}]
+        securitygroups: [{name: web}]
+        userdata: [{name: setup, userdata: aGVsbG8=}]
+"""
+
+
+def test_a_disabled_account_is_loaded_with_what_it_owns(
+    engine: Engine, cipher: FernetCipher, tmp_path: Path
+) -> None:
+    """It is disabled when all else is there: calls would add nothing to it any more."""
+    load(engine, cipher, tmp_path, OWNERS + ZONE)
+    assert table(engine, "SELECT state FROM accounts WHERE name = 'ann'") == [("disabled",)]
+    stays(engine, cipher, tmp_path, OWNERS + ZONE)
+
+
+def test_user_data_is_exported_as_a_secret(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+    """It often holds passwords, and says nothing without its text."""
+    load(engine, cipher, tmp_path, OWNERS + ZONE)
+    assert "userdata" not in export_zone(engine)
+    assert "userdata: aGVsbG8=" in export_zone(engine, decrypt=cipher.decrypt)

@@ -7,9 +7,11 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.manage.zone_files.exporting import export_zone
 from bulkdeploy.manage.zone_files.loading import LoadReport
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.inventory.support import all_rows
 from tests.inventory.test_zone_files import load, refusals
+from tests.support.services import database_clone
 
 CATALOG = """\
 domains: [{name: customers}]
@@ -322,3 +324,22 @@ def test_accounts_have_what_stands_in_them(engine: Engine, cipher: FernetCipher,
     )
     with engine.connect() as connection:
         assert connection.execute(text(query)).all() == [("acme", "laptop", "init", "web", "globex")]
+
+
+def test_an_export_names_of_an_offerings_zones_its_own(
+    engine: Engine, cipher: FernetCipher, tmp_path: Path, postgres_url: str, bare_database: str
+) -> None:
+    """It loads where the other zone is not, and takes the offering from no zone where it is."""
+    zone = "  - {{name: {0}, networktype: Advanced, dns1: 10.0.0.2, internaldns1: 10.0.0.3}}\n"
+    offerings = "diskofferings: [{name: both, displaytext: both, disksize: 1 GiB, zoneid: [east, west]}]\n"
+    load(engine, cipher, tmp_path, f"{offerings}zones:\n{zone.format('east')}{zone.format('west')}")
+    before = all_rows(engine)
+    east = export_zone(engine, "east")
+    assert load(engine, cipher, tmp_path, east) == LoadReport()
+    assert all_rows(engine) == before
+    with database_clone(postgres_url, bare_database) as url:
+        elsewhere = create_engine(url, pool_size=1)
+        try:
+            assert load(elsewhere, cipher, tmp_path, east).created == {"zones": 1, "diskofferings": 1}
+        finally:
+            elsewhere.dispose()

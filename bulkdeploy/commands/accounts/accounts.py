@@ -272,5 +272,6 @@ NOUNS = (
         parent="domainid",
         defaults={"domainid": "ROOT"},
         lends=("account",),
+        last={"state": AccountState.ENABLED.value},
     ),
 )

@@ -19,7 +19,7 @@ from bulkdeploy.domain.configuration import LONGEST_VALUE
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceUnavailable
 from bulkdeploy.services.configuration import configurations
-from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_PARAMETERS, Place
+from bulkdeploy.services.configuration.configurations import EVERYWHERE, SCOPE_PARAMETERS, NewValue, Place
 from bulkdeploy.services.ownership import require_access, require_domain
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_settings
@@ -119,11 +119,8 @@ def with_system(_: Connection, system: System, batch: Sequence[Values]) -> list[
 
 def set_all(connection: Connection, caller: Caller, batch: Sequence[tuple[System, Values]]) -> list[EntityRef]:
     """Set the settings of a file."""
-    for system, given in batch:
-        place, entity = _place_of(given)
-        configurations.update_configuration(
-            connection, system, caller, given["name"], given.get("value"), place, entity
-        )
+    new = [NewValue(given["name"], given["value"], *_place_of(given)) for _, given in batch if "value" in given]
+    configurations.set_configurations(connection, batch[0][0], caller, new)
     return []
 
 

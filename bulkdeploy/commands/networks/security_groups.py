@@ -10,7 +10,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.noun import Noun, by
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, mapping, string, uuid
 from bulkdeploy.declare.responses import Shape
@@ -19,6 +19,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.services.networks import security_groups as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.accounts.owner_keys import owned_key
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.networks import security_groups
 
@@ -41,7 +42,7 @@ def create_security_group(call: Call) -> Mapping[str, Any]:
 def update_security_group(call: Call) -> Mapping[str, Any]:
     """Rename a security group."""
     group = call.arguments["id"]
-    service.update_security_group(call.connection, call.caller, group, call.text("name") or None)
+    service.update_security_groups(call.connection, call.caller, [(group, call.arguments)])
     return service.security_group_row(call.connection, call.caller, group)
 
 
@@ -128,6 +129,6 @@ NOUNS = (
         update=UPDATE,
         update_many=service.update_security_groups,
         read=owned_reader(Entity.SECURITY_GROUP, security_groups.FIELDS),
-        key=by("domainid", "account", "name"),
+        key=owned_key,
     ),
 )

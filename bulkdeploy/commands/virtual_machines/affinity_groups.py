@@ -5,7 +5,7 @@ from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
-from bulkdeploy.declare.noun import Noun, by
+from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import ExactlyOne, string, uuid
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, text, texts
@@ -15,6 +15,7 @@ from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.virtual_machines import affinity_groups as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
+from bulkdeploy.store.accounts.owner_keys import owned_key
 from bulkdeploy.store.listing import Page, cut_page
 from bulkdeploy.store.virtual_machines import affinity_groups
 
@@ -126,6 +127,6 @@ NOUNS = (
         create_many=service.create_affinity_groups,
         read=owned_reader(Entity.AFFINITY_GROUP, affinity_groups.FIELDS),
         exports=lambda row: row["type"] != AffinityType.EXPLICIT_DEDICATION,
-        key=by("domainid", "account", "name"),
+        key=owned_key,
     ),
 )

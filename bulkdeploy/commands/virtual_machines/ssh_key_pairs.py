@@ -21,7 +21,7 @@ from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.services.virtual_machines import ssh_key_pairs as service
 from bulkdeploy.store.accounts.owned_entities import owned_reader
-from bulkdeploy.store.accounts.owner_keys import owner_key
+from bulkdeploy.store.accounts.owner_keys import owned_key
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import ssh_key_pairs
 
@@ -138,7 +138,7 @@ NOUNS = (
         update=REGISTER,
         update_many=service.replace_public_keys,
         read=owned_reader(Entity.SSH_KEY_PAIR, ssh_key_pairs.FIELDS),
-        key=lambda values: (owner_key(values), values["name"]),
+        key=owned_key,
         compare={"account": str.lower, "publickey": str.strip},
     ),
 )

@@ -21,7 +21,7 @@ from bulkdeploy.services.deployments import registered_user_data
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.ownership import as_found_by_id
 from bulkdeploy.store.accounts.owned_entities import owned_reader
-from bulkdeploy.store.accounts.owner_keys import owner_key
+from bulkdeploy.store.accounts.owner_keys import owned_key
 from bulkdeploy.store.listing import Page
 from bulkdeploy.store.virtual_machines import user_data
 
@@ -124,7 +124,8 @@ NOUNS = (
         update=REGISTER,
         update_many=registered_user_data.replace_user_data,
         read=owned_reader(Entity.USER_DATA, user_data.FIELDS),
-        key=lambda values: (owner_key(values), values["name"]),
+        key=owned_key,
+        secrets=("userdata",),
         compare={"account": str.lower, "userdata": lambda text: text.rstrip().rstrip("=")},
     ),
 )

@@ -120,7 +120,7 @@ def reset_ssh_key(call: Call) -> JobTicket:
     if not names:
         raise InvalidCombination(("keypair", "keypairs"), "keypair or keypairs must be given")
     return virtual_machine_updates.reset_ssh_key(
-        call.connection, call.caller, call.arguments["id"], names, _named_owner(call)
+        call.connection, call.system, call.caller, call.arguments["id"], names, _named_owner(call)
     )
 
 
@@ -220,7 +220,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="resetSSHKeyForVirtualMachine",
-        description="Gives a stopped virtual machine other SSH key pairs, which it has from its next start",
+        description="Gives a stopped virtual machine other SSH keys and, if its template takes one, a new password",
         handler=reset_ssh_key,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -58,11 +58,13 @@ class Exporter:
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
             noun = section.noun
+            if self._decrypt is None and set(section.required) & set(noun.secrets):
+                continue
             rows = noun.read(self._connection)
             oldest = {noun.key(row): row for row in reversed(rows)}
             for row in rows:
                 if oldest[noun.key(row)] is row and noun.exports(row) and _is_of_zone(noun, row, zone_id):
-                    self._place(document, section, row)
+                    self._place(document, section, _for_zone(row, zone_id))
         return yaml.safe_dump(
             document.entry, sort_keys=False, allow_unicode=True, width=116, default_flow_style=None
         )
@@ -120,6 +122,12 @@ class Exporter:
             named = [self._names.paths(parameter.entity[0])[one] for one in ids]
             return named if isinstance(value, list) else named[0]
         return str(value) if isinstance(value, Decimal) else value
+
+
+def _for_zone(row: Mapping[str, Any], zone_id: int) -> Mapping[str, Any]:
+    """A row as the file of one zone tells it: of many zones that it is for, this one."""
+    zones = row.get(ZONE)
+    return {**row, ZONE: [zone_id]} if isinstance(zones, list) and zones else row
 
 
 def _is_of_zone(noun: Noun, row: Mapping[str, Any], zone_id: int) -> bool:

@@ -1,17 +1,17 @@
-"""Loading a zone file: what is missing is created, what differs is changed, as a whole or not at all."""
+"""Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from bulkdeploy.commands.registry import find_nouns
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import details_of
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidInventory
 from bulkdeploy.manage.zone_files.document import Problems, read_document
 from bulkdeploy.manage.zone_files.entries import Entry, EntryReader, rule_of
@@ -21,8 +21,13 @@ from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.locks import Lock, take_lock
 
-Bound: TypeAlias = "tuple[Entry, dict[str, Any]]"
-"""An entry with all its values, references among them."""
+
+class Bound(NamedTuple):
+    """An entry with all its values, references among them, and what makes it the same thing as a row."""
+
+    entry: Entry
+    values: dict[str, Any]
+    key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class Loader:
         self._caller = default_admin(connection)
         self._names = Names(connection, nouns)
         self._report = LoadReport()
+        self._zones: set[int] = set()
+        self._last: dict[str, list[Bound]] = {}
 
     def load(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
         """Create and change what the entries say.
@@ -90,6 +97,10 @@ class Loader:
                 entry.ref, entry.failed = None, False
             if entries[section]:
                 self._load_section(noun, entries[section])
+            if noun.entity is Entity.ZONE:
+                self._zones = {entry.ref.id for entry in entries[section] if entry.ref is not None}
+        for deferred in self._last.values():
+            self._attempt(deferred, self._change)
         self._problems.refuse_if_any()
         return self._report
 
@@ -101,7 +112,7 @@ class Loader:
         waiting: Sequence[Entry] = entries
         while waiting:
             bound = [(entry, self._bind(entry, last=False)) for entry in waiting]
-            ready = [(entry, values) for entry, values in bound if values is not None]
+            ready = [Bound(entry, values, _key(noun, values)) for entry, values in bound if values is not None]
             if not ready:
                 for entry in waiting:
                     self._bind(entry, last=True)
@@ -111,8 +122,8 @@ class Loader:
             self._names.forget(noun.entity)
 
     def _is_first(self, bound: Bound, seen: dict[Hashable, Entry]) -> bool:
-        entry, values = bound
-        first = seen.setdefault(_key(entry.noun, values), entry)
+        entry = bound.entry
+        first = seen.setdefault(bound.key, entry)
         if first is entry:
             return True
         self._refuse(entry, None, f"is the same as in line {first.where.line}")
@@ -157,22 +168,52 @@ class Loader:
     def _write(self, noun: Noun, ready: Sequence[Bound], present: Mapping[Hashable, Mapping[str, Any]]) -> None:
         fresh: list[Bound] = []
         changes: list[Bound] = []
-        for entry, values in ready:
-            row = present.get(_key(noun, values))
+        for one in ready:
+            entry, values, key = one
+            row = present.get(key)
             if row is None:
-                fresh.append((entry, values))
+                fresh.append(one)
                 continue
             if noun.entity is not None:
                 entry.ref = ref_of(noun.entity, row, noun.name)
+            values = self._with_other_zones(noun, values, row)
             differing = self._difference(entry, values, row)
             if differing:
-                changes.append((entry, values if noun.update is None else differing))
+                changes.append(Bound(entry, values if noun.update is None else differing, key))
+        fresh, changes = self._without_last(noun, fresh), self._without_last(noun, changes)
         made = self._attempt(fresh, self._create)
         self._count(self._report.created, noun, made)
-        self._attempt(
-            [(entry, more) for entry, values in made if (more := _beyond_create(noun, values))], self._change
-        )
+        self._attempt([one for one in _beyond_create(noun, made) if one.values], self._change)
         self._count(self._report.changed, noun, self._attempt(changes, self._change))
+
+    def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
+        """The batch without the values that are set when all else is loaded, which come last."""
+        if not noun.last:
+            return batch
+        for one in batch:
+            deferred = {
+                name: one.values.pop(name)
+                for name, harmless in noun.last.items()
+                if one.values.get(name, harmless) != harmless
+            }
+            if deferred:
+                self._last.setdefault(noun.section, []).append(Bound(one.entry, deferred, one.key))
+        return batch
+
+    def _with_other_zones(self, noun: Noun, values: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values with the zones that the row names and the file, which describes others, says nothing of."""
+        found = dict(values)
+        for name, value in values.items() if self._zones else ():
+            if (
+                value
+                and isinstance(value, tuple)
+                and isinstance(row.get(name), list)
+                and _kinds(noun, name) == (Entity.ZONE,)
+            ):
+                others = self._names.refs(Entity.ZONE)
+                kept = [others[one] for one in row[name] if one not in self._zones and one in others]
+                found[name] = tuple(dict.fromkeys((*value, *kept)))
+        return found
 
     def _difference(self, entry: Entry, values: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         """What an entry says otherwise than the row."""
@@ -204,30 +245,30 @@ class Loader:
             if len(batch) > 1:
                 middle = len(batch) // 2
                 return [*self._attempt(batch[:middle], work), *self._attempt(batch[middle:], work)]
-            entry = batch[0][0]
+            entry = batch[0].entry
             self._refuse(entry, getattr(error, "parameter", None), rule_of(error))
             return []
         return list(batch)
 
     def _create(self, batch: Sequence[Bound]) -> None:
-        noun = batch[0][0].noun
-        declared = {parameter.name for parameter in (*noun.create.parameters, *noun.more)}
+        noun = batch[0].entry.noun
+        declared = _created_with(noun)
         given: Sequence[Any] = [
-            {name: value for name, value in values.items() if name in declared} for _, values in batch
+            {name: value for name, value in one.values.items() if name in declared} for one in batch
         ]
         if noun.prepare is not None:
             given = noun.prepare(self._connection, self._system, given)
         made = noun.create_many(self._connection, self._caller, given)
         if noun.entity is not None:
-            for (entry, _), ref in zip(batch, made, strict=True):
-                entry.ref = ref
+            for one, ref in zip(batch, made, strict=True):
+                one.entry.ref = ref
 
     def _change(self, batch: Sequence[Bound]) -> None:
-        noun = batch[0][0].noun
+        noun = batch[0].entry.noun
         if noun.update_many is None:
             self._create(batch)
         else:
-            changes = [(entry.ref, values) for entry, values in batch if entry.ref is not None]
+            changes = [(entry.ref, values) for entry, values, _ in batch if entry.ref is not None]
             noun.update_many(self._connection, self._caller, changes)
 
     def _count(self, counts: dict[str, int], noun: Noun, done: Sequence[Bound]) -> None:
@@ -247,12 +288,16 @@ def lent_names(entry: Entry) -> frozenset[str]:
     return names
 
 
-def _beyond_create(noun: Noun, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What only a change can say of a thing."""
-    if noun.update is None:
-        return {}
-    declared = {parameter.name for parameter in (*noun.create.parameters, *noun.more)}
-    return {name: value for name, value in values.items() if name not in declared}
+def _created_with(noun: Noun) -> frozenset[str]:
+    """The parameters that a thing is made with; the others are those of a change."""
+    return frozenset(parameter.name for parameter in (*noun.create.parameters, *noun.more))
+
+
+def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
+    """What only a change can say of each thing."""
+    declared = _created_with(noun)
+    for entry, values, key in made if noun.update is not None else ():
+        yield Bound(entry, {name: value for name, value in values.items() if name not in declared}, key)
 
 
 def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
@@ -261,6 +306,8 @@ def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
 
 def _plain(value: Any) -> Any:
     """A bound value, or one of a row, in the form that both are compared in."""
+    if isinstance(value, str):
+        return value or None
     if isinstance(value, EntityRef):
         return value.id
     if isinstance(value, tuple) and value and all(isinstance(one, dict) for one in value):
@@ -270,7 +317,7 @@ def _plain(value: Any) -> Any:
         return sorted(plain) if all(isinstance(one, int | str) for one in plain) else plain
     if isinstance(value, Decimal):
         return float(value)
-    return None if value in ("", {}) else value
+    return None if value == {} else value
 
 
 def _parameter(noun: Noun, name: str) -> Any:

@@ -53,6 +53,10 @@ class Names:
         """The path of every live thing of a kind by internal id."""
         return {named.ref.id: named.path for alike in self._of(entity).values() for named in alike}
 
+    def refs(self, entity: Entity) -> dict[int, EntityRef]:
+        """Every live thing of a kind by internal id."""
+        return {named.ref.id: named.ref for alike in self._of(entity).values() for named in alike}
+
     def _named(self, entity: Entity, text: str) -> list[Named]:
         known = self._of(entity)
         if text in known:

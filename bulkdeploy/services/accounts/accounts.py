@@ -16,6 +16,7 @@ from bulkdeploy.domain.accounts import (
     Apis,
     Caller,
     Owner,
+    Rights,
     RoleType,
 )
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -31,13 +32,12 @@ from bulkdeploy.services.accounts.authority import (
 )
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import given_refs, unique_name
-from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.accounts import accounts, roles
 from bulkdeploy.store.accounts.account_removal import projects_only_managed_by
 from bulkdeploy.store.accounts.domains import lock_domains
-from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS, ROOT_DOMAIN_ID
-from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_group
+from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
@@ -58,8 +58,7 @@ def create_accounts(
         InvalidParameter: no such type or role; a name that is taken; a deleted domain.
         PermissionDenied: a domain, or the rights of a role, are not the caller's to give.
     """
-    for domain in given_refs(batch, "domainid"):
-        require_domain(connection, caller, domain)
+    require_domains(connection, caller, given_refs(batch, "domainid"))
     domain_ids = [given["domainid"].id if "domainid" in given else caller.owner.domain_id for given in batch]
     live = lock_domains(connection, domain_ids)
     role_ids = [_role_id(given) for given in batch]
@@ -76,12 +75,12 @@ def create_accounts(
                 "accounttype", given["accounttype"], f"role {role.name} is of type {role.role_type}"
             )
         rows.append(columns)
+    rights = roles.rights_of(connection, locked)
     for role_id, domain_id in dict.fromkeys(zip(role_ids, domain_ids, strict=True)):
-        _check_role(connection, caller, apis, locked[role_id], domain_id)
+        _check_role(caller, apis, locked[role_id], rights[role_id], domain_id)
     with unique_name("account", rows[0]["name"], OF_THE_DOMAIN):
         made = insert_rows(connection, Entity.ACCOUNT, rows)
-    for owner in owners_by_id(connection, [account.id for account in made]).values():
-        ensure_default_security_group(connection, owner)
+    ensure_default_security_groups(connection, [account.id for account in made])
     texts = (f"created account {account.name}" for account in made)
     record_events(connection, caller, (Happened(EventType.ACCOUNT_CREATE, text) for text in texts))
     return made
@@ -107,11 +106,14 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
     """
     requested = [AccountParameters(account) for account, _ in changes]
     locked = lock_all_administered(connection, caller, requested, apis)
+    given_roles = roles.lock_roles(connection, [role.id for role in given_refs((c for _, c in changes), "roleid")])
+    rights = roles.rights_of(connection, given_roles)
     written, happened = [], []
     for (owner, row), (account, given) in zip(locked, changes, strict=True):
         columns = columns_of(accounts.CHANGES, given)
         if (role := given.get("roleid")) is not None and role.id != row.role_id:
-            columns |= _new_role(connection, caller, apis, owner, row, role)
+            live = _live(given_roles.get(role.id), role)
+            columns |= _new_role(caller, apis, owner, row, role, live, rights[role.id])
         state = AccountState(columns.get("state", row.state))
         if state != row.state:
             _require_changeable(caller, row, state)
@@ -218,22 +220,23 @@ def _of_role(role: Row[Any]) -> dict[str, Any]:
     return {"role_id": role.id, "account_type": ACCOUNT_TYPES[RoleType(role.role_type)]}
 
 
-def _check_role(connection: Connection, caller: Caller, apis: Apis, role: Row[Any], domain_id: int) -> None:
+def _check_role(caller: Caller, apis: Apis, role: Row[Any], rights: Rights, domain_id: int) -> None:
     """Root admins belong to ROOT: elsewhere a domain admin above would administer them."""
-    require_rights(caller, roles.rights_of(connection, role.id), apis, f"accounts with role {role.name}")
+    require_rights(caller, rights, apis, f"accounts with role {role.name}")
     if role.role_type == RoleType.ADMIN and domain_id != ROOT_DOMAIN_ID:
-        raise InvalidCombination(("roleid", "domainid"), f"accounts with role {role.name} can only be in ROOT")
+        raise InvalidCombination(
+            ("roleid", "domainid"), f"domainid must be that of ROOT for accounts with role {role.name}"
+        )
 
 
 def _new_role(
-    connection: Connection, caller: Caller, apis: Apis, owner: Owner, row: Row[Any], ref: EntityRef
+    caller: Caller, apis: Apis, owner: Owner, row: Row[Any], ref: EntityRef, role: Row[Any], rights: Rights
 ) -> dict[str, Any]:
-    role = _live(roles.lock_role(connection, ref.id), ref)
     if row.id in (caller.owner.account_id, *accounts.DEFAULT_ACCOUNT_IDS):
         raise InvalidParameter(
             "roleid", str(ref.uuid), "nobody changes its own role, nor that of the default admin"
         )
-    _check_role(connection, caller, apis, role, owner.domain_id)
+    _check_role(caller, apis, role, rights, owner.domain_id)
     return _of_role(role)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.accounts import AccountType, Apis, Caller, Owner, Rights, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.services.ownership import named_account, require_access, require_domain
+from bulkdeploy.services.ownership import named_accounts, require_all_access, require_domains
 from bulkdeploy.store.accounts.accounts import SYSTEM_ACCOUNT_ID, lock_accounts
 from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.accounts.roles import rights_of
@@ -59,9 +59,10 @@ def lock_all_administered(
     connection: Connection, caller: Caller, requested: Sequence[AccountParameters], apis: Apis
 ) -> list[tuple[Owner, Row[Any]]]:
     """``lock_administered`` for many, in their order: all domains are locked, and then all accounts."""
-    owners = {one: _named(connection, caller, one) for one in dict.fromkeys(requested)}
+    owners = _named(connection, caller, list(dict.fromkeys(requested)))
     lock_domains(connection, {owner.domain_id for owner in owners.values()})
     rows = lock_accounts(connection, {owner.account_id for owner in owners.values()})
+    rights = rights_of(connection, {row.role_id for row in rows.values()})
     for one, owner in owners.items():
         row = rows.get(owner.account_id)
         name, value = ("account", one.name) if one.account is None else ("id", str(one.account.uuid))
@@ -69,14 +70,12 @@ def lock_all_administered(
             raise InvalidParameter(name, value, "the account was deleted")
         if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
             raise InvalidParameter(name, value, "it is an account that the service itself keeps")
-        require_administered(connection, caller, owner, row.role_id, apis, f"account {owner.account_name}")
+        require_administered(caller, owner, rights[row.role_id], apis, f"account {owner.account_name}")
     return [(owners[one], rows[owners[one].account_id]) for one in requested]
 
 
-def require_administered(
-    connection: Connection, caller: Caller, owner: Owner, role_id: int, apis: Apis, what: str
-) -> None:
-    """Let pass the account itself, and admins above it who may all that it may.
+def require_administered(caller: Caller, owner: Owner, rights: Rights, apis: Apis, what: str) -> None:
+    """Let pass the account itself, and admins above it who may all that it may, ``rights``.
 
     Raises:
         PermissionDenied: anybody else; ``what`` says what of the account the caller named.
@@ -86,7 +85,7 @@ def require_administered(
     above = caller.is_root_admin or owner.lineage.startswith(caller.owner.lineage)
     if caller.role_type is RoleType.USER or not above:
         raise PermissionDenied(f"{caller.username} does not have permission to operate with resource {what}")
-    require_rights(caller, rights_of(connection, role_id), apis, f"account {owner.account_name}")
+    require_rights(caller, rights, apis, f"account {owner.account_name}")
 
 
 def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
@@ -98,12 +97,14 @@ def check_name(parameter: str, value: str, *, forbidden: str = "") -> None:
         raise InvalidParameter(parameter, value, f"it must not contain {' '.join(wrong)}")
 
 
-def _named(connection: Connection, caller: Caller, requested: AccountParameters) -> Owner:
-    if requested.account is not None:
-        account = requested.account
-        return require_access(connection, caller, account.id, f"account {account.uuid}")
-    if requested.name is None:
+def _named(
+    connection: Connection, caller: Caller, requested: Sequence[AccountParameters]
+) -> dict[AccountParameters, Owner]:
+    by_id = {one: f"account {one.account.uuid}" for one in requested if one.account is not None}
+    found = require_all_access(connection, caller, {by_id[one]: one.account.id for one in by_id if one.account})
+    by_name = [one for one in requested if one.account is None]
+    if any(one.name is None for one in by_name):
         raise InvalidCombination(("id", "account"), "Which account? Give id, or account and domainid")
-    if requested.domain is not None:
-        require_domain(connection, caller, requested.domain)
-    return named_account(connection, caller, requested.name, requested.domain)
+    require_domains(connection, caller, [one.domain for one in by_name if one.domain is not None])
+    named = named_accounts(connection, caller, [(one.name or "", one.domain) for one in by_name])
+    return {one: found[what] for one, what in by_id.items()} | dict(zip(by_name, named, strict=True))

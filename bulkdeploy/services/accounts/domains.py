@@ -14,14 +14,14 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.services.accounts.account_removal import RemovalCall, remove
 from bulkdeploy.services.live_entities import given_refs, unique_name
-from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.services.ownership import require_domain, require_domains
 from bulkdeploy.store.accounts import domains
 from bulkdeploy.store.accounts.account_removal import lock_accounts_of_domains
 from bulkdeploy.store.database.default_rows import ROOT_DOMAIN_ID
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import columns_of
+from bulkdeploy.store.live_rows import change_rows, columns_of
 
 DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
 
@@ -33,8 +33,7 @@ def create_domains(connection: Connection, caller: Caller, batch: Sequence[Argum
         InvalidParameter: a name that is taken, or a parent that was deleted.
         PermissionDenied: a parent is outside the caller's reach.
     """
-    for parent in given_refs(batch, "parentdomainid"):
-        require_domain(connection, caller, parent)
+    require_domains(connection, caller, given_refs(batch, "parentdomainid"))
     wanted = [
         given["parentdomainid"].id if "parentdomainid" in given else caller.owner.domain_id for given in batch
     ]
@@ -61,15 +60,15 @@ def update_domains(connection: Connection, caller: Caller, changes: Sequence[Cha
         InvalidParameter: a name that is taken, ROOT's name, or a domain that was deleted.
         PermissionDenied: a domain is outside the caller's reach.
     """
+    domains.lock_parents(connection, [ref.id for ref, given in changes if "name" in given])
+    locked = _lock_all(connection, caller, [ref for ref, _ in changes])
     for ref, given in changes:
-        if "name" in given:
-            domains.lock_parent(connection, ref.id)
-        domain = _lock(connection, caller, ref)
-        if given.get("name", domain.name) != domain.name:
-            _rename(connection, domain, given["name"])
-        if "networkdomain" in given:
-            domains.set_network_domain(connection, domain.id, given["networkdomain"] or None)
-        record_event(connection, caller, EventType.DOMAIN_UPDATE, f"updated domain {domain.path}")
+        if given.get("name", locked[ref.id].name) != locked[ref.id].name:
+            _rename(connection, locked[ref.id], given["name"])  # one by one: each is in the paths of others
+    named = ((ref, given) for ref, given in changes if "networkdomain" in given)
+    change_rows(connection, ((ref, {"network_domain": given["networkdomain"] or None}) for ref, given in named))
+    texts = (f"updated domain {locked[ref.id].path}" for ref, _ in changes)
+    record_events(connection, caller, (Happened(EventType.DOMAIN_UPDATE, text) for text in texts))
 
 
 def delete_domain(
@@ -103,11 +102,16 @@ def delete_domain(
 
 
 def _lock(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
-    require_domain(connection, caller, ref)
-    domain = domains.lock_domain(connection, ref.id)
-    if domain is None:
-        raise InvalidParameter("id", str(ref.uuid), "the domain was deleted")
-    return domain
+    return _lock_all(connection, caller, [ref])[ref.id]
+
+
+def _lock_all(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
+    require_domains(connection, caller, refs)
+    locked = domains.lock_domains(connection, [ref.id for ref in refs])
+    for ref in refs:
+        if ref.id not in locked:
+            raise InvalidParameter("id", str(ref.uuid), "the domain was deleted")
+    return locked
 
 
 def _rename(connection: Connection, domain: Row[Any], name: str) -> None:

@@ -24,10 +24,10 @@ from bulkdeploy.services.ownership import resolve_owner
 from bulkdeploy.store.accounts import projects
 from bulkdeploy.store.accounts.accounts import insert_account, lock_account, update_account
 from bulkdeploy.store.accounts.domains import lock_domain
-from bulkdeploy.store.accounts.owners import domain_place, owner_by_name, owners_by_id
+from bulkdeploy.store.accounts.owners import domain_place, owners_by_name
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
-from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_group
+from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 
@@ -89,7 +89,7 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
         },
     )
     projects.set_member(connection, project_id, owner.account_id, projects.ADMIN)
-    ensure_default_security_group(connection, owners_by_id(connection, [account_id])[account_id])
+    ensure_default_security_groups(connection, [account_id])
     record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {requested.name}")
     return _done(connection, caller, project_id, "CreateProject", created=True)
 
@@ -236,7 +236,7 @@ def _succeeded(connection: Connection, caller: Caller, project: Row[Any], name: 
 
 
 def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
-    owner = owner_by_name(connection, name, project.domain_id)
+    owner = owners_by_name(connection, [(name, project.domain_id)]).get((name.lower(), project.domain_id))
     if owner is None:
         raise InvalidParameter("account", name, "there is no account of this name in the project's domain")
     return owner

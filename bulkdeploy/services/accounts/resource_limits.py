@@ -14,8 +14,23 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Permi
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.domain.units import bytes_to_whole_gib, gib_to_bytes
-from bulkdeploy.services.ownership import named_account, project_owner, require_domain, resolve_owner
-from bulkdeploy.store.accounts.limit_holders import LimitHolder, account_holder, domain_holder, limits_of
+from bulkdeploy.services.ownership import (
+    NamedOwner,
+    named_account,
+    named_owner_of,
+    project_owner,
+    require_domain,
+    require_domains,
+    resolve_owners,
+)
+from bulkdeploy.store.accounts.limit_holders import (
+    LimitHolder,
+    account_holder,
+    account_holders,
+    domain_holder,
+    domain_holders,
+    limits_of,
+)
 from bulkdeploy.store.accounts.owners import domain_place
 from bulkdeploy.store.accounts.projects import count_projects
 from bulkdeploy.store.accounts.resource_limits import (
@@ -86,10 +101,7 @@ def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[
             a root admin account or the ROOT domain.
         PermissionDenied: not the caller's to set: admins below root set limits only below themselves.
     """
-    holders = {
-        requested: _holder(connection, caller, requested)
-        for requested in dict.fromkeys(one.requested for one in batch)
-    }
+    holders = _holders(connection, caller, list(dict.fromkeys(one.requested for one in batch)))
     for holder in holders.values():
         _require_above(caller, holder)
     for one in batch:
@@ -199,20 +211,32 @@ def holder_parameters(arguments: Arguments) -> HolderParameters:
     return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 
-def _holder(connection: Connection, caller: Caller, requested: HolderParameters) -> LimitHolder:
-    if requested.project is None and requested.account is None:
-        if requested.domain is None:
+def _holders(
+    connection: Connection, caller: Caller, requested: Sequence[HolderParameters]
+) -> dict[HolderParameters, LimitHolder]:
+    named: dict[HolderParameters, NamedOwner] = {}
+    of_domains: dict[HolderParameters, EntityRef] = {}
+    for one in requested:
+        if one.project is not None or one.account is not None:
+            named[one] = named_owner_of({"account": one.account, "domainid": one.domain, "projectid": one.project})
+            continue
+        if one.domain is None:
             raise InvalidCombination(
                 ("account", "domainid", "projectid"),
                 "Whose limit must be set? Give account and domainid, or domainid alone, or projectid",
             )
-        require_domain(connection, caller, requested.domain)
-        if requested.domain.removed:
-            raise InvalidParameter("domainid", str(requested.domain.uuid), "the domain was deleted")
-        return domain_holder(connection, requested.domain.id)
-    domain_id = None if requested.domain is None else requested.domain.id
-    project_id = None if requested.project is None else requested.project.id
-    return account_holder(connection, resolve_owner(connection, caller, requested.account, domain_id, project_id))
+        of_domains[one] = one.domain
+    require_domains(connection, caller, of_domains.values())
+    for domain in of_domains.values():
+        if domain.removed:
+            raise InvalidParameter("domainid", str(domain.uuid), "the domain was deleted")
+    owners = resolve_owners(connection, caller, named.values())
+    by_account = account_holders(connection, owners.values())
+    by_domain = domain_holders(connection, [domain.id for domain in of_domains.values()])
+    return {
+        **{one: by_account[owners[whose].account_id] for one, whose in named.items()},
+        **{one: by_domain[domain.id] for one, domain in of_domains.items()},
+    }
 
 
 def _require_above(caller: Caller, holder: LimitHolder) -> None:

@@ -22,7 +22,7 @@ from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
         rules.append(given.get("rules", () if source is None else cloned[source.id]))
     made = insert_rows(connection, Entity.ROLE, rows)
     roles.set_rules(connection, {role.id: own for role, own in zip(made, rules, strict=True)})
-    for role in made:
-        require_rights(caller, roles.rights_of(connection, role.id), apis, f"role {role.name}")
+    _require_rights(connection, caller, apis, {role.id: role.name for role in made})
     record_events(
         connection, caller, (Happened(EventType.ROLE_CREATE, f"created role {role.name}") for role in made)
     )
@@ -71,16 +70,19 @@ def update_roles(connection: Connection, caller: Caller, apis: Apis, changes: Se
         PermissionDenied: one came with the installation, or may more than the caller.
         ResourceInUse: accounts have it, so that its type cannot change.
     """
-    for ref, given in changes:
-        with _changing(connection, caller, apis, ref, "id") as role:
-            if given.get("name", role.name).lower() != role.name.lower():
-                _take(roles.lock_role_names(connection), given["name"])
-            if given.get("type", role.role_type) != role.role_type:
-                _require_unused(connection, role)
-            change_rows(connection, [(ref, columns_of(roles.FIELDS, given))])
-            if "rules" in given:
-                roles.set_rules(connection, {role.id: given["rules"]})
-            record_event(connection, caller, EventType.ROLE_UPDATE, f"updated role {role.name}")
+    locked = _lock_changeable(connection, caller, apis, [ref for ref, _ in changes], "id")
+    pairs = [(locked[ref.id], given) for ref, given in changes]
+    renamed = [given for role, given in pairs if given.get("name", role.name).lower() != role.name.lower()]
+    taken = roles.lock_role_names(connection) if renamed else set()
+    for given in renamed:
+        _take(taken, given["name"])
+    retyped = [role for role, given in pairs if given.get("type", role.role_type) != role.role_type]
+    _require_unused(connection, retyped)
+    change_rows(connection, [(ref, columns_of(roles.FIELDS, given)) for ref, given in changes])
+    roles.set_rules(connection, {ref.id: given["rules"] for ref, given in changes if "rules" in given})
+    _require_rights(connection, caller, apis, {role.id: role.name for role in locked.values()})
+    texts = (f"updated role {role.name}" for role, _ in pairs)
+    record_events(connection, caller, (Happened(EventType.ROLE_UPDATE, text) for text in texts))
 
 
 def delete_role(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
@@ -91,7 +93,7 @@ def delete_role(connection: Connection, caller: Caller, apis: Apis, ref: EntityR
         ResourceInUse: accounts have it.
     """
     with _changing(connection, caller, apis, ref, "id") as role:
-        _require_unused(connection, role)
+        _require_unused(connection, [role])
         roles.remove_role(connection, role.id)
         record_event(connection, caller, EventType.ROLE_DELETE, f"deleted role {role.name}")
 
@@ -163,11 +165,10 @@ def delete_rule(connection: Connection, caller: Caller, apis: Apis, rule: Entity
     role_id = roles.role_of_rule(connection, rule.id)
     if role_id is None:
         raise InvalidParameter("id", str(rule.uuid), "the rule was removed")
-    role = _lock_changeable(connection, caller, apis, role_id, "id", str(rule.uuid))
-    roles.delete_rule(connection, rule.id)
-    require_rights(caller, roles.rights_of(connection, role.id), apis, f"role {role.name}")
-    text = f"role {role.name}: removed the rule {rule.name}"
-    record_event(connection, caller, EventType.ROLE_PERMISSION_DELETE, text)
+    with _changing(connection, caller, apis, EntityRef(Entity.ROLE, role_id, rule.uuid, ""), "id") as role:
+        roles.delete_rule(connection, rule.id)
+        text = f"role {role.name}: removed the rule {rule.name}"
+        record_event(connection, caller, EventType.ROLE_PERMISSION_DELETE, text)
 
 
 @contextmanager
@@ -175,26 +176,28 @@ def _changing(
     connection: Connection, caller: Caller, apis: Apis, ref: EntityRef, parameter: str
 ) -> Iterator[Row[Any]]:
     """A role, locked, to be changed by a caller that has its rights, before and after."""
-    role = _lock_changeable(connection, caller, apis, ref.id, parameter, str(ref.uuid))
+    role = _lock_changeable(connection, caller, apis, [ref], parameter)[ref.id]
     yield role
-    require_rights(caller, roles.rights_of(connection, role.id), apis, f"role {role.name}")
+    _require_rights(connection, caller, apis, {role.id: role.name})
 
 
 def _lock_changeable(
-    connection: Connection, caller: Caller, apis: Apis, role_id: int, parameter: str, value: str
-) -> Row[Any]:
-    role = _lock(connection, role_id, parameter, value)
-    if role.is_default:
-        raise PermissionDenied(f"Role {role.name} came with the installation and cannot be changed; clone it")
-    require_rights(caller, roles.rights_of(connection, role.id), apis, f"role {role.name}")
-    return role
+    connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef], parameter: str
+) -> dict[int, Row[Any]]:
+    locked = roles.lock_roles(connection, [ref.id for ref in refs])
+    for ref in refs:
+        if ref.id not in locked:
+            raise InvalidParameter(parameter, str(ref.uuid), "the role was deleted")
+        role = locked[ref.id]
+        if role.is_default:
+            raise PermissionDenied(f"Role {role.name} came with the installation and cannot be changed; clone it")
+    _require_rights(connection, caller, apis, {role.id: role.name for role in locked.values()})
+    return locked
 
 
-def _lock(connection: Connection, role_id: int, parameter: str, value: str) -> Row[Any]:
-    role = roles.lock_role(connection, role_id)
-    if role is None:
-        raise InvalidParameter(parameter, value, "the role was deleted")
-    return role
+def _require_rights(connection: Connection, caller: Caller, apis: Apis, names: Mapping[int, str]) -> None:
+    for role_id, rights in roles.rights_of(connection, names).items():
+        require_rights(caller, rights, apis, f"role {names[role_id]}")
 
 
 def _take(taken: set[str], name: str) -> None:
@@ -208,6 +211,8 @@ def _take(taken: set[str], name: str) -> None:
     taken.add(name.lower())
 
 
-def _require_unused(connection: Connection, role: Row[Any]) -> None:
-    if roles.is_role_used(connection, role.id):
-        raise ResourceInUse(f"Accounts have role {role.name}; give them another one first")
+def _require_unused(connection: Connection, changed: Sequence[Row[Any]]) -> None:
+    used = parents_in_use(connection, roles.ACCOUNTS, [role.id for role in changed]) if changed else ()
+    for role in changed:
+        if role.id in used:
+            raise ResourceInUse(f"Accounts have role {role.name}; give them another one first")

@@ -60,6 +60,6 @@ def _shut_out(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef
     action, event = SHUTTING_OUT[state]
     require_other(caller, user, action)
     users.update_user(connection, user.id, {"state": state.value})
-    users.end_sessions(connection, user.id)
+    users.end_sessions(connection, [user.id])
     record_event(connection, caller, event, f"{state.value} user {user.username}")
     return user

@@ -1,4 +1,4 @@
-"""Users: made, changed, deleted, and given keys (reference section 8.15)."""
+"""Users: made, changed, deleted, and given keys (reference section 8.15) (one file: one noun)."""
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,10 +22,11 @@ from bulkdeploy.services.accounts.login_attempts import Attempt, admit, count_wr
 from bulkdeploy.services.passwords import KeptPassword, hash_password, password_matches
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.store.accounts import users
-from bulkdeploy.store.accounts.accounts import lock_account
-from bulkdeploy.store.accounts.domains import lock_domain
+from bulkdeploy.store.accounts.accounts import lock_accounts
+from bulkdeploy.store.accounts.domains import lock_domains
 from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.accounts.password_locks import password_hash_of
+from bulkdeploy.store.accounts.roles import rights_of
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
@@ -138,7 +139,7 @@ def prepare_update(
     is_free = ref.id != caller.user_id and caller.role_type is not RoleType.USER
     if "password" not in arguments or is_free:
         return PreparedUpdate(_kept(system.cipher, arguments))
-    owner = _require_administered_user(connection, caller, apis, ref)
+    (owner,) = _require_administered_users(connection, caller, apis, [ref])
     current = arguments.get("currentpassword")
     if current is None:
         raise InvalidParameter("currentpassword", "", "to change this password the current one must be given")
@@ -176,21 +177,24 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
         InvalidParameter: a name that is taken, an API key of somebody else, the state of the caller.
         PermissionDenied: a user is not the caller's to change.
     """
-    written = []
-    for ref, given in changes:
-        owner, user = lock_administered_user(connection, caller, apis, ref)
-        columns = columns_of(users.FIELDS, given)
-        name = (owner.domain_id, columns.get("username", user.username).lower())
-        if name[1] != user.username.lower() and name in users.holders_of_names(connection, [name]):
-            raise InvalidParameter("username", columns["username"], NAME_TAKEN)
+    locked = lock_administered_users(connection, caller, apis, [ref for ref, _ in changes])
+    written = [(ref, columns_of(users.FIELDS, given)) for ref, given in changes]
+    renamed: list[tuple[int, str]] = []
+    shut_out: list[int] = []
+    for (owner, user), (_, columns) in zip(locked, written, strict=True):
+        if (name := columns.get("username", user.username).lower()) != user.username.lower():
+            renamed.append((owner.domain_id, name))
         if columns.get("password_hash", user.password_hash) != user.password_hash:
             columns["failed_logins"] = 0
             forget(connection, owner.domain_id, user.username)
-            users.end_sessions(connection, user.id)
+            shut_out.append(user.id)
         if columns.get("state", user.state) != user.state and columns["state"] != AccountState.ENABLED:
             require_other(caller, user, "disable or lock")
-            users.end_sessions(connection, user.id)
-        written.append((ref, columns))
+            shut_out.append(user.id)
+    taken = users.holders_of_names(connection, renamed) if renamed else {}
+    if taken or len(set(renamed)) < len(renamed):
+        raise InvalidParameter("username", next(iter(taken), renamed[0])[1], NAME_TAKEN)
+    users.end_sessions(connection, shut_out)
     change_rows(connection, written)
     _set_keys(connection, changes)
     texts = (f"updated user {ref.name}" for ref, _ in changes)
@@ -233,7 +237,7 @@ def get_user_keys(
     Raises:
         InvalidParameter, PermissionDenied: the user is not the caller's to administer.
     """
-    _require_administered_user(connection, caller, apis, ref)
+    _require_administered_users(connection, caller, apis, [ref])
     keys = users.newest_keys(connection, ref.id)
     return {} if keys is None else {"apikey": keys[0], "secretkey": cipher.decrypt(keys[1])}
 
@@ -247,25 +251,38 @@ def lock_administered_user(
         InvalidParameter: the user was deleted, or is the one that the service acts as.
         PermissionDenied: it is not the caller's to administer.
     """
-    owner = _require_administered_user(connection, caller, apis, ref)
-    lock_domain(connection, owner.domain_id)
-    account = lock_account(connection, owner.account_id)
-    user = users.lock_user(connection, ref.id)
-    if user is None or account is None:
-        raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
+    ((owner, user),) = lock_administered_users(connection, caller, apis, [ref])
     return owner, user
 
 
-def _require_administered_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> Owner:
-    place = users.account_of(connection, ref.id)
-    if place is None or ref.removed:
-        raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
-    if ref.id == users.SYSTEM_USER_ID:
-        raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
-    account_id, role_id = place
-    owner = owners_by_id(connection, [account_id])[account_id]
-    require_administered(connection, caller, owner, role_id, apis, f"user {ref.uuid}")
-    return owner
+def lock_administered_users(
+    connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]
+) -> list[tuple[Owner, Row[Any]]]:
+    """``lock_administered_user`` for many, in their order: all domains are locked, then accounts, then users."""
+    owners = _require_administered_users(connection, caller, apis, refs)
+    lock_domains(connection, {owner.domain_id for owner in owners})
+    accounts = lock_accounts(connection, {owner.account_id for owner in owners})
+    locked = users.lock_users(connection, [ref.id for ref in refs])
+    for ref, owner in zip(refs, owners, strict=True):
+        if ref.id not in locked or owner.account_id not in accounts:
+            raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
+    return [(owner, locked[ref.id]) for ref, owner in zip(refs, owners, strict=True)]
+
+
+def _require_administered_users(
+    connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]
+) -> list[Owner]:
+    places = users.accounts_of(connection, [ref.id for ref in refs])
+    owners = owners_by_id(connection, {account_id for account_id, _ in places.values()})
+    rights = rights_of(connection, {role_id for _, role_id in places.values()})
+    for ref in refs:
+        if ref.id not in places or ref.removed:
+            raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
+        if ref.id == users.SYSTEM_USER_ID:
+            raise InvalidParameter("id", str(ref.uuid), "it is the user that the service acts as")
+        account_id, role_id = places[ref.id]
+        require_administered(caller, owners[account_id], rights[role_id], apis, f"user {ref.uuid}")
+    return [owners[places[ref.id][0]] for ref in refs]
 
 
 def require_other(caller: Caller, user: Row[Any], action: str) -> None:

@@ -22,7 +22,7 @@ from bulkdeploy.services.live_entities import (
 from bulkdeploy.store.catalog import network_offerings
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_rows, remove_row
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use, remove_rows
 
 KIND = "NetworkOffering"
 ANOTHER = "another network offering"
@@ -74,9 +74,9 @@ def delete_offering(connection: Connection, caller: Caller, offering: EntityRef)
     if hold(connection, offering)["is_default"]:
         rule = f"network offering {offering.name} came with the installation; it can be disabled"
         raise InvalidParameter("id", str(offering.uuid), rule)
-    if has_live(connection, network_offerings.NETWORKS, offering.id):
+    if parents_in_use(connection, network_offerings.NETWORKS, [offering.id]):
         raise ResourceInUse(f"Network offering {offering.name} can not be deleted: networks have it")
-    remove_row(connection, offering)
+    remove_rows(connection, [offering])
     text = f"deleted network offering {offering.name}"
     record_event(connection, caller, EventType.NETWORK_OFFERING_DELETE, text, subject(KIND, offering))
 

@@ -10,7 +10,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.services.live_entities import hold_all
-from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.catalog.offering_places import lineages
 from bulkdeploy.store.entities import resolve
 from bulkdeploy.store.filters import Arguments
@@ -28,8 +28,7 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
         PermissionDenied: a domain outside the caller's reach; or none, by another than a root admin.
     """
     domains = _each_once(batch, "domainid")
-    for domain in domains:
-        require_domain(connection, caller, domain)
+    require_domains(connection, caller, domains)
     hold_all(connection, domains, "domainid", shared=True)
     if not caller.is_root_admin and any(given.get("domainid") == () for given in batch):
         raise PermissionDenied("Only root admins make offerings for everybody; name domains of yours by domainid")

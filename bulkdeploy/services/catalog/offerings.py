@@ -14,7 +14,7 @@ from bulkdeploy.services.catalog.offering_places import require_own, require_pla
 from bulkdeploy.services.live_entities import changed_events, hold, hold_all, noun, subject
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_rows, insert_rows, remove_row
+from bulkdeploy.store.live_rows import change_rows, insert_rows, remove_rows
 
 EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
 
@@ -80,7 +80,7 @@ def delete_offering(connection: Connection, caller: Caller, kind: OfferingKind, 
         PermissionDenied: it is not the caller's to delete.
     """
     require_own(connection, caller, offering, hold(connection, offering))
-    remove_row(connection, offering)
+    remove_rows(connection, [offering])
     text = f"deleted {_named(offering)}"
     record_event(connection, caller, kind.deleted, text, subject(kind.subject, offering))
 

@@ -1,4 +1,4 @@
-"""Templates and ISOs registered, changed, shared and deleted (reference sections 8.7, 8.8).
+"""Templates and ISOs registered, changed, shared, deleted (reference sections 8.7, 8.8) (one file: one noun).
 
 Nothing is downloaded: what is registered is ready at once in its zones, and counts as ``NOMINAL_BYTES``. Simulated
 hypervisors need no contents; others are expected to have them under the template's uuid.
@@ -23,16 +23,14 @@ from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.jobs.done_jobs import done_with_success
-from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import (
     as_found_by_id,
-    lock_owner,
-    named_owner_of,
+    closed_zone,
+    lock_owners,
     project_owner,
-    require_open_zones,
 )
 from bulkdeploy.store.accounts.live_limits import require_within_limits
-from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
 from bulkdeploy.store.filters import Arguments
@@ -40,7 +38,7 @@ from bulkdeploy.store.infrastructure.zones import zones_closed_to
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Page, Paging
-from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows
+from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows, remove_rows
 
 NOMINAL_BYTES = 2 * GIB
 DEFAULT_TYPE = "USER"
@@ -108,10 +106,25 @@ def register_templates(
             or type is for root admins to say; or as ``lock_owner``.
         ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
     """
-    return [_register(connection, caller, kind, given) for given in batch]
+    rows = [_new_template(caller, kind, given) for given in batch]
+    owners = lock_owners(connection, caller, batch)
+    for row, owner in zip(rows, owners, strict=True):
+        check_publicity(connection, caller, owner, is_public=bool(row["is_public"]))
+        row["account_id"] = owner.account_id
+    zone_ids = _zones(connection, owners, batch)
+    require_within_limits(connection, owners, ResourceType.TEMPLATE)
+    made = insert_rows(connection, kind.entity, rows)
+    places = ((ref, zone_id) for ref, ids in zip(made, zone_ids, strict=True) for zone_id in ids)
+    store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for ref, zone_id in places])
+    happened = (
+        Happened(kind.created, f"registered {kind.noun} {ref.name} in {len(ids)} zone(s)", _about(kind, ref), owner)
+        for ref, owner, ids in zip(made, owners, zone_ids, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return made
 
 
-def _register(connection: Connection, caller: Caller, kind: Kind, given: Arguments) -> EntityRef:
+def _new_template(caller: Caller, kind: Kind, given: Arguments) -> dict[str, Any]:
     columns = {"is_public": False, **_columns(given)}
     columns.setdefault("display_text", columns["name"])
     columns.setdefault("size_bytes", NOMINAL_BYTES)
@@ -122,30 +135,32 @@ def _register(connection: Connection, caller: Caller, kind: Kind, given: Argumen
         _check_url(caller, columns["url"])
     _check_for_root(caller, columns)
     _check_featured(caller, featured=bool(columns.get("is_featured")))
-    owner = lock_owner(connection, caller, named_owner_of(given))
-    check_publicity(connection, caller, owner, is_public=bool(columns.get("is_public")))
-    zone_ids = _zones(connection, owner, given)
-    require_within_limits(connection, owner, ResourceType.TEMPLATE)
-    row = {**columns, "kind": kind.kind.value, "account_id": owner.account_id}
-    (ref,) = insert_rows(connection, kind.entity, [row])
-    store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for zone_id in zone_ids])
-    text = f"registered {kind.noun} {ref.name} in {len(zone_ids)} zone(s)"
-    record_event(connection, caller, kind.created, text, _about(kind, ref), owner)
-    return ref
+    return {**columns, "kind": kind.kind.value}
 
 
-def _zones(connection: Connection, owner: Owner, given: Arguments) -> list[int]:
-    named = given.get("zoneids", ()) if given.get("zoneid") is None else (given["zoneid"],)
-    zones = None if not named or any(zone.id == EVERY_ID for zone in named) else named
-    wanted = None if zones is None else [zone.id for zone in zones]
-    zone_ids = store.live_zones(connection, wanted)
-    if not zone_ids or (wanted is not None and set(zone_ids) != set(wanted)):
-        raise InvalidParameter("zoneid", ",".join(str(zone.uuid) for zone in zones or ()), "the zone was deleted")
-    if wanted is None and not owner.is_root_admin:
-        closed = zones_closed_to(connection, zone_ids, owner.lineage)
-        zone_ids = [zone_id for zone_id in zone_ids if zone_id not in closed]
-    require_open_zones(connection, owner, {zone.id: str(zone.uuid) for zone in zones or ()})
-    return zone_ids
+def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Arguments]) -> list[list[int]]:
+    """The zones that templates get into: those named, or all that are open to the owner."""
+    live = store.live_zones(connection)
+    closed = {
+        lineage: zones_closed_to(connection, live, lineage)
+        for lineage in {owner.lineage for owner in owners if not owner.is_root_admin}
+    }
+    found = []
+    for owner, given in zip(owners, batch, strict=True):
+        named = given.get("zoneids", ()) if given.get("zoneid") is None else (given["zoneid"],)
+        zones = None if not named or any(zone.id == EVERY_ID for zone in named) else named
+        if not live or not {zone.id for zone in zones or ()} <= set(live):
+            shown = ",".join(str(zone.uuid) for zone in zones or ())
+            raise InvalidParameter("zoneid", shown, "the zone was deleted")
+        shut = closed.get(owner.lineage, ())
+        if zones is None:
+            found.append([zone_id for zone_id in live if zone_id not in shut])
+            continue
+        for zone in zones:
+            if zone.id in shut:
+                raise closed_zone(owner, str(zone.uuid))
+        found.append([zone.id for zone in zones])
+    return found
 
 
 def update_templates(connection: Connection, caller: Caller, changes: Sequence[Change], *, kind: Kind) -> None:
@@ -156,10 +171,11 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
         PermissionDenied: one is not the caller's to touch, or its tag or type is for root admins to say.
     """
     written = [(ref, _columns(given)) for ref, given in changes]
-    happened = []
-    for ref, columns in written:
+    for _, columns in written:
         _check_for_root(caller, columns)
-        row, owner = lock_own(connection, caller, ref, kind.noun)
+    locked = lock_all_own(connection, caller, [ref for ref, _ in changes], kind.noun)
+    happened = []
+    for (ref, columns), (row, owner) in zip(written, locked, strict=True):
         if columns:
             text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
             happened.append(Happened(kind.updated, text, _about(kind, ref), owner))
@@ -199,7 +215,7 @@ def delete(
         if not had:
             raise InvalidParameter("zoneid", str(zone.uuid), f"the zone does not have the {kind.noun}")
     if not left:
-        mark_removed(connection, ref)
+        remove_rows(connection, [ref])
     text = f"deleted {kind.noun} {row.name}"
     record_event(connection, caller, kind.deleted, text, _about(kind, ref), owner)
     return done_with_success(connection, caller, kind.delete_command, _about(kind, ref))

@@ -47,11 +47,8 @@ def set_templates(
     there = [(ref, given) for ref, given in zip(refs, said, strict=True) if fresh.get(_called(given)) is not given]
     update_templates(connection, caller, there, kind=kind)
     store.put_in_zones(connection, [_in_zone(ref, given) for ref, given in zip(refs, said, strict=True)])
-    for ref, given in zip(refs, said, strict=True):
-        if "accountids" in given:
-            wanted = {account.id for account in given["accountids"]}
-            store.unshare(connection, ref, store.shared_with(connection, ref) - wanted)
-            store.share(connection, ref, wanted)
+    shared = ((ref, given["accountids"]) for ref, given in zip(refs, said, strict=True) if "accountids" in given)
+    store.share_with_only(connection, {ref.id: {account.id for account in named} for ref, named in shared})
     return refs
 
 

@@ -1,6 +1,6 @@
 """Global settings as API objects: listed with the value that holds, and changed (reference section 8.18)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,10 +21,10 @@ from bulkdeploy.store.configuration.configuration import (
     Configuration,
     read_configuration,
     reset_value,
-    write_value,
+    write_values,
 )
 from bulkdeploy.store.infrastructure.clusters import read_overcommit, write_overcommit
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 
 SCOPE_PARAMETERS: Mapping[str, Scope] = {
     "zoneid": Scope.ZONE,
@@ -41,6 +41,16 @@ class Place:
 
     scope: Scope = Scope.GLOBAL
     id: int = GLOBAL_ID
+
+
+@dataclass(frozen=True, slots=True)
+class NewValue:
+    """A setting's new value, everywhere or for the place that ``entity`` is."""
+
+    name: str
+    value: str
+    place: Place = Place()
+    entity: EntityRef | None = None
 
 
 EVERYWHERE = Place()
@@ -97,10 +107,42 @@ def update_configuration(
     """
     setting = _settable(caller, name, place, entity)
     if value is not None:
-        _set(connection, caller, setting, value, place, entity)
-        if entity is not None and _is_overcommit(setting, place):
-            register_hosts(connection, system, entity)
+        set_configurations(connection, system, caller, [NewValue(name, value, place, entity)])
     return _row(setting, _Values.read(connection, place))
+
+
+def set_configurations(connection: Connection, system: System, caller: Caller, batch: Sequence[NewValue]) -> None:
+    """Set settings, each everywhere or for one place, as ``update_configuration`` does and with its errors."""
+    values: dict[tuple[Scope, int, str], str] = {}
+    factors: dict[EntityRef, dict[str, Decimal]] = {}
+    happened = []
+    for new in batch:
+        setting = _settable(caller, new.name, new.place, new.entity)
+        text = new.value.lower() if setting.type is ValueType.BOOLEAN else new.value
+        rule = setting.broken_rule(text)
+        if rule is not None:
+            raise InvalidParameter("value", new.value, f"{setting.name} {rule}")
+        if new.entity is not None and _is_overcommit(setting, new.place):
+            factors.setdefault(new.entity, {})[setting.name] = Decimal(text)
+        else:
+            values[new.place.scope, new.place.id, setting.name] = text
+        said = f"set {setting.name} to {text} {_for(new.place, new.entity)}"
+        happened.append(Happened(EventType.CONFIGURATION_EDIT, said))
+    write_values(connection, values)
+    _write_overcommit(connection, system, factors)
+    record_events(connection, caller, happened)
+
+
+def _write_overcommit(
+    connection: Connection, system: System, factors: Mapping[EntityRef, Mapping[str, Decimal]]
+) -> None:
+    if factors:
+        write_overcommit(connection, factors)
+        register_hosts(connection, system, factors)
+
+
+def _for(place: Place, entity: EntityRef | None) -> str:
+    return "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
 
 
 def reset_configuration(
@@ -112,15 +154,13 @@ def reset_configuration(
         InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
     """
     setting = _settable(caller, name, place, entity)
-    if _is_overcommit(setting, place):
+    if entity is not None and _is_overcommit(setting, place):
         wider = read_configuration(connection).text(setting.name)
-        write_overcommit(connection, place.id, setting.name, Decimal(wider))
-        if entity is not None:
-            register_hosts(connection, system, entity)
+        _write_overcommit(connection, system, {entity: {setting.name: Decimal(wider)}})
     else:
         reset_value(connection, setting.name, place.scope, place.id)
-    where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
-    record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"reset {setting.name} {where}")
+    text = f"reset {setting.name} {_for(place, entity)}"
+    record_event(connection, caller, EventType.CONFIGURATION_EDIT, text)
     return _row(setting, _Values.read(connection, place))
 
 
@@ -135,21 +175,6 @@ def _settable(caller: Caller, name: str, place: Place, entity: EntityRef | None)
     if entity is not None and entity.removed:
         raise InvalidParameter("name", name, f"{entity.name} was deleted, nothing can be set for it")
     return setting
-
-
-def _set(
-    connection: Connection, caller: Caller, setting: Setting, value: str, place: Place, entity: EntityRef | None
-) -> None:
-    text = value.lower() if setting.type is ValueType.BOOLEAN else value
-    rule = setting.broken_rule(text)
-    if rule is not None:
-        raise InvalidParameter("value", value, f"{setting.name} {rule}")
-    if _is_overcommit(setting, place):
-        write_overcommit(connection, place.id, setting.name, Decimal(text))
-    else:
-        write_value(connection, setting.name, text, place.scope, place.id)
-    where = "everywhere" if entity is None else f"for {place.scope.value} {entity.name}"
-    record_event(connection, caller, EventType.CONFIGURATION_EDIT, f"set {setting.name} to {text} {where}")
 
 
 def _is_overcommit(setting: Setting, place: Place) -> bool:

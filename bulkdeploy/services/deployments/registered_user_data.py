@@ -11,14 +11,13 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.deployments.user_data import check_user_data
-from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import NamedOwner, lock_owners, require_access, require_same_owner
-from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows
+from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 from bulkdeploy.store.virtual_machines import user_data
 
 NOUN = "user data"
@@ -34,7 +33,7 @@ def register_user_data(
             such owner.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    contents = [_columns(connection, given, method) for given in batch]
+    contents = _columns(connection, batch, method)
     owners = lock_owners(connection, caller, batch)
     rows = [
         {"name": given["name"], "account_id": owner.account_id, "params": None, **columns}
@@ -64,24 +63,26 @@ def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[
         InvalidParameter: some data breaks a rule of user data, or was deleted.
         PermissionDenied: it is not the caller's to touch.
     """
-    happened = []
-    for ref, _ in changes:
-        row, owner = lock_own(connection, caller, ref, NOUN)
-        happened.append(
-            Happened(EventType.USER_DATA_REGISTER, f"replaced user data {row.name}", _about(ref), owner)
-        )
-    change_rows(connection, [(ref, _columns(connection, given, "POST")) for ref, given in changes])
+    refs = [ref for ref, _ in changes]
+    locked = lock_all_own(connection, caller, refs, NOUN)
+    columns = _columns(connection, [given for _, given in changes], "POST")
+    change_rows(connection, zip(refs, columns, strict=True))
+    happened = (
+        Happened(EventType.USER_DATA_REGISTER, f"replaced user data {row.name}", _about(ref), owner)
+        for ref, (row, owner) in zip(refs, locked, strict=True)
+    )
     record_events(connection, caller, happened)
 
 
-def _columns(connection: Connection, given: Arguments, method: str) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    if "params" in given:
-        columns["params"] = given["params"] or None
-    if "userdata" in given:
-        most = read_configuration(connection).number("vm.userdata.max.length")
-        columns["content"] = check_user_data(given["userdata"], method=method, most=most)
-    return columns
+def _columns(connection: Connection, batch: Sequence[Arguments], method: str) -> list[dict[str, Any]]:
+    most = read_configuration(connection).number("vm.userdata.max.length")
+    found = []
+    for given in batch:
+        columns: dict[str, Any] = {"params": given["params"] or None} if "params" in given else {}
+        if "userdata" in given:
+            columns["content"] = check_user_data(given["userdata"], method=method, most=most)
+        found.append(columns)
+    return found
 
 
 def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | None) -> None:
@@ -122,7 +123,7 @@ def delete_user_data(connection: Connection, caller: Caller, named: NamedOwner, 
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
     require_same_owner(connection, caller, named, owner.account_id, NOUN)
-    mark_removed(connection, ref)
+    remove_rows(connection, [ref])
     text = f"deleted user data {row.name}"
     record_event(connection, caller, EventType.USER_DATA_DELETE, text, _about(ref), owner)
 

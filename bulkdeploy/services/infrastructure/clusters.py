@@ -17,7 +17,7 @@ from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.dedications import zones_of
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_rows
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use
 
 KIND = "Cluster"
 OF_THE_POD = "another cluster of the pod"
@@ -60,16 +60,18 @@ def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Ch
     """
     switched = [cluster for cluster, given in changes if given.keys() & STATES]
     if switched:
-        for zone_id in sorted({zone.id for zone in zones_of(connection, switched).values()}):
-            change_zone_rules(connection, zone_id)
+        change_zone_rules(connection, {zone.id for zone in zones_of(connection, switched).values()})
     rows = hold_all(connection, [cluster for cluster, _ in changes])
-    for cluster, given in changes:
-        row = rows[cluster.id]
-        other = given.get("hypervisor", row["hypervisor"]) != row["hypervisor"]
-        if other and has_live(connection, clusters.HOSTS, cluster.id):
-            raise InvalidParameter(
-                "hypervisor", given["hypervisor"], f"cluster {cluster.name} has hosts of {row['hypervisor']}"
-            )
+    others = {
+        cluster: given["hypervisor"]
+        for cluster, given in changes
+        if given.get("hypervisor", rows[cluster.id]["hypervisor"]) != rows[cluster.id]["hypervisor"]
+    }
+    with_hosts = parents_in_use(connection, clusters.HOSTS, [cluster.id for cluster in others])
+    for cluster, hypervisor in others.items():
+        if cluster.id in with_hosts:
+            rule = f"cluster {cluster.name} has hosts of {rows[cluster.id]['hypervisor']}"
+            raise InvalidParameter("hypervisor", hypervisor, rule)
     written = [(cluster, columns_of(clusters.FIELDS, given)) for cluster, given in changes]
     with unique_name("clustername", changes[0][1].get("clustername"), OF_THE_POD):
         change_rows(connection, written)

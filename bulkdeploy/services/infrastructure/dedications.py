@@ -45,7 +45,7 @@ def dedicate(
     """
     parameter = f"{place.entity.name.lower()}id"
     zone = dedications.zone_of(connection, place)
-    change_zone_rules(connection, zone.id)  # alone: what others are about to run here is there to be counted
+    change_zone_rules(connection, [zone.id])  # alone: what others are about to run here is there to be counted
     hold(connection, zone, parameter)
     if place.entity is not Entity.ZONE:
         hold(connection, place, parameter)
@@ -70,7 +70,7 @@ def release(connection: Connection, caller: Caller, place: EntityRef) -> JobTick
         InvalidParameter: nobody has it alone.
     """
     parameter = f"{place.entity.name.lower()}id"
-    change_zone_rules(connection, dedications.zone_of(connection, place).id)
+    change_zone_rules(connection, [dedications.zone_of(connection, place).id])
     hold(connection, place, parameter)
     if not dedications.release_place(connection, place):
         raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is not dedicated")

@@ -14,7 +14,7 @@ from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subj
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import image_stores
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows
 
 KIND = "ImageStore"
 ANOTHER = "another image store"
@@ -69,7 +69,7 @@ def delete_store(connection: Connection, caller: Caller, store: EntityRef) -> No
         InvalidParameter: it was deleted.
     """
     hold(connection, store)
-    remove_row(connection, store)
+    remove_rows(connection, [store])
     record_event(
         connection, caller, EventType.IMAGE_STORE_DELETE, f"deleted image store {store.name}", subject(KIND, store)
     )

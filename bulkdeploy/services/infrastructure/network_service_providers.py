@@ -16,7 +16,7 @@ from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, uniq
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, insert_row, remove_row
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows
 
 KIND = "PhysicalNetworkServiceProvider"
 COMMANDS = "org.apache.cloudstack.api.command.admin."
@@ -65,7 +65,7 @@ def delete_provider(connection: Connection, caller: Caller, provider: EntityRef)
         InvalidParameter: it was deleted.
     """
     hold(connection, provider)
-    remove_row(connection, provider)
+    remove_rows(connection, [provider])
     about = subject(KIND, provider)
     text = f"deleted provider {provider.name}"
     record_event(connection, caller, EventType.SERVICE_PROVIDER_DELETE, text, about)

@@ -1,7 +1,7 @@
 """Physical networks: made, changed and deleted. CloudStack does so by jobs; here they are done at once."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -17,8 +17,15 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_succe
 from bulkdeploy.services.live_entities import ONE, changed_events, given_refs, hold, hold_all, only_row, subject
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.jobs.events import record_event, record_events
-from bulkdeploy.store.live_rows import change_rows, columns_of, has_live, insert_row, remove_row, what_hangs_on
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.live_rows import (
+    change_rows,
+    columns_of,
+    insert_rows,
+    parents_in_use,
+    remove_rows,
+    what_hangs_on,
+)
 
 KIND = "PhysicalNetwork"
 COMMANDS = "org.apache.cloudstack.api.command.admin.network."
@@ -35,10 +42,33 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
         InvalidParameter: a value that breaks its rule, or a second one for a Basic zone.
     """
     zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")  # alone: a Basic zone has one
-    return [_create(connection, caller, given, zones[given["zoneid"].id]) for given in batch]
+    taken = parents_in_use(connection, physical_networks.PHYSICAL_NETWORKS_OF_A_ZONE, zones)
+    rows = []
+    for given in batch:
+        rows.append(_new_network(given, zones[given["zoneid"].id], taken))
+        taken.add(given["zoneid"].id)
+    made = insert_rows(connection, Entity.PHYSICAL_NETWORK, rows)
+    with_groups = {
+        zone_id: row["network_type"] == NetworkType.BASIC or row["security_groups_enabled"]
+        for zone_id, row in zones.items()
+    }
+    physical_networks.add_default_providers(
+        connection,
+        {network.id: with_groups[given["zoneid"].id] for network, given in zip(made, batch, strict=True)},
+    )
+    texts = (
+        f"created physical network {network.name} in zone {given['zoneid'].name}"
+        for network, given in zip(made, batch, strict=True)
+    )
+    happened = (
+        Happened(EventType.PHYSICAL_NETWORK_CREATE, text, subject(KIND, network))
+        for text, network in zip(texts, made, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return made
 
 
-def _create(connection: Connection, caller: Caller, given: Arguments, row: Mapping[str, Any]) -> EntityRef:
+def _new_network(given: Arguments, row: Mapping[str, Any], taken: Collection[int]) -> dict[str, Any]:
     zone: EntityRef = given["zoneid"]
     methods = _isolation_methods(given)
     values = {
@@ -48,16 +78,11 @@ def _create(connection: Connection, caller: Caller, given: Arguments, row: Mappi
         "isolation_methods": ",".join(methods),
     }
     is_basic = row["network_type"] == NetworkType.BASIC
-    if is_basic and has_live(connection, physical_networks.PHYSICAL_NETWORKS_OF_A_ZONE, zone.id):
+    if is_basic and zone.id in taken:
         raise InvalidParameter("zoneid", str(zone.uuid), f"Basic zone {zone.name} has its one physical network")
     if is_basic and values.get("vlan_range") is not None:
         raise InvalidParameter("vlan", given["vlan"], f"Basic zone {zone.name} has no VLANs")
-    network = insert_row(connection, Entity.PHYSICAL_NETWORK, values)
-    with_groups = is_basic or row["security_groups_enabled"]
-    physical_networks.add_default_providers(connection, network, with_security_groups=with_groups)
-    text = f"created physical network {network.name} in zone {zone.name}"
-    record_event(connection, caller, EventType.PHYSICAL_NETWORK_CREATE, text, subject(KIND, network))
-    return network
+    return values
 
 
 def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
@@ -91,10 +116,10 @@ def delete_network(connection: Connection, caller: Caller, network: EntityRef) -
         ResourceInUse: guest networks or public address ranges are on it.
     """
     hold(connection, network)
-    if left := what_hangs_on(connection, physical_networks.CONTENTS, network.id):
+    if left := what_hangs_on(connection, physical_networks.CONTENTS, [network.id]).get(network.id):
         raise ResourceInUse(f"Physical network {network.name} still has {', '.join(left)}")
     physical_networks.remove_contents(connection, network)
-    remove_row(connection, network)
+    remove_rows(connection, [network])
     about = subject(KIND, network)
     text = f"deleted physical network {network.name}"
     record_event(connection, caller, EventType.PHYSICAL_NETWORK_DELETE, text, about)

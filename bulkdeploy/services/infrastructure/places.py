@@ -9,7 +9,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.live_entities import hold, noun, subject
 from bulkdeploy.store.infrastructure.dedications import release_place
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import Contents, remove_row, what_hangs_on
+from bulkdeploy.store.live_rows import Contents, remove_rows, what_hangs_on
 
 
 def delete_place(
@@ -27,8 +27,8 @@ def delete_place(
     """
     called = f"{noun(place.entity)} {place.name}"
     hold(connection, place)
-    if left := what_hangs_on(connection, contents, place.id):
+    if left := what_hangs_on(connection, contents, [place.id]).get(place.id):
         raise InvalidParameter("id", str(place.uuid), f"{called} still has {', '.join(left)}")
     release_place(connection, place)
-    remove_row(connection, place)
+    remove_rows(connection, [place])
     record_event(connection, caller, event, f"deleted {called}", subject(kind, place))

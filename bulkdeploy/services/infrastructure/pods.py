@@ -62,8 +62,7 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
         InvalidParameter, InvalidCombination: as ``create_pods``.
     """
     zones = zones_of(connection, [pod for pod, _ in changes])
-    for zone_id in sorted({zones[pod.id].id for pod, given in changes if "allocationstate" in given}):
-        change_zone_rules(connection, zone_id)
+    change_zone_rules(connection, {zones[pod.id].id for pod, given in changes if "allocationstate" in given})
     hold_all(connection, list(zones.values()))
     rows = hold_all(connection, [pod for pod, _ in changes])
     others = pods.management_networks(connection, {zone.id for zone in zones.values()})

@@ -29,12 +29,12 @@ from bulkdeploy.services.live_entities import (
     unique_name,
 )
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import clusters, storage_pools
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import change_row, change_rows, insert_rows, remove_row
+from bulkdeploy.store.live_rows import change_row, change_rows, insert_rows, remove_rows
 
 KIND = "StoragePool"
 OF_THE_ZONE = "another pool of the zone"
@@ -110,14 +110,15 @@ def update_pools(connection: Connection, caller: Caller, changes: Sequence[Chang
             volumes were promised.
     """
     rows = hold_all(connection, [pool for pool, _ in changes])
-    written = [(pool, _changed_columns(connection, pool, rows[pool.id], given)) for pool, given in changes]
+    configuration = read_configuration(connection)
+    written = [(pool, _changed_columns(configuration, pool, rows[pool.id], given)) for pool, given in changes]
     with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
         change_rows(connection, written)
     record_events(connection, caller, changed_events(EventType.STORAGE_POOL_EDIT, KIND, written))
 
 
 def _changed_columns(
-    connection: Connection, pool: EntityRef, row: Mapping[str, Any], given: Arguments
+    configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], given: Arguments
 ) -> dict[str, Any]:
     values: dict[str, Any] = {"name": given["name"]} if "name" in given else {}
     if "tags" in given:
@@ -128,7 +129,7 @@ def _changed_columns(
             raise InvalidParameter("enabled", str(wanted).lower(), rule)
         values["state"] = UP if wanted else DISABLED
     if (size := given.get("capacitybytes")) is not None:
-        _check_size(connection, pool, row, size)
+        _check_size(configuration, pool, row, size)
         values["capacity_bytes"] = size
     return values
 
@@ -152,7 +153,7 @@ def delete_pool(connection: Connection, caller: Caller, pool: EntityRef, *, forc
         raise InvalidParameter("id", str(pool.uuid), rule)
     if volumes := storage_pools.count_volumes(connection, pool.id):
         raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {volumes} volume(s) are in it")
-    remove_row(connection, pool)
+    remove_rows(connection, [pool])
     text = f"deleted storage pool {pool.name}"
     record_event(connection, caller, EventType.STORAGE_POOL_DELETE, text, subject(KIND, pool))
 
@@ -241,10 +242,10 @@ def _seen_size(system: System, hypervisor: str, url: str) -> int:
         raise refused_by_driver(error, url) from error
 
 
-def _check_size(connection: Connection, pool: EntityRef, row: Mapping[str, Any], size: int) -> None:
+def _check_size(configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], size: int) -> None:
     factor = 1.0
     if row["scope"] != PoolScope.HOST:
-        factor = read_configuration(connection).decimal(storage_pools.FACTOR, Scope.STORAGE_POOL, pool.id)
+        factor = configuration.decimal(storage_pools.FACTOR, Scope.STORAGE_POOL, pool.id)
     if size * factor < row["allocated_bytes"]:
         promised = f"{row['allocated_bytes']} bytes are promised, {factor:g} times its size at most"
         raise InvalidParameter("capacitybytes", size, promised)

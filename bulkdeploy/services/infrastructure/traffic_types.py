@@ -15,7 +15,7 @@ from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, uniq
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, has_live, insert_row, remove_row
+from bulkdeploy.store.live_rows import change_row, insert_row, parents_in_use, remove_rows
 
 KIND = "TrafficType"
 COMMANDS = "org.apache.cloudstack.api.command.admin.usage."
@@ -59,9 +59,9 @@ def delete_type(connection: Connection, caller: Caller, one: EntityRef) -> JobTi
     row = hold(connection, one)
     for noun, needs in (("networks", TrafficType.GUEST), ("public address ranges", TrafficType.PUBLIC)):
         children = physical_networks.CONTENTS[noun]
-        if one.name == needs and has_live(connection, children, row["physical_network_id"]):
+        if one.name == needs and parents_in_use(connection, children, [row["physical_network_id"]]):
             raise ResourceInUse(f"Traffic type {one.name} is in use by {noun}")
-    remove_row(connection, one)
+    remove_rows(connection, [one])
     about = subject(KIND, one)
     record_event(connection, caller, EventType.TRAFFIC_TYPE_DELETE, f"deleted traffic type {one.name}", about)
     return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", about)

@@ -13,7 +13,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AllocationState, NetworkType
 from bulkdeploy.services.infrastructure.places import delete_place
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
-from bulkdeploy.services.ownership import require_domain
+from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import zones
 from bulkdeploy.store.jobs.events import Happened, record_events
@@ -33,8 +33,7 @@ def create_zones(connection: Connection, caller: Caller, batch: Sequence[Argumen
         PermissionDenied: a domain is outside the caller's reach.
     """
     domains = given_refs(batch, "domainid")
-    for domain in domains:
-        require_domain(connection, caller, domain)
+    require_domains(connection, caller, domains)
     hold_all(connection, domains, "domainid", shared=True)
     rows = [_new_zone(given) for given in batch]
     with unique_name("name", batch[0]["name"], "another zone"):
@@ -64,8 +63,7 @@ def update_zones(connection: Connection, caller: Caller, changes: Sequence[Chang
     Raises:
         InvalidParameter, InvalidCombination: as ``create_zones``.
     """
-    for zone in sorted((zone for zone, given in changes if "allocationstate" in given), key=lambda ref: ref.id):
-        change_zone_rules(connection, zone.id)
+    change_zone_rules(connection, [zone.id for zone, given in changes if "allocationstate" in given])
     rows = hold_all(connection, [zone for zone, _ in changes])
     written = [(zone, _changed_columns(rows[zone.id], given)) for zone, given in changes]
     with unique_name("name", changes[0][1].get("name"), "another zone"):

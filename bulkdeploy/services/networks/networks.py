@@ -34,12 +34,11 @@ from bulkdeploy.services.networks.network_rules import (
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.services.ownership import as_found_by_id, named_owner_of, require_access, require_open_zones
 from bulkdeploy.store.accounts.live_limits import require_within_limits
-from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import columns_of, insert_row
+from bulkdeploy.store.live_rows import columns_of, insert_row, remove_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
@@ -94,7 +93,7 @@ def _create(connection: Connection, caller: Caller, request: NetworkRequest) -> 
         subnet = subnet_of(GuestType(offering.guest_type), request.subnet, zone.guest_cidr or DEFAULT_GUEST_CIDR)
     reach = reach_of(connection, caller, request, offering.guest_type)
     require_open_zones(connection, reach.owner, {request.zone.id: str(request.zone.uuid)})
-    require_within_limits(connection, reach.owner, ResourceType.NETWORK)
+    require_within_limits(connection, [reach.owner], ResourceType.NETWORK)
     vlan, physical_id = (None, None) if is_basic else choose_vlan(connection, request, offering)
     columns = {
         "name": request.name,
@@ -189,7 +188,7 @@ def delete_network(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
     user = store.user_of(connection, ref.id)
     if user is not None:
         raise ResourceInUse(f"Network {row.name} can not be deleted: {user}")
-    mark_removed(connection, ref)
+    remove_rows(connection, [ref])
     text = f"deleted network {row.name}"
     record_event(connection, caller, EventType.NETWORK_DELETE, text, _about(ref), owner)
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))

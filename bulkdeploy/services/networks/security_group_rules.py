@@ -16,7 +16,7 @@ from bulkdeploy.services.networks.security_groups import NOUN, about, security_g
 from bulkdeploy.services.owned_entities import lock_own, named_entity
 from bulkdeploy.services.ownership import NamedOwner, require_same_owner
 from bulkdeploy.store.accounts.owned_entities import find_by_name
-from bulkdeploy.store.accounts.owners import owner_by_name
+from bulkdeploy.store.accounts.owners import owners_by_name
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.networks import security_group_rules as rules
 
@@ -139,7 +139,8 @@ def revoke(connection: Connection, caller: Caller, direction: Direction, rule: E
 
 def _peer(connection: Connection, owner: Owner, peer: PeerGroup) -> int:
     """The internal id of a group at the other end: of an account in the owner's domain, as CloudStack has it."""
-    holder = owner_by_name(connection, peer.account, owner.domain_id)
+    name = (peer.account.lower(), owner.domain_id)
+    holder = owners_by_name(connection, [name]).get(name)
     found = (
         None
         if holder is None

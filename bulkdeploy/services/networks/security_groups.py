@@ -1,6 +1,7 @@
 """Security groups made, renamed and deleted (reference section 8.10); their rules: ``security_group_rules``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection
@@ -10,19 +11,18 @@ from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.owned_entities import lock_own, named_entity
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own, named_entity
 from bulkdeploy.services.ownership import (
     NamedOwner,
     as_found_by_id,
-    lock_owner,
-    named_owner_of,
+    lock_owners,
     require_same_owner,
 )
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed, rename_entity
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, remove_rows
 from bulkdeploy.store.networks import security_groups
 
 NOUN = "security group"
@@ -36,45 +36,38 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
         InvalidParameter: an owner has a group of the name, or there is no such owner.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    return [_create(connection, caller, given) for given in batch]
-
-
-def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
-    owner, name = lock_owner(connection, caller, named_owner_of(given)), given["name"]
-    ref = insert_entity(
-        connection,
-        Entity.SECURITY_GROUP,
-        name=name,
-        description=given.get("description", ""),
-        account_id=owner.account_id,
+    owners = lock_owners(connection, caller, batch)
+    rows = [
+        {"name": given["name"], "description": given.get("description", ""), "account_id": owner.account_id}
+        for given, owner in zip(batch, owners, strict=True)
+    ]
+    with _unique(batch[0]["name"], owners[0]):
+        made = insert_rows(connection, Entity.SECURITY_GROUP, rows)
+    happened = (
+        Happened(EventType.SECURITY_GROUP_CREATE, f"made security group {ref.name}", about(ref), owner)
+        for ref, owner in zip(made, owners, strict=True)
     )
-    if ref is None:
-        raise _taken(name, owner)
-    text = f"made security group {name}"
-    record_event(connection, caller, EventType.SECURITY_GROUP_CREATE, text, about(ref), owner)
-    return ref
-
-
-def update_security_group(connection: Connection, caller: Caller, ref: EntityRef, name: str | None) -> None:
-    """Rename a group.
-
-    Raises:
-        InvalidParameter: it was deleted, it is the default group, or its owner has one of the new name.
-        PermissionDenied: it is not the caller's to touch.
-    """
-    row, owner = lock_own(connection, caller, ref, NOUN)
-    if name is not None and name != row.name:
-        _check_not_default("id", str(ref.uuid), row.name)
-        if not rename_entity(connection, ref, name):
-            raise _taken(name, owner)
-        text = f"renamed security group {row.name} to {name}"
-        record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
+    record_events(connection, caller, happened)
+    return made
 
 
 def update_security_groups(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
-    """Rename groups; see ``update_security_group``."""
-    for ref, given in changes:
-        update_security_group(connection, caller, ref, given.get("name"))
+    """Rename groups; an empty name stays as it is.
+
+    Raises:
+        InvalidParameter: one was deleted, is the default group, or its owner has one of the new name.
+        PermissionDenied: one is not the caller's to touch.
+    """
+    locked = lock_all_own(connection, caller, [ref for ref, _ in changes], NOUN)
+    for (ref, given), (row, owner) in zip(changes, locked, strict=True):
+        name = given.get("name") or row.name
+        if name == row.name:
+            continue
+        _check_not_default("id", str(ref.uuid), row.name)
+        with _unique(name, owner):  # one by one: of two groups that swap their names one is in the way
+            change_row(connection, ref, {"name": name})
+        text = f"renamed security group {row.name} to {name}"
+        record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
 
 
 def delete_security_group(
@@ -96,7 +89,7 @@ def delete_security_group(
     if user is not None:
         raise ResourceInUse(f"Security group {row.name} can not be deleted: {user}")
     security_groups.delete_rules(connection, found.id)
-    mark_removed(connection, found)
+    remove_rows(connection, [found])
     text = f"deleted security group {row.name}"
     record_event(connection, caller, EventType.SECURITY_GROUP_DELETE, text, about(found), owner)
 
@@ -112,13 +105,17 @@ def security_group_row(connection: Connection, caller: Caller, ref: EntityRef) -
     return dict(security_groups.list_security_groups(connection, seen, {"id": ref}, Paging(1)).rows[0])
 
 
-def _taken(name: str, owner: Owner) -> InvalidParameter:
-    return InvalidParameter(
-        "name",
-        name,
-        f"Unable to create security group, a group with name {name} already exists "
-        f"for account {owner.account_name}",
-    )
+@contextmanager
+def _unique(name: str, owner: Owner) -> Iterator[None]:
+    try:
+        yield
+    except NameTaken as taken:
+        raise InvalidParameter(
+            "name",
+            name,
+            f"Unable to create security group, a group with name {name} already exists "
+            f"for account {owner.account_name}",
+        ) from taken
 
 
 def _check_not_default(parameter: str, value: str, name: str) -> None:

@@ -17,7 +17,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import insert_row, remove_row
+from bulkdeploy.store.live_rows import insert_row, remove_rows
 from bulkdeploy.store.networks import vlan_ip_ranges
 
 KIND = "VlanIpRange"
@@ -62,7 +62,7 @@ def delete_range(connection: Connection, caller: Caller, one: EntityRef) -> None
     hold(connection, one)
     if used := vlan_ip_ranges.count_addresses(connection, one.id):
         raise ResourceInUse(f"The address range can not be deleted: {used} of its address(es) are in use")
-    remove_row(connection, one)
+    remove_rows(connection, [one])
     text = f"deleted address range from {one.name}"
     record_event(connection, caller, EventType.VLAN_IP_RANGE_DELETE, text, subject(KIND, one))
 

@@ -11,23 +11,23 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, Resourc
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
+from bulkdeploy.services.live_entities import subject
 from bulkdeploy.services.owned_entities import named_entity
 from bulkdeploy.services.ownership import (
     NamedOwner,
     as_found_by_id,
-    lock_owner,
-    named_owner_of,
+    lock_owners,
     require_access,
     require_same_owner,
 )
-from bulkdeploy.store.accounts.owned_entities import insert_entity, lock_entity, mark_removed
+from bulkdeploy.store.accounts.owned_entities import lock_entity
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_rows import NameTaken, insert_rows, remove_rows
 from bulkdeploy.store.virtual_machines import affinity_groups
 
-NOUN = "affinity group"
+NOUN, KIND = "affinity group", "AffinityGroup"
 COMMANDS = "org.apache.cloudstack.api.command.user.affinitygroup"
 BY_DEDICATION = AffinityType.EXPLICIT_DEDICATION
 
@@ -40,34 +40,35 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
             that type are made by dedicating a place.
         InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
     """
-    return [_create(connection, caller, given) for given in batch]
-
-
-def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
-    kind, name = _affinity_type(given["type"]), given["name"]
-    owner = lock_owner(connection, caller, named_owner_of(given))
-    ref = insert_entity(
-        connection,
-        Entity.AFFINITY_GROUP,
-        name=name,
-        affinity_type=kind.value,
-        description=given.get("description", ""),
-        account_id=owner.account_id,
-        domain_id=owner.domain_id,
+    kinds = [_affinity_type(given["type"]).value for given in batch]
+    owners = lock_owners(connection, caller, batch)
+    rows = [
+        {
+            "name": given["name"],
+            "affinity_type": kind,
+            "description": given.get("description", ""),
+            "account_id": owner.account_id,
+            "domain_id": owner.domain_id,
+        }
+        for given, kind, owner in zip(batch, kinds, owners, strict=True)
+    ]
+    try:
+        made = insert_rows(connection, Entity.AFFINITY_GROUP, rows)
+    except NameTaken as taken:
+        rule = f"account {owners[0].account_name} has an affinity group of this name already"
+        raise InvalidParameter("name", batch[0]["name"], rule) from taken
+    texts = (f"made affinity group {row['name']} of type {row['affinity_type']}" for row in rows)
+    happened = (
+        Happened(EventType.AFFINITY_GROUP_CREATE, text, subject(KIND, ref), owner)
+        for text, ref, owner in zip(texts, made, owners, strict=True)
     )
-    if ref is None:
-        raise InvalidParameter(
-            "name", name, f"account {owner.account_name} has an affinity group of this name already"
-        )
-    about = Instance("AffinityGroup", ref.id, ref.uuid)
-    text = f"made affinity group {name} of type {kind.value}"
-    record_event(connection, caller, EventType.AFFINITY_GROUP_CREATE, text, about, owner)
-    return ref
+    record_events(connection, caller, happened)
+    return made
 
 
 def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
     """The job that made a group; its result is the group."""
-    about = Instance("AffinityGroup", ref.id, ref.uuid)
+    about = subject(KIND, ref)
     seen = as_found_by_id(connection, caller)
     row = affinity_groups.list_affinity_groups(connection, seen, {"id": ref}, Paging(1)).rows[0]
     cmd = f"{COMMANDS}.CreateAffinityGroupCmd"
@@ -98,8 +99,8 @@ def delete_affinity_group(
     user = affinity_groups.user_of(connection, found.id)
     if user is not None:
         raise ResourceInUse(f"Affinity group {row.name} can not be deleted: {user}")
-    mark_removed(connection, found)
-    about = Instance("AffinityGroup", found.id, found.uuid)
+    remove_rows(connection, [found])
+    about = subject(KIND, found)
     text = f"deleted affinity group {row.name}"
     record_event(connection, caller, EventType.AFFINITY_GROUP_DELETE, text, about, owner)
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteAffinityGroupCmd", about)

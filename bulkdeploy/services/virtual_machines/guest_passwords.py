@@ -43,14 +43,19 @@ def reset_password(
     """
     if given is not None and not GIVEN.fullmatch(given):
         raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 signs of ASCII, without spaces")
-    encrypted = system.cipher.encrypt(given if given is not None else random_text(PASSWORD_BYTES))
     with changing(connection, caller, vm, RESET) as (row, _):
         require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
         if not takes_passwords(connection, row.template_id):
             raise InvalidParameter("id", str(vm.uuid), "it was made from a template that is not password enabled")
-        update_vm(connection, row.id, {"password_encrypted": encrypted})
-        result = {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
+        result = with_password(connection, system.cipher, vm, given)
         return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
+
+
+def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: str | None) -> Mapping[str, Any]:
+    """Give a locked VM a password, the one given or a new one; the VM as the result of its job has it."""
+    encrypted = cipher.encrypt(given if given is not None else random_text(PASSWORD_BYTES))
+    update_vm(connection, vm.id, {"password_encrypted": encrypted})
+    return {**shown(connection, vm), ENCRYPTED: encrypted.decode()}
 
 
 def reported(job: Mapping[str, Any], cipher: Cipher | None) -> Mapping[str, Any]:

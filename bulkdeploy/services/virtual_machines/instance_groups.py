@@ -11,10 +11,11 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
-from bulkdeploy.store.accounts.owned_entities import insert_entity, mark_removed, rename_entity
+from bulkdeploy.store.accounts.owned_entities import insert_entity, rename_entity
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.listing import Paging
+from bulkdeploy.store.live_rows import remove_rows
 from bulkdeploy.store.virtual_machines import instance_groups
 
 NOUN = "instance group"
@@ -64,7 +65,7 @@ def delete_instance_group(connection: Connection, caller: Caller, ref: EntityRef
         PermissionDenied: it is not the caller's to touch.
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
-    mark_removed(connection, ref)
+    remove_rows(connection, [ref])
     freed = instance_groups.let_vms_go(connection, ref.id)
     text = f"deleted instance group {row.name} of {freed} virtual machine(s)"
     record_event(connection, caller, EventType.INSTANCE_GROUP_DELETE, text, _about(ref), owner)

@@ -13,13 +13,12 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.ssh_keys import fingerprint
-from bulkdeploy.services.owned_entities import lock_own, named_entity
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own, named_entity
 from bulkdeploy.services.ownership import NamedOwner, lock_owners
-from bulkdeploy.store.accounts.owned_entities import mark_removed
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
-from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows
+from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 
 NOUN = "key pair"
 RSA_BITS, RSA_EXPONENT = 2048, 65537
@@ -82,11 +81,13 @@ def replace_public_keys(connection: Connection, caller: Caller, changes: Sequenc
         InvalidParameter: a text is no public key, or a pair was deleted.
         PermissionDenied: a pair is not the caller's to touch.
     """
-    happened = []
-    for ref, _ in changes:
-        row, owner = lock_own(connection, caller, ref, NOUN)
-        text = f"replaced the public key of key pair {row.name}"
-        happened.append(Happened(EventType.SSH_KEY_PAIR_REGISTER, text, _about(ref), owner))
+    refs = [ref for ref, _ in changes]
+    happened = [
+        Happened(
+            EventType.SSH_KEY_PAIR_REGISTER, f"replaced the public key of key pair {row.name}", _about(ref), owner
+        )
+        for ref, (row, owner) in zip(refs, lock_all_own(connection, caller, refs, NOUN), strict=True)
+    ]
     change_rows(connection, [(ref, _public_key(given["publickey"])) for ref, given in changes])
     record_events(connection, caller, happened)
 
@@ -100,7 +101,7 @@ def delete_ssh_key_pair(connection: Connection, caller: Caller, named: NamedOwne
     """
     ref = named_entity(connection, caller, Entity.SSH_KEY_PAIR, named, name, NOUN, "name")
     _, owner = lock_own(connection, caller, ref, NOUN, "name")
-    mark_removed(connection, ref)
+    remove_rows(connection, [ref])
     text = f"deleted key pair {name}"
     record_event(connection, caller, EventType.SSH_KEY_PAIR_DELETE, text, _about(ref), owner)
 

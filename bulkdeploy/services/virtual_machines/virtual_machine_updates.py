@@ -14,6 +14,8 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import GONE, VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import require_host_name
 from bulkdeploy.services.deployments.deployment_networks import requested_security_groups
@@ -21,6 +23,8 @@ from bulkdeploy.services.deployments.registered_user_data import registered_cont
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import NamedOwner, require_access, require_same_owner
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.guest_passwords import with_password
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, compute_of, shown
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import SIZE_DETAILS
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
@@ -185,9 +189,12 @@ def _change_security_groups(connection: Connection, row: Row[Any], owner: Owner,
 
 
 def reset_ssh_key(
-    connection: Connection, caller: Caller, vm: EntityRef, names: Sequence[str], named: NamedOwner
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, names: Sequence[str], named: NamedOwner
 ) -> JobTicket:
     """Give a stopped VM other SSH key pairs of its owner; they are there after its next start.
+
+    Where its template and its hypervisor take passwords it gets a new one as well, as in CloudStack: the job tells
+    it.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
@@ -198,7 +205,12 @@ def reset_ssh_key(
         check_key_pairs(connection, names, owner)
         rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
         cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
-        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+        is_shown_once = has_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS)
+        if is_shown_once and rows.takes_passwords(connection, row.template_id):
+            result = with_password(connection, system.cipher, vm, None)
+        else:
+            result = shown(connection, vm)
+        return done_with_object(connection, caller, cmd, "virtualmachine", result, about(vm))
 
 
 def reset_user_data(

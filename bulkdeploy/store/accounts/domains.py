@@ -1,6 +1,6 @@
 """Domains: the list queries, with limits and totals, and making, renaming and removing them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Text, cast, exists, func, select, text, update
@@ -78,10 +78,12 @@ def lock_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int,
     return {row.id: row for row in rows}
 
 
-def lock_parent(connection: Connection, domain_id: int) -> None:
-    """Lock the domain above another one: names right below it do not change meanwhile."""
-    above = select(domains.c.parent_id).where(domains.c.id == domain_id).scalar_subquery()
-    connection.execute(select(domains.c.id).where(domains.c.id == above).with_for_update(key_share=True))
+def lock_parents(connection: Connection, domain_ids: Collection[int]) -> None:
+    """Lock the domains above others: names right below them do not change meanwhile."""
+    if domain_ids:
+        above = select(domains.c.parent_id).where(id_in(domains.c.id, domain_ids))
+        query = select(domains.c.id).where(domains.c.id.in_(above)).order_by(domains.c.lineage)
+        connection.execute(query.with_for_update(key_share=True))
 
 
 def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
@@ -136,11 +138,6 @@ def rename_domain(connection: Connection, domain: Row[Any], name: str) -> None:
             "lineage": domain.lineage,
         },
     )
-
-
-def set_network_domain(connection: Connection, domain_id: int, network_domain: str | None) -> None:
-    """Set the DNS domain of a domain's networks."""
-    connection.execute(update(domains).where(domains.c.id == domain_id).values(network_domain=network_domain))
 
 
 _IN_USE = text(

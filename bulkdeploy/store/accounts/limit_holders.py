@@ -1,5 +1,6 @@
 """Who a limit belongs to, as limit rows name them."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ from sqlalchemy import Connection, select
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.store.accounts.resource_limits import Limits, OwnerKind, read_limits
+from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.visibility import owner_columns
 
@@ -24,22 +26,46 @@ class LimitHolder:
 
 def account_holder(connection: Connection, owner: Owner) -> LimitHolder:
     """An account or a project as the holder of limits."""
+    return account_holders(connection, [owner])[owner.account_id]
+
+
+def account_holders(connection: Connection, owners: Iterable[Owner]) -> dict[int, LimitHolder]:
+    """Accounts and projects as holders of limits, by account id."""
+    by_id = {owner.account_id: owner for owner in owners}
     tables = accounts.join(domains, domains.c.id == accounts.c.domain_id).outerjoin(
         projects, projects.c.account_id == accounts.c.id
     )
-    query = select(*owner_columns()).select_from(tables).where(accounts.c.id == owner.account_id)
-    names = dict(connection.execute(query).mappings().one())
-    return LimitHolder("account", owner.account_id, owner.lineage, owner, names)
+    query = select(accounts.c.id.label("_id"), *owner_columns()).select_from(tables)
+    rows = connection.execute(query.where(id_in(accounts.c.id, by_id))).mappings() if by_id else ()
+    holders = {}
+    for row in rows:
+        names = dict(row)
+        owner = by_id[names.pop("_id")]
+        holders[owner.account_id] = LimitHolder("account", owner.account_id, owner.lineage, owner, names)
+    return holders
 
 
 def domain_holder(connection: Connection, domain_id: int) -> LimitHolder:
     """A domain as the holder of limits."""
+    return domain_holders(connection, [domain_id])[domain_id]
+
+
+def domain_holders(connection: Connection, domain_ids: Collection[int]) -> dict[int, LimitHolder]:
+    """Domains as holders of limits, by id."""
     domain = domains.c
     query = select(
-        domain.lineage, domain.uuid.label("domainid"), domain.name.label("domain"), domain.path.label("domainpath")
-    ).where(domain.id == domain_id)
-    names = dict(connection.execute(query).mappings().one())
-    return LimitHolder("domain", domain_id, names.pop("lineage"), None, names)
+        domain.id,
+        domain.lineage,
+        domain.uuid.label("domainid"),
+        domain.name.label("domain"),
+        domain.path.label("domainpath"),
+    ).where(id_in(domain.id, domain_ids))
+    holders = {}
+    for row in connection.execute(query).mappings() if domain_ids else ():
+        names = dict(row)
+        holder_id = names.pop("id")
+        holders[holder_id] = LimitHolder("domain", holder_id, names.pop("lineage"), None, names)
+    return holders
 
 
 def limits_of(connection: Connection, holder: LimitHolder) -> Limits:

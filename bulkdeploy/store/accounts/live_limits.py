@@ -4,13 +4,17 @@ Who adds one holds an advisory lock of the account and of each domain above it, 
 once can not both pass. ``resource_counts`` does the same for what deployments use by the thousand.
 """
 
-from sqlalchemy import Connection, func, select
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, Table, func, select
 
 from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.resources import UNLIMITED, ResourceType
 from bulkdeploy.store.accounts.resource_counts import limit_exceeded
-from bulkdeploy.store.accounts.resource_limits import domain_ids, effective_limit_rows
-from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.accounts.resource_limits import domain_ids, limits_binding, read_limits
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.locks import Lock, take_locks
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
@@ -18,40 +22,50 @@ from bulkdeploy.store.tables.offerings import templates
 _TABLES = {ResourceType.NETWORK: networks, ResourceType.TEMPLATE: templates}
 
 
-def require_within_limits(connection: Connection, owner: Owner, kind: ResourceType) -> None:
-    """Refuse one more of this kind where the account or a domain above it has as many as it may.
+def require_within_limits(connection: Connection, owners: Sequence[Owner], kind: ResourceType) -> None:
+    """Refuse one more of this kind for each of these owners where one, or a domain above it, has as many as it may.
 
-    Others who add for them wait until the transaction ends.
+    Who is named twice gets two. Others who add for them wait until the transaction ends.
 
     Raises:
         ResourceLimitExceeded: names the first limit passed, account before domains.
     """
-    if owner.is_root_admin:
+    bound = [owner for owner in owners if not owner.is_root_admin]
+    if not bound:
         return
-    for domain_id in domain_ids(owner.lineage)[1:]:
-        take_lock(connection, Lock.DOMAIN_LIMITS, domain_id)
-    take_lock(connection, Lock.ACCOUNT_LIMITS, owner.account_id)
-    for holder, limits in effective_limit_rows(connection, owner).items():
-        most = limits.get(kind, UNLIMITED)
-        if most == UNLIMITED:
-            continue
-        used = _count(connection, kind, holder)
-        if used + 1 > most:
-            raise limit_exceeded(connection, owner, holder, kind, most, used, 1)
+    account_ids = {owner.account_id for owner in bound}
+    below_root = {domain_id for owner in bound for domain_id in domain_ids(owner.lineage)[1:]}
+    take_locks(connection, Lock.DOMAIN_LIMITS, below_root)
+    take_locks(connection, Lock.ACCOUNT_LIMITS, account_ids)
+    book = read_limits(connection, account_ids, {owner.lineage for owner in bound})
+    used = _counts(connection, _TABLES[kind], account_ids, below_root)
+    for owner in bound:
+        for holder, limits in limits_binding(book, owner).items():
+            most = limits.get(kind, UNLIMITED)
+            if most != UNLIMITED and used[holder] >= most:
+                raise limit_exceeded(connection, owner, holder, kind, most, used[holder], 1)
+            used[holder] += 1
 
 
-def _count(connection: Connection, kind: ResourceType, holder: tuple[str, int]) -> int:
-    table = _TABLES[kind]
-    query = select(func.count()).select_from(table).where(table.c.removed.is_(None))
-    if holder[0] == "account":
-        query = query.where(table.c.account_id == holder[1])
-    else:
-        above = select(domains.c.lineage).where(domains.c.id == holder[1]).scalar_subquery()
-        query = query.where(
-            table.c.account_id.in_(
-                select(accounts.c.id)
-                .join(domains, domains.c.id == accounts.c.domain_id)
-                .where(domains.c.lineage.startswith(above))
-            )
-        )
-    return connection.execute(query).scalar_one()
+def _counts(
+    connection: Connection, table: Table, account_ids: Iterable[int], below_root: Iterable[int]
+) -> Counter[tuple[str, int]]:
+    """How many live rows accounts have, and domains with those below."""
+    above = domains.alias("above")
+    live = table.c.removed.is_(None)
+    of_accounts = select(table.c.account_id, func.count()).where(live, id_in(table.c.account_id, account_ids))
+    of_domains = (
+        select(above.c.id, func.count())
+        .select_from(table)
+        .join(accounts, accounts.c.id == table.c.account_id)
+        .join(domains, domains.c.id == accounts.c.domain_id)
+        .join(above, domains.c.lineage.startswith(above.c.lineage))
+        .where(live, id_in(above.c.id, below_root))
+    )
+    found = Counter[tuple[str, int]]()
+    for holder, query, column in (
+        ("account", of_accounts, table.c.account_id),
+        ("domain", of_domains, above.c.id),
+    ):
+        found.update({(holder, row[0]): row[1] for row in connection.execute(query.group_by(column))})
+    return found

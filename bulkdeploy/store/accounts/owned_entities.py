@@ -1,9 +1,9 @@
 """Rows of things that accounts own, whatever their kind: made once per name, locked, renamed, marked removed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -67,9 +67,16 @@ def find_by_name(
 
 def lock_entity(connection: Connection, ref: EntityRef) -> Row[Any] | None:
     """The live row, locked until the end of the transaction; None: it was deleted."""
-    table = SOURCES[ref.entity].table
-    query = select(table).where(table.c.id == ref.id, table.c.removed.is_(None))
-    return connection.execute(query.with_for_update()).first()
+    return lock_entities(connection, [ref]).get(ref.id)
+
+
+def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
+    """The live rows of entities of one kind by internal id, locked until the end of the transaction."""
+    if not refs:
+        return {}
+    table = SOURCES[refs[0].entity].table
+    query = select(table).where(id_in(table.c.id, {ref.id for ref in refs}), table.c.removed.is_(None))
+    return {row.id: row for row in connection.execute(query.order_by(table.c.id).with_for_update())}
 
 
 def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:
@@ -90,9 +97,3 @@ def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:
         return connection.execute(changed).rowcount == 1
     except IntegrityError as error:
         raise TransactionConflict from error
-
-
-def mark_removed(connection: Connection, ref: EntityRef) -> None:
-    """Delete it: the row stays and resolves, no list shows it."""
-    table = SOURCES[ref.entity].table
-    connection.execute(update(table).where(table.c.id == ref.id).values(removed=func.now()))

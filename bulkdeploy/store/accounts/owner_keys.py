@@ -16,3 +16,8 @@ def owner_key(values: Mapping[str, Any]) -> Hashable:
     account = values.get("account")
     whose = None if account is None else (values.get("domainid"), account.lower())
     return None if whose == ADMIN else whose
+
+
+def owned_key(values: Mapping[str, Any]) -> Hashable:
+    """What makes two things of owners the same: whose they are, and their name to the letter."""
+    return owner_key(values), values["name"]

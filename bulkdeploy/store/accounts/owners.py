@@ -1,9 +1,10 @@
 """Accounts as owners: looked up by id, by name in a domain, or as the account behind a project."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, Text, any_, bindparam, func, select
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from bulkdeploy.domain.accounts import AccountState, AccountType, Owner
 from bulkdeploy.store.filters import id_in
@@ -16,25 +17,29 @@ def owners_by_id(connection: Connection, account_ids: Iterable[int]) -> dict[int
     return {owner.account_id: owner for owner in _read(connection, query)}
 
 
-def owner_by_name(connection: Connection, name: str, domain_id: int) -> Owner | None:
-    """The live account of this name (in any case) in a domain, or None; project accounts have no name to give."""
+def owners_by_name(connection: Connection, names: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Owner]:
+    """Live accounts by their names, in lower case, and domains; project accounts have no name to give."""
+    wanted = {(name.lower(), domain_id) for name, domain_id in names}
     query = _owners().where(
-        func.lower(accounts.c.name) == name.lower(),
-        accounts.c.domain_id == domain_id,
+        func.lower(accounts.c.name) == any_(bindparam("names", [name for name, _ in wanted], ARRAY(Text))),
+        id_in(accounts.c.domain_id, {domain_id for _, domain_id in wanted}),
         accounts.c.account_type != AccountType.PROJECT,
         accounts.c.removed.is_(None),
     )
-    return next(iter(_read(connection, query)), None)
+    found = _read(connection, query) if wanted else []
+    return {(owner.account_name.lower(), owner.domain_id): owner for owner in found}
 
 
-def lock_account(connection: Connection, account_id: int) -> AccountState | None:
-    """The state of an account, which keeps it until the end of the transaction; None: it was deleted.
+def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, AccountState]:
+    """The states of live accounts, which are kept until the end of the transaction.
 
-    Others may do the same at once; who deletes or disables the account waits.
+    Others may do the same at once; who deletes or disables an account waits.
     """
-    query = select(accounts.c.state).where(accounts.c.id == account_id, accounts.c.removed.is_(None))
-    state = connection.execute(query.with_for_update(read=True)).scalar()
-    return None if state is None else AccountState(state)
+    query = select(accounts.c.id, accounts.c.state).where(
+        id_in(accounts.c.id, account_ids), accounts.c.removed.is_(None)
+    )
+    rows = connection.execute(query.order_by(accounts.c.id).with_for_update(read=True))
+    return {row.id: AccountState(row.state) for row in rows}
 
 
 def project_owner(connection: Connection, project_id: int) -> Owner | None:
@@ -62,9 +67,16 @@ def is_project_member(connection: Connection, project_account_id: int, account_i
 
 
 def domain_place(connection: Connection, domain_id: int) -> tuple[UUID, str]:
-    """The uuid and the lineage (internal ids from ROOT, ``/1/4/9/``) of an existing domain."""
-    row = connection.execute(select(domains.c.uuid, domains.c.lineage).where(domains.c.id == domain_id)).one()
-    return row.uuid, row.lineage
+    """The uuid and the lineage of an existing domain."""
+    return domain_places(connection, [domain_id])[domain_id]
+
+
+def domain_places(connection: Connection, domain_ids: Collection[int]) -> dict[int, tuple[UUID, str]]:
+    """The uuids and the lineages (internal ids from ROOT, ``/1/4/9/``) of existing domains by internal id."""
+    if not domain_ids:
+        return {}
+    query = select(domains.c.id, domains.c.uuid, domains.c.lineage).where(id_in(domains.c.id, domain_ids))
+    return {row.id: (row.uuid, row.lineage) for row in connection.execute(query)}
 
 
 def _owners() -> Select[tuple[object, ...]]:

@@ -113,7 +113,13 @@ def effective_limit_rows(
     """
     if owner.is_root_admin:
         return {}
-    book = read_limits(connection, [owner.account_id], [owner.lineage], configuration=configuration)
+    return limits_binding(
+        read_limits(connection, [owner.account_id], [owner.lineage], configuration=configuration), owner
+    )
+
+
+def limits_binding(book: LimitBook, owner: Owner) -> dict[tuple[str, int], Limits]:
+    """``effective_limit_rows`` of an owner whose limits, and those of the domains above, have been read."""
     limits = {("account", owner.account_id): book.of_account(owner.account_id, owner.account_type)}
     lineage = "/"
     for depth, domain_id in enumerate(domain_ids(owner.lineage)):

@@ -1,7 +1,7 @@
 """Roles and their rules: the list queries, and making, changing and removing them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, text, update
@@ -25,6 +25,9 @@ FILTERS: Filters = {
 }
 
 FIELDS: Fields = {"name": roles.c.name, "type": roles.c.role_type, "description": roles.c.description}
+
+ACCOUNTS = accounts.c.role_id
+"""What accounts hang on a role by."""
 
 Rule = Mapping[str, str | None]
 """One rule of a role: ``rule``, ``permission`` and ``description``."""
@@ -88,12 +91,17 @@ def lock_roles(connection: Connection, role_ids: Iterable[int]) -> dict[int, Row
     return {row.id: row for row in rows}
 
 
-def rights_of(connection: Connection, role_id: int) -> Rights:
-    """What a role may, at present."""
-    role_type = connection.execute(select(roles.c.role_type).where(roles.c.id == role_id)).scalar_one()
-    query = select(role_rules.c.rule, role_rules.c.permission).where(role_rules.c.role_id == role_id)
-    found = connection.execute(query.order_by(role_rules.c.sort_order, role_rules.c.id))
-    return Rights(RoleType(role_type), tuple(RoleRule(row.rule, row.permission == ALLOW) for row in found))
+def rights_of(connection: Connection, role_ids: Collection[int]) -> dict[int, Rights]:
+    """What roles may, at present, by the role's id."""
+    types = connection.execute(select(roles.c.id, roles.c.role_type).where(id_in(roles.c.id, role_ids)))
+    rules = rules_of(connection, role_ids)
+    return {
+        row.id: Rights(
+            RoleType(row.role_type),
+            tuple(RoleRule(str(rule["rule"]), rule["permission"] == ALLOW) for rule in rules[row.id]),
+        )
+        for row in types
+    }
 
 
 def role_of_rule(connection: Connection, rule_id: int) -> int | None:
@@ -107,12 +115,6 @@ def lock_role_names(connection: Connection) -> set[str]:
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
     names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()
     return {name.lower() for name in names}
-
-
-def is_role_used(connection: Connection, role_id: int) -> bool:
-    """Whether a live account has this role, which the caller has locked."""
-    query = select(accounts.c.id).where(accounts.c.role_id == role_id, accounts.c.removed.is_(None))
-    return connection.execute(query.limit(1)).first() is not None
 
 
 def read_roles(connection: Connection) -> list[dict[str, Any]]:
@@ -145,7 +147,7 @@ def set_rules(connection: Connection, rules: Mapping[int, Sequence[Rule]]) -> No
         for order, rule in enumerate(given)
     ]
     if rows:
-        connection.execute(insert(role_rules), rows)
+        connection.execute(insert(role_rules).values(rows))
 
 
 def remove_role(connection: Connection, role_id: int) -> None:

@@ -99,21 +99,20 @@ def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str,
     return {name: value for name, value in row.items() if name != "_account_id"}
 
 
-def lock_user(connection: Connection, user_id: int) -> Row[Any] | None:
-    """A live user's row, locked."""
-    query = select(users).where(users.c.id == user_id, users.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+def lock_users(connection: Connection, user_ids: Iterable[int]) -> dict[int, Row[Any]]:
+    """Live users' rows by id, locked."""
+    query = select(users).where(id_in(users.c.id, user_ids), users.c.removed.is_(None))
+    return {row.id: row for row in connection.execute(query.order_by(users.c.id).with_for_update(key_share=True))}
 
 
-def account_of(connection: Connection, user_id: int) -> tuple[int, int] | None:
-    """The ids of a live user's live account and of its role."""
+def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """The ids of live users' live accounts and of their roles, by user."""
     query = (
-        select(accounts.c.id, accounts.c.role_id)
+        select(users.c.id.label("user_id"), accounts.c.id, accounts.c.role_id)
         .join(users, users.c.account_id == accounts.c.id)
-        .where(users.c.id == user_id, users.c.removed.is_(None), accounts.c.removed.is_(None))
+        .where(id_in(users.c.id, user_ids), users.c.removed.is_(None), accounts.c.removed.is_(None))
     )
-    row = connection.execute(query).one_or_none()
-    return None if row is None else (row.id, row.role_id)
+    return {row.user_id: (row.id, row.role_id) for row in connection.execute(query)}
 
 
 def holders_of_names(
@@ -148,14 +147,15 @@ def update_user(connection: Connection, user_id: int, columns: Mapping[str, Any]
         connection.execute(update(users).where(users.c.id == user_id).values(**columns))
 
 
-def end_sessions(connection: Connection, user_id: int) -> None:
-    """Log a user out everywhere."""
-    connection.execute(delete(sessions).where(sessions.c.user_id == user_id))
+def end_sessions(connection: Connection, user_ids: Collection[int]) -> None:
+    """Log users out everywhere."""
+    if user_ids:
+        connection.execute(delete(sessions).where(id_in(sessions.c.user_id, user_ids)))
 
 
 def remove_user(connection: Connection, user_id: int) -> None:
     """Mark a locked user removed; its keys, sessions and password are gone."""
-    end_sessions(connection, user_id)
+    end_sessions(connection, [user_id])
     connection.execute(delete(api_keys).where(api_keys.c.user_id == user_id))
     gone = {"removed": func.now(), "password_hash": None}
     connection.execute(update(users).where(users.c.id == user_id).values(gone))
@@ -169,7 +169,7 @@ def replace_keys(connection: Connection, keys: Mapping[int, tuple[str, bytes]]) 
         for user_id, (api_key, secret) in keys.items()
     ]
     if rows:
-        connection.execute(insert(api_keys), rows)
+        connection.execute(insert(api_keys).values(rows))
 
 
 def holders_of_keys(connection: Connection, keys: Iterable[str]) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Templates and ISOs registered, changed, shared and deleted: the rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, delete, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.accounts import AccountType, Owner
@@ -72,10 +72,10 @@ def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any
     return [{**one, **in_zone} for one in found for in_zone in zones_of.get(one["_id"], ())]
 
 
-def live_zones(connection: Connection, wanted: Iterable[int] | None) -> list[int]:
-    """Internal ids of these zones, or of all, that were not deleted."""
+def live_zones(connection: Connection) -> list[int]:
+    """Internal ids of all zones that were not deleted."""
     query = select(zones.c.id).where(zones.c.removed.is_(None)).order_by(zones.c.id)
-    return list(connection.execute(query if wanted is None else query.where(id_in(zones.c.id, wanted))).scalars())
+    return list(connection.execute(query).scalars())
 
 
 def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -83,13 +83,16 @@ def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
 
     Of what a zone has already, it changes ``ready`` and ``status`` where they are given.
     """
+    key = ("template_id", "zone_id")
+    by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        reported = {name: row[name] for name in ("ready", "status") if name in row}
-        query = upsert(template_zones).values(**row)
-        key = ("template_id", "zone_id")
+        by_columns.setdefault(tuple(sorted(row.keys() - set(key))), []).append(row)
+    for reported, alike in by_columns.items():
+        query = upsert(template_zones).values(alike)
+        new = {name: query.excluded[name] for name in reported}
         connection.execute(
-            query.on_conflict_do_update(index_elements=key, set_=reported)
-            if reported
+            query.on_conflict_do_update(index_elements=key, set_=new)
+            if new
             else query.on_conflict_do_nothing(index_elements=key)
         )
 
@@ -137,9 +140,17 @@ def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[i
     )
 
 
-def shared_with(connection: Connection, template: EntityRef) -> set[int]:
-    """The accounts that may use it besides its owner, but for those of projects."""
+def share_with_only(connection: Connection, shared: Mapping[int, Collection[int]]) -> None:
+    """These accounts, and of others only projects', may use templates; both by internal id."""
     grant = template_permissions.c
-    query = select(grant.account_id).join(accounts, accounts.c.id == grant.account_id)
-    query = query.where(grant.template_id == template.id, accounts.c.account_type != AccountType.PROJECT)
-    return set(connection.execute(query).scalars())
+    pairs = [(template_id, account_id) for template_id, ids in shared.items() for account_id in ids]
+    projects = select(accounts.c.id).where(accounts.c.account_type == AccountType.PROJECT)
+    others = tuple_(grant.template_id, grant.account_id).not_in(pairs)
+    connection.execute(
+        delete(template_permissions).where(
+            id_in(grant.template_id, shared), others, grant.account_id.not_in(projects)
+        )
+    )
+    if pairs:
+        rows = [{"template_id": template_id, "account_id": account_id} for template_id, account_id in pairs]
+        connection.execute(upsert(template_permissions).values(rows).on_conflict_do_nothing())

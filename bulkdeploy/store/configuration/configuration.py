@@ -114,8 +114,20 @@ def global_value(name: str) -> ColumnElement[str]:
 
 
 def write_value(connection: Connection, name: str, value: str, scope: Scope, scope_id: int) -> None:
-    """Set one override; the value has been checked against the declaration by the caller."""
-    statement = insert(configuration_values).values(scope=scope.value, scope_id=scope_id, name=name, value=value)
+    """Set one override; see ``write_values``."""
+    write_values(connection, {(scope, scope_id, name): value})
+
+
+def write_values(connection: Connection, values: Mapping[tuple[Scope, int, str], str]) -> None:
+    """Set overrides by scope, its id and name; they have been checked against the declarations by the caller."""
+    if not values:
+        return
+    statement = insert(configuration_values).values(
+        [
+            {"scope": scope.value, "scope_id": scope_id, "name": name, "value": value}
+            for (scope, scope_id, name), value in values.items()
+        ]
+    )
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=["scope", "scope_id", "name"], set_={"value": statement.excluded.value}

@@ -193,15 +193,21 @@ def read_security_groups(
     return {(row.name if ids is None else str(row.id)): (row.id, row.account_id) for row in rows}
 
 
-def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
-    """The owner's group named ``default``, made when it is missing (reference section 5.4)."""
+def ensure_default_security_groups(connection: Connection, account_ids: Sequence[int]) -> None:
+    """Make the groups named ``default`` of these accounts where they are missing (reference section 5.4)."""
     connection.execute(
         text(
             "INSERT INTO security_groups (name, description, account_id)"
-            " VALUES ('default', 'Default Security Group', :account) ON CONFLICT DO NOTHING"
+            " SELECT 'default', 'Default Security Group', unnest(CAST(:accounts AS bigint[]))"
+            " ON CONFLICT DO NOTHING"
         ),
-        {"account": owner.account_id},
+        {"accounts": list(account_ids)},
     )
+
+
+def ensure_default_security_group(connection: Connection, owner: Owner) -> int:
+    """The owner's group named ``default``, made when it is missing."""
+    ensure_default_security_groups(connection, [owner.account_id])
     return int(
         connection.execute(
             text(

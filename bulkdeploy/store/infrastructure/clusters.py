@@ -1,13 +1,15 @@
 """The list query of clusters, what may be in one, and their over-commit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, Connection, select, text, update
+from sqlalchemy import Column, Connection, func, select, text
 
 from bulkdeploy.domain.capacity import CapacityLevel
+from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.topology import ARCHITECTURE
 from bulkdeploy.store.configuration.configuration import OVERCOMMIT
 from bulkdeploy.store.filters import (
@@ -23,7 +25,7 @@ from bulkdeploy.store.filters import (
 )
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
-from bulkdeploy.store.live_rows import Fields
+from bulkdeploy.store.live_rows import Fields, change_rows
 from bulkdeploy.store.tables.topology import clusters, hosts, pods, storage_pools, zones
 
 FILTERS: Filters = {
@@ -118,35 +120,60 @@ def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decim
     return {name: row[name] for name in OVERCOMMIT}
 
 
-def hosts_of(connection: Connection, cluster_id: int) -> tuple[str, list[UUID]]:
-    """The hypervisor of a cluster, and its live hosts."""
-    of_cluster = select(hosts.c.uuid).where(hosts.c.cluster_id == cluster_id, hosts.c.removed.is_(None))
-    hypervisor = connection.execute(select(clusters.c.hypervisor).where(clusters.c.id == cluster_id)).scalar_one()
-    return hypervisor, list(connection.execute(of_cluster.order_by(hosts.c.id)).scalars())
+@dataclass(frozen=True, slots=True)
+class PromisingCluster:
+    """A cluster with live hosts: how many times what they have these may promise."""
+
+    name: str
+    hypervisor: str
+    cpu: Decimal
+    memory: Decimal
+    host_uuids: Sequence[UUID]
 
 
-def write_overcommit(connection: Connection, cluster_id: int, setting: str, factor: Decimal) -> None:
-    """Set a cluster's CPU or memory over-commit and with it what its hosts may promise.
+def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> list[PromisingCluster]:
+    """Those of the clusters that have hosts, by id."""
+    cluster, host = clusters.c, hosts.c
+    query = (
+        select(
+            cluster.name,
+            cluster.hypervisor,
+            cluster.cpu_overcommit,
+            cluster.memory_overcommit,
+            func.array_agg(host.uuid),
+        )
+        .join(hosts, host.cluster_id == cluster.id)
+        .where(id_in(cluster.id, cluster_ids), host.removed.is_(None))
+        .group_by(cluster.id)
+        .order_by(cluster.id)
+    )
+    return [PromisingCluster(*row) for row in connection.execute(query)]
+
+
+def write_overcommit(connection: Connection, factors: Mapping[EntityRef, Mapping[str, Decimal]]) -> None:
+    """Set the CPU or memory over-commit of clusters, by setting, and with it what their hosts may promise.
 
     What is claimed stays claimed; hosts that now promise less than that take no VM until VMs leave.
     """
-    connection.execute(
-        update(clusters).where(clusters.c.id == cluster_id).values({OVERCOMMIT[setting].name: factor})
+    change_rows(
+        connection,
+        ((ref, {OVERCOMMIT[name].name: factor for name, factor in own.items()}) for ref, own in factors.items()),
     )
+    ids = {"clusters": [ref.id for ref in factors]}
     # Hosts by id, as every claim locks them.
     connection.execute(
         text(
-            "SELECT FROM host_capacity WHERE host_id IN (SELECT id FROM hosts WHERE cluster_id = :cluster)"
+            "SELECT FROM host_capacity WHERE host_id IN (SELECT id FROM hosts WHERE cluster_id = ANY(:clusters))"
             " ORDER BY host_id FOR UPDATE"
         ),
-        {"cluster": cluster_id},
+        ids,
     )
     connection.execute(
         text(
             "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
             " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
             " FROM hosts h JOIN clusters k ON k.id = h.cluster_id"
-            " WHERE c.host_id = h.id AND k.id = :cluster"
+            " WHERE c.host_id = h.id AND k.id = ANY(:clusters)"
         ),
-        {"cluster": cluster_id},
+        ids,
     )

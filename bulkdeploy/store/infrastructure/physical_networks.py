@@ -134,13 +134,15 @@ def list_elements(connection: Connection, names: Iterable[str], arguments: Argum
     return fetch_page(connection, filtered(query, PROVIDER, arguments), paging)
 
 
-def add_default_providers(connection: Connection, network: EntityRef, *, with_security_groups: bool) -> None:
-    """The providers that every physical network starts with, disabled."""
+def add_default_providers(connection: Connection, networks: Mapping[int, bool]) -> None:
+    """The providers that physical networks start with, disabled: ids, and whether they have security groups."""
     names = [*sorted(ELEMENTS, reverse=True), "ConfigDrive"]
-    if with_security_groups:
-        names.append("SecurityGroupProvider")
-    rows = [{"physical_network_id": network.id, "name": name} for name in names]
-    connection.execute(insert(network_service_providers), rows)
+    rows = [
+        {"physical_network_id": network_id, "name": name}
+        for network_id, has_groups in networks.items()
+        for name in (*names, *(("SecurityGroupProvider",) if has_groups else ()))
+    ]
+    connection.execute(insert(network_service_providers).values(rows))
 
 
 def remove_contents(connection: Connection, network: EntityRef) -> None:

@@ -1,8 +1,10 @@
 """Locks on planning bulk calls in a zone or a part of it, and on what a zone lets VMs use (ADR 5)."""
 
+from collections.abc import Iterable
+
 from sqlalchemy import Connection, text
 
-from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.locks import Lock, take_lock, take_locks
 
 
 def lock_plans(
@@ -42,10 +44,10 @@ def keep_zone_rules(connection: Connection, zone_id: int) -> None:
     take_lock(connection, Lock.ZONE_RULES, zone_id, shared=True)
 
 
-def change_zone_rules(connection: Connection, zone_id: int) -> None:
-    """Wait until no plan is under way in the zone, and let none begin until the end of the transaction.
+def change_zone_rules(connection: Connection, zone_ids: Iterable[int]) -> None:
+    """Wait until no plan is under way in these zones, and let none begin until the end of the transaction.
 
     Whoever changes the state of a zone, pod or cluster, or a dedication, begins with it, before any row: what was
     planned by the old rules is there to be counted, and what is planned afterwards goes by the new ones.
     """
-    take_lock(connection, Lock.ZONE_RULES, zone_id)
+    take_locks(connection, Lock.ZONE_RULES, zone_ids)

@@ -423,6 +423,7 @@ def test_keys_and_user_data_are_reset(stopped: Fleet, acme: ApiClient) -> None:
         assert (failure.status, "keypair" in failure.errortext) == (431, True)
     job = _done(stopped, acme, "resetSSHKeyForVirtualMachine", keypair="laptop")
     assert job["jobresult"]["virtualmachine"]["keypairs"] == "laptop"
+    assert job["jobresult"]["virtualmachine"]["password"]  # its template takes passwords: it has a new one
     assert acme.call("listVirtualMachines", keypair="laptop")["count"] == 1
     acme.call("resetUserDataForVirtualMachine", id=_vm(stopped))
     answer = acme.call("getVirtualMachineUserData", virtualmachineid=_vm(stopped))
