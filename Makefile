@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-kvm test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -59,6 +59,9 @@ test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.t
 	.venv-oldest/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
 		--constraint .venv-oldest/oldest.txt --group dev --editable .[embedded]
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
+
+test-ganeti: setup ## Try the driver for Ganeti on a virtual cluster; as root on Debian, NODES=3, a quarter of an hour
+	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3)
 
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)

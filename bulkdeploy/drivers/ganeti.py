@@ -1,0 +1,513 @@
+"""Driver for Ganeti clusters, over RAPI: docs/ganeti.md (one file: a call is one instance and one fence).
+
+A guest is the instance UUID.bulkdeploy, so that Ganeti itself refuses a second one; tags hold what Ganeti has no
+place for. What it cannot compare, fences and the one host that may have a guest, stands in the service's records.
+An instance is made, then the fence is compared once more, then it is started: whoever was overtaken meanwhile
+removes what it made. Instances without our tag are never touched.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import Field, SecretStr
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    DriverError,
+    Guest,
+    GuestSpec,
+    HypervisorDriver,
+    PowerState,
+    StaleFence,
+    VolumeSpec,
+)
+from bulkdeploy.drivers.ganeti_rapi import Access, JobFailed, NotAnswered, Rapi, failure, path_of
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
+
+MIB = 1 << 20
+SUFFIX = ".bulkdeploy"
+TAG = "bulkdeploy:"
+ACTIVE = ("queued", "waiting", "canceling", "running")
+LOOK_SECONDS = 60.0
+"""Patience for listings, which have no timeout of their own."""
+
+
+class GanetiOptions(DriverOptions):
+    """How to reach a cluster, and what its instances are made of."""
+
+    urls: tuple[str, ...] = Field(min_length=1, description="RAPI of every master candidate, https://NODE:5080.")
+    username: str = Field(description="User of RAPI with the right to write.")
+    password: SecretStr = Field(description="Its password.")
+    ca_file: Path | None = Field(
+        default=None, description="File of certificates that vouch for RAPI's. Unset: the system's authorities do."
+    )
+    fingerprint: str | None = Field(
+        default=None, description="SHA-256 of RAPI's certificate, in hexadecimal: that one is taken, and no other."
+    )
+    group: str | None = Field(default=None, description="Hosts must be of this node group. Unset: of any.")
+    hypervisor: str = Field(default="kvm", description="Ganeti's hypervisor of the instances.")
+    disk_template: str = Field(default="plain", description="Ganeti's disk template of the instances; not drbd.")
+    operating_systems: dict[str, str] = Field(
+        default_factory=lambda: {"default": "noop"},
+        description="Ganeti's OS by the name of our template, or default.",
+    )
+    nic_mode: str | None = Field(
+        default=None, description="bridged, routed or openvswitch. Unset: the cluster's own."
+    )
+    nic_link: str | None = Field(default=None, description="Bridge or table of nics. Unset: the cluster's own.")
+    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz, which Ganeti does not know.")
+    jobs_at_once: int = Field(
+        default=20, ge=1, le=1000, description="Most jobs of one worker process in Ganeti's queue."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """One of our instances, as Ganeti has it."""
+
+    uuid: UUID
+    node: str
+    runs: bool
+    wanted: bool
+    vcpus: int
+    memory: int
+    mhz: int
+    volumes: dict[UUID, tuple[UUID, int]]
+    disk_names: tuple[str | None, ...]
+    disk_sizes: tuple[int, ...]
+
+
+class GanetiDriver(HypervisorDriver):
+    """See the module."""
+
+    options_model = GanetiOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.LIVE_MIGRATION})
+
+    def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
+        self._options, self._rapi = options, rapi
+        self._records: Records
+        self._slots = BoundedSemaphore(options.jobs_at_once)
+
+    @classmethod
+    def from_options(cls, options: GanetiOptions) -> Self:
+        """See HypervisorDriver."""
+        access = Access(
+            tuple(url.rstrip("/") for url in options.urls),
+            options.username,
+            options.password.get_secret_value(),
+            None if options.ca_file is None else str(options.ca_file),
+            options.fingerprint,
+        )
+        return cls(options, Rapi(access))
+
+    def use_records(self, records: Records) -> None:
+        """See HypervisorDriver."""
+        self._records = records
+
+    def close(self) -> None:
+        """See HypervisorDriver."""
+        self._rapi.close()
+
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """The node ``ganeti://NODE``; memory that others' instances and the node itself use is not its own."""
+        parts = urlsplit(host.access.url)
+        name = parts.hostname or ""
+        if parts.scheme != "ganeti" or not name:
+            raise DriverError("connect", "any host", "its url must be ganeti://NODE", transient=False)
+        node = self._node(name, timeout_s)
+        theirs = sum(
+            int(row["beparams"]["maxmem"])
+            for row in self._rows(timeout_s)
+            if row["pnode"] == node["name"] and _tagged(row) is None
+        )
+        return HostModel(
+            name=node["name"],
+            ip_address=node["pip"],
+            cpu_sockets=node["csockets"] or 1,
+            cpu_cores=node["ctotal"],
+            cpu_mhz=self._options.cpu_mhz,
+            memory_mib=max(node["mtotal"] - node["mnode"] - theirs, 0),
+            local_disk_bytes=(node["dtotal"] or 0) * MIB,
+        )
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        volumes = [volume.uuid for volume in guest.volumes]
+        try:
+            where, taken = self._records.fences.claim(guest.uuid, host.uuid, volumes, fence)
+        except Overtaken as error:
+            raise call.stale("boot") from error
+        call.check_host("boot", where)
+        if taken:
+            raise DriverError("volume", host.name, f"volumes {taken} are of other guests", transient=False)
+        found = call.look("boot")
+        if found is not None and not found.runs and set(found.volumes) != set(volumes):
+            self._check_movable(host, found)
+            call.run("volume", "DELETE", "instances", call.name, shutdown_timeout="0")
+            found = None
+        if found is None:
+            call.make(guest)
+        elif found.node != _node_of(host):
+            call.bring_here(found)
+        if not self._records.fences.is_highest(guest.uuid, fence):
+            call.undo()
+            raise call.stale("boot")
+        if found is None or not found.runs:
+            call.grow(guest, found)
+            call.run("boot", "PUT", "instances", call.name, "startup")
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: the instance stays, and is on no host as far as others are told."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.check_host("stop", call.raise_fence("stop"))
+        found = call.look("stop")
+        if found is not None and (found.runs or found.wanted):
+            patience = 0 if forced else int(min(timeout_s / 2, 120))
+            call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": patience})
+        self._records.fences.release(guest_uuid, fence)
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver; an instance that nobody wants up is not there."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.check_host("look", call.raise_fence("look"))
+        found = call.look("look")
+        if found is None or not (found.runs or found.wanted):
+            return None
+        if found.node != _node_of(host):
+            raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
+        return PowerState.RUNNING if found.runs else PowerState.STOPPED
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver; volumes that are not named stay, with the instance, which does not run."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.check_host("delete", call.raise_fence("delete"))
+        found = call.look("delete")
+        if found is not None:
+            if set(found.volumes) <= set(volume_uuids):
+                call.run("delete", "DELETE", "instances", call.name, shutdown_timeout="0")
+            elif found.runs or found.wanted:
+                call.run("delete", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
+        self._records.fences.release(guest_uuid, fence)
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver: it goes with the instance that it was left with."""
+        with self._records.fences.volumes_in_use([volume_uuid]) as used:
+            for one in self._instances(timeout_s):
+                if one.volumes.get(volume_uuid, (None,))[0] == pool_uuid:
+                    if used or one.runs or one.wanted:
+                        raise DriverError("delete", ANY_HOST, f"guest {one.uuid} has the volume", transient=True)
+                    _Call(self, None, one.uuid, 0, timeout_s).drop(one, volume_uuid)
+
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, destination, guest.uuid, fence, timeout_s)
+        fences = self._records.fences
+        where = call.raise_fence("migrate")
+        if where.host_uuids - {source.uuid, destination.uuid}:
+            raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
+        found = call.look("migrate")
+        if found is None or not found.runs:
+            raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
+        if found.node != _node_of(destination):
+            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+            body = {"target_node": _node_of(destination), "allow_failover": False, "cleanup": False}
+            try:
+                call.run("migrate", "PUT", "instances", call.name, "migrate", body=body)
+            except DriverError:
+                found = call.look("migrate")  # another call may have moved it
+                if found is None or not found.runs or found.node != _node_of(destination):
+                    raise
+        fences.move(guest.uuid, destination.uuid, None, fence)
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver: instances that run, or that somebody wants to run."""
+        hosts = {_node_of(host): host.uuid for host in self._records.directory.hosts()}
+        for one in self._instances(LOOK_SECONDS):
+            if (one.runs or one.wanted) and one.node in hosts:
+                power = PowerState.RUNNING if one.runs else PowerState.STOPPED
+                sizes = (one.vcpus, one.mhz, one.memory)
+                yield Guest(one.uuid, hosts[one.node], power, *sizes, frozenset(one.volumes))
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver."""
+        for one in self._instances(LOOK_SECONDS):
+            for volume, (pool, size_bytes) in one.volumes.items():
+                yield volume, pool, size_bytes
+
+    def _check_movable(self, host: HostAddress, found: _Instance) -> None:
+        if found.volumes and self._options.disk_template != "diskless":
+            text = f"instance {found.uuid}{SUFFIX} has other volumes: {', '.join(map(str, found.volumes))}"
+            raise DriverError("volume", host.name, text, transient=False)
+
+    def _node(self, name: str, timeout_s: float) -> dict[str, Any]:
+        try:
+            node = self._rapi.send("GET", path_of("nodes", name), timeout_s=timeout_s)
+            path = path_of("groups", "" if node is None else node["group.uuid"])
+            group = None if node is None else self._rapi.send("GET", path, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("connect", name, error) from error
+        if node is None:
+            raise DriverError("connect", name, "the cluster has no such node", transient=False)
+        wanted = self._options.group
+        if wanted is not None and (group is None or wanted not in (group["name"], group["uuid"])):
+            raise DriverError("connect", name, f"the node is not in group {wanted}", transient=False)
+        if node["offline"] or not node["vm_capable"]:
+            raise DriverError("connect", name, "the node is offline or not vm_capable", transient=True)
+        return dict(node)
+
+    def _rows(self, timeout_s: float) -> list[dict[str, Any]]:
+        try:
+            return list(self._rapi.send("GET", path_of("instances"), timeout_s=timeout_s, bulk="1"))
+        except (NotAnswered, JobFailed) as error:
+            raise failure("list", ANY_HOST, error) from error
+
+    def _instances(self, timeout_s: float) -> Iterator[_Instance]:
+        return (_read(row) for row in self._rows(timeout_s) if _tagged(row) is not None)
+
+
+class _Call:
+    """One call about one guest: its instance, its fence, and the time that is left."""
+
+    def __init__(
+        self, driver: GanetiDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
+    ) -> None:
+        self._driver, self._host, self._guest, self._fence = driver, host, guest_uuid, fence
+        self._end = time.monotonic() + timeout_s
+        self.name = f"{guest_uuid}{SUFFIX}"
+        self._host_name = ANY_HOST if host is None else host.name
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self._end - time.monotonic(), 0.1)
+
+    def stale(self, step: str) -> StaleFence:
+        """The error of who was overtaken."""
+        text = f"fence {self._fence} of guest {self._guest} was overtaken"
+        return StaleFence(step, self._host_name, text, transient=False)
+
+    def raise_fence(self, step: str) -> FencedGuest:
+        """Overtake older calls; where the guest is."""
+        try:
+            return self._driver._records.fences.raise_fence(self._guest, self._fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+
+    def check_host(self, step: str, where: FencedGuest) -> None:
+        """Refuse a call for a host that does not have the guest."""
+        if self._host is not None and where.host_uuids and self._host.uuid not in where.host_uuids:
+            text = f"guest {self._guest} is on another host"
+            raise DriverError(step, self._host_name, text, transient=False)
+
+    def look(self, step: str) -> _Instance | None:
+        """The instance; None: it is not there, nor will a job that was begun before make it."""
+        found = self._get(step)
+        if found is None and self._settle(step):
+            found = self._get(step)
+        return found
+
+    def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
+        """A job, of which Ganeti keeps who wanted it."""
+        query["reason"] = f"{TAG}{self._guest}:{self._fence}"
+        rapi = self._driver._rapi
+        with self._driver._slots:
+            try:
+                return rapi.run(method, path_of(*path), body, timeout_s=self.left, **query)
+            except (NotAnswered, JobFailed) as error:
+                if step in ("stop", "delete") and isinstance(error, JobFailed) and error.code == "unknown_entity":
+                    return None  # what is absent neither runs nor exists
+                raise failure(step, self._host_name, error) from error
+
+    def make(self, guest: GuestSpec) -> None:
+        """Make the instance, which does not run yet; one that is there by now is fine."""
+        assert self._host is not None  # noqa: S101 - only starts make
+        try:
+            self.run("volume", "POST", "instances", body=self._definition(guest, _node_of(self._host)))
+        except DriverError:
+            found = self.look("volume")  # the answer may be lost, and the job under way
+            if found is None or found.node != _node_of(self._host):
+                raise
+
+    def bring_here(self, found: _Instance) -> None:
+        """Move an instance that does not run to the call's node."""
+        assert self._host is not None  # noqa: S101 - only starts bring
+        if found.runs:
+            text = f"guest {self._guest} runs on node {found.node}"
+            raise DriverError("boot", self._host_name, text, transient=False)
+        body = {"target_node": _node_of(self._host), "ignore_consistency": False}
+        self.run("boot", "PUT", "instances", self.name, "failover", body=body)
+
+    def grow(self, guest: GuestSpec, found: _Instance | None) -> None:
+        """Let disks that are smaller than wanted grow."""
+        if found is None:
+            return
+        sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
+        for volume in guest.volumes:
+            at, size = sizes.get(str(volume.uuid), (0, None))
+            if size is not None and size < _mib(volume):
+                body = {"amount": _mib(volume) - size, "wait_for_sync": True}
+                self.run("volume", "POST", "instances", self.name, "disk", str(at), "grow", body=body)
+            if found.volumes[volume.uuid][1] < volume.size_bytes:
+                old = _volume_tag(volume.uuid, *found.volumes[volume.uuid])
+                self.run("volume", "PUT", "instances", self.name, "tags", tag=_tag_of(volume))
+                self.run("volume", "DELETE", "instances", self.name, "tags", tag=old)
+
+    def drop(self, found: _Instance, volume_uuid: UUID) -> None:
+        """Remove a disk of an instance that does not run; with its last one it goes itself."""
+        if len(found.volumes) == 1:
+            self.run("delete", "DELETE", "instances", self.name, shutdown_timeout="0")
+            return
+        if str(volume_uuid) in found.disk_names:
+            body = {"disks": [["remove", str(volume_uuid), {}]]}
+            self.run("delete", "PUT", "instances", self.name, "modify", body=body)
+        tag = _volume_tag(volume_uuid, *found.volumes[volume_uuid])
+        self.run("delete", "DELETE", "instances", self.name, "tags", tag=tag)
+
+    def undo(self) -> None:
+        """Remove what was made for a start that was overtaken."""
+        if self._get("delete") is not None:
+            self.run("delete", "DELETE", "instances", self.name, shutdown_timeout="0")
+
+    def _get(self, step: str) -> _Instance | None:
+        try:
+            row = self._driver._rapi.send("GET", path_of("instances", self.name), timeout_s=self.left)
+        except (NotAnswered, JobFailed) as error:
+            raise failure(step, self._host_name, error) from error
+        return None if row is None else _read(row)
+
+    def _settle(self, step: str) -> bool:
+        """Wait for jobs that may still make the instance; whether there were any."""
+        rapi = self._driver._rapi
+        where = ["|", *(["=", "status", status] for status in ACTIVE)]
+        try:
+            active = rapi.jobs(("id", "summary"), where, timeout_s=self.left)
+            mine = [number for number, summary in active if f"INSTANCE_CREATE({self.name})" in summary]
+        except (NotAnswered, JobFailed) as error:
+            raise failure(step, self._host_name, error) from error
+        for number in mine:
+            try:
+                rapi.wait(int(number), timeout_s=self.left)
+            except JobFailed:
+                continue
+            except NotAnswered as error:
+                raise failure(step, self._host_name, error) from error
+        return bool(mine)
+
+    def _definition(self, guest: GuestSpec, node: str) -> dict[str, Any]:
+        options = self._driver._options
+        diskless = options.disk_template == "diskless"
+        mode = {"mode": options.nic_mode} if options.nic_mode else {}
+        link = {"link": options.nic_link} if options.nic_link else {}
+        return {
+            "__version__": 1,
+            "mode": "create",
+            "instance_name": self.name,
+            "pnode": node,
+            "hypervisor": options.hypervisor,
+            "disk_template": options.disk_template,
+            "disks": [] if diskless else [{"size": _mib(one), "name": str(one.uuid)} for one in guest.volumes],
+            "nics": [
+                {"mac": nic.mac_address, "name": str(nic.uuid), **mode, **link}
+                | ({"ip": nic.ip_address} if nic.ip_address and options.nic_mode == "routed" else {})
+                for nic in guest.nics
+            ],
+            "os_type": self._operating_system(guest),
+            "beparams": {"vcpus": guest.cpu_number, "minmem": guest.memory_mib, "maxmem": guest.memory_mib},
+            "start": False,
+            "ip_check": False,
+            "name_check": False,
+            "conflicts_check": False,
+            "tags": [
+                f"{TAG}uuid:{guest.uuid}",
+                f"{TAG}fence:{self._fence}",
+                f"{TAG}name:{guest.name}",
+                f"{TAG}mhz:{guest.cpu_mhz}",
+                *(_tag_of(volume) for volume in guest.volumes),
+            ],
+        }
+
+    def _operating_system(self, guest: GuestSpec) -> str:
+        wanted = self._driver._options.operating_systems
+        template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
+        image = None if template is None else self._driver._records.directory.template(template)
+        if image is not None and image.name in wanted:
+            return wanted[image.name]
+        if "default" not in wanted:
+            name = "without a template" if image is None else f"of template {image.name}"
+            text = f"option operating_systems must name the OS of guests {name}, or a default"
+            raise DriverError("volume", self._host_name, text, transient=False)
+        return wanted["default"]
+
+
+def _node_of(host: HostAddress) -> str:
+    """The node that a host is."""
+    return (urlsplit(host.url).hostname if host.url else None) or host.name
+
+
+def _mib(volume: VolumeSpec) -> int:
+    return max(-(-volume.size_bytes // MIB), 1)
+
+
+def _tag_of(volume: VolumeSpec) -> str:
+    return _volume_tag(volume.uuid, volume.pool_uuid, volume.size_bytes)
+
+
+def _volume_tag(uuid: UUID, pool_uuid: UUID, size_bytes: int) -> str:
+    return f"{TAG}volume:{uuid}:{pool_uuid}:{size_bytes}"
+
+
+def _tagged(row: dict[str, Any]) -> UUID | None:
+    """Which guest an instance is; None: it is not ours."""
+    for tag in row["tags"]:
+        if tag.startswith(f"{TAG}uuid:"):
+            return UUID(tag.removeprefix(f"{TAG}uuid:"))
+    return None
+
+
+def _read(row: dict[str, Any]) -> _Instance:
+    uuid = _tagged(row)
+    if uuid is None:
+        raise DriverError("look", row["pnode"], f"instance {row['name']} is not of bulkdeploy", transient=False)
+    facts = dict(tag.removeprefix(TAG).split(":", 1) for tag in row["tags"] if tag.startswith(TAG))
+    volumes: dict[UUID, tuple[UUID, int]] = {}
+    for tag in row["tags"]:
+        if tag.startswith(f"{TAG}volume:"):
+            volume, pool, size = tag.removeprefix(f"{TAG}volume:").split(":")
+            volumes[UUID(volume)] = (UUID(pool), max(int(size), volumes.get(UUID(volume), (UUID(pool), 0))[1]))
+    return _Instance(
+        uuid=uuid,
+        node=row["pnode"],
+        runs=bool(row["oper_state"]),
+        wanted=row["admin_state"] == "up",
+        vcpus=int(row["beparams"]["vcpus"]),
+        memory=int(row["beparams"]["maxmem"]),
+        mhz=int(facts.get("mhz", 0)),
+        volumes=volumes,
+        disk_names=tuple(row["disk.names"]),
+        disk_sizes=tuple(row["disk.sizes"]),
+    )
+
+
+DRIVER = GanetiDriver

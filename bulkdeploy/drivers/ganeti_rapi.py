@@ -1,0 +1,240 @@
+"""Ganeti's remote API (RAPI, version 2): requests to whichever node is the master, and jobs until they have ended.
+
+Source: Ganeti's doc/rapi.rst, version 3.0.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from bulkdeploy.drivers.driver import DriverError
+
+POLL_SECONDS = 0.5
+"""Pause between two looks at all jobs that somebody waits for; it is one request for all of them."""
+
+CONNECTIONS = 32
+ENDED = ("success", "error", "canceled")
+NOT_FOUND, TOO_MANY = 404, (429, 502, 503, 504)
+
+
+class JobFailed(Exception):
+    """A job ended without success.
+
+    Attributes:
+        code: Ganeti's word for the cause (``already_exists``, ``unknown_entity``, ...); empty: it gave none.
+        text: what Ganeti said.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        self.code, self.text = code, text
+        super().__init__(text)
+
+
+class NotAnswered(Exception):
+    """No master gave an answer; what was asked for may have been done all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach the cluster.
+
+    Attributes:
+        urls: RAPI of every node that may become the master.
+        ca_file: certificates that vouch for it; None: those of the system.
+        fingerprint: SHA-256 of its certificate, which then needs nobody to vouch for it.
+    """
+
+    urls: tuple[str, ...]
+    username: str
+    password: str
+    ca_file: str | None = None
+    fingerprint: str | None = None
+
+
+class _Pinned(HTTPAdapter):
+    def __init__(self, fingerprint: str | None) -> None:
+        self._fingerprint = fingerprint
+        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        if self._fingerprint is not None:
+            more["assert_fingerprint"] = self._fingerprint
+        super().init_poolmanager(*arguments, **more)
+
+
+class Rapi:
+    """A client of one cluster; safe to share between threads."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._urls = list(access.urls)
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy of the environment is none of the cluster's
+        self._session.auth = (access.username, access.password)
+        self._session.mount("https://", _Pinned(access.fingerprint))
+        self._session.mount("http://", _Pinned(None))
+        self._session.verify = False if access.fingerprint else access.ca_file or True
+        self._watch = _JobWatch(self)
+
+    def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
+        """One request, to the master; None: there is no such thing.
+
+        Every address is tried, the last master first: only a master serves RAPI.
+
+        Raises:
+            NotAnswered: nobody answered, or not in time.
+            JobFailed: the request was refused, with HTTP's number as the code.
+        """
+        reasons = []
+        end = time.monotonic() + timeout_s
+        for url in list(self._urls):
+            left = max(end - time.monotonic(), 0.1)
+            try:
+                answer = self._session.request(
+                    method, f"{url}{path}", json=body, params=query, timeout=(min(left, 10.0), left)
+                )
+            except requests.RequestException as error:
+                reasons.append(f"{url}: {error}")
+                continue
+            if answer.status_code in TOO_MANY:
+                reasons.append(f"{url}: {answer.status_code} {answer.text[:200]}")
+                continue
+            self._prefer(url)
+            return _value(answer)
+        raise NotAnswered("; ".join(reasons))
+
+    def run(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
+        """Submit a job and wait for its end; what its last opcode gave.
+
+        Raises:
+            NotAnswered: no answer, or the job has not ended in time; it may go on.
+            JobFailed: see there; also where the thing that the path names is not there (``unknown_entity``).
+        """
+        end = time.monotonic() + timeout_s
+        number = self.send(method, path, body, timeout_s=timeout_s, **query)
+        if number is None:
+            raise JobFailed("unknown_entity", f"{path} is not there")
+        return self.wait(int(number), timeout_s=end - time.monotonic())
+
+    def wait(self, number: int, *, timeout_s: float) -> Any:
+        """Wait for a job's end; see ``run``."""
+        job = self._watch.ended(number, timeout_s)
+        results = job["opresult"]
+        if job["status"] == "success":
+            return results[-1]
+        for result in results:
+            if isinstance(result, list) and len(result) == 2 and isinstance(result[1], list):
+                text = str(result[1][0]) if result[1] else str(result[0])
+                raise JobFailed(str(result[1][1]) if len(result[1]) > 1 else "", text)
+        raise JobFailed(job["status"], f"job {number} ended with {job['status']}: {results}")
+
+    def jobs(self, fields: Sequence[str], where: Sequence[Any], *, timeout_s: float) -> list[list[Any]]:
+        """The fields of the jobs that a filter of Ganeti's query language lets through.
+
+        Raises:
+            NotAnswered: see ``send``.
+            JobFailed: see ``send``.
+        """
+        wanted = {"fields": list(fields), "qfilter": list(where)}
+        found = self.send("PUT", "/2/query/job", wanted, timeout_s=timeout_s)
+        return [[value for _, value in row] for row in found["data"]]
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._session.close()
+
+    def _prefer(self, url: str) -> None:
+        if self._urls[0] != url:
+            self._urls = [url, *(other for other in self._urls if other != url)]
+
+
+class _JobWatch:
+    """Looks at all jobs that threads wait for, in one request; whoever waits and finds nobody looking looks."""
+
+    def __init__(self, rapi: Rapi) -> None:
+        self._rapi = rapi
+        self._changed = threading.Condition()
+        self._wanted: dict[int, int] = {}
+        self._ended: dict[int, Mapping[str, Any]] = {}
+        self._is_looking = False
+
+    def ended(self, number: int, timeout_s: float) -> Mapping[str, Any]:
+        end = time.monotonic() + timeout_s
+        with self._changed:
+            self._wanted[number] = self._wanted.get(number, 0) + 1
+            try:
+                while number not in self._ended:
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        raise NotAnswered(f"job {number} has not ended in {timeout_s:.0f} s")
+                    if self._is_looking:
+                        self._changed.wait(left)
+                    else:
+                        self._look(left)
+                return self._ended[number]
+            finally:
+                self._wanted[number] -= 1
+                if not self._wanted[number]:
+                    del self._wanted[number]
+                    self._ended.pop(number, None)
+
+    def _look(self, left: float) -> None:
+        """Look once, without the lock; a failed look is the failure of a moment: waiting goes on."""
+        self._is_looking = True
+        numbers = sorted(self._wanted.keys() - self._ended.keys())
+        self._changed.release()
+        found: list[list[Any]] = []
+        try:
+            where = ["|", *(["=", "id", number] for number in numbers)]
+            found = self._rapi.jobs(("id", "status", "opresult"), where, timeout_s=min(left, 30.0))
+        except (NotAnswered, JobFailed):
+            pass
+        finally:
+            if not any(status in ENDED for _, status, _ in found):
+                time.sleep(min(POLL_SECONDS, left))
+            self._changed.acquire()
+            self._is_looking = False
+            for number, status, results in found:
+                if status in ENDED and int(number) in self._wanted:
+                    self._ended[int(number)] = {"status": status, "opresult": results}
+            self._changed.notify_all()
+
+
+def _value(answer: requests.Response) -> Any:
+    if answer.status_code == NOT_FOUND:
+        return None
+    try:
+        value = answer.json()
+    except ValueError:
+        value = answer.text
+    if answer.ok:
+        return value
+    text = value.get("explain") or value.get("message") if isinstance(value, dict) else value
+    raise JobFailed(str(answer.status_code), f"{answer.status_code}: {text}")
+
+
+def path_of(*parts: str) -> str:
+    """The path of a resource."""
+    return "/2/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def failure(step: str, host: str, error: Exception) -> DriverError:
+    """A failure as drivers tell it."""
+    if isinstance(error, JobFailed):
+        text = error.text if len(error.text) <= MOST_TEXT else f"{error.text[:MOST_TEXT]}..."
+        return DriverError(step, host, text, transient=error.code in TRANSIENT)
+    return DriverError(step, host, str(error), transient=True, unanswered=True)
+
+
+MOST_TEXT = 500
+"""Characters of what Ganeti said that operators are shown; it may print whole configurations."""
+
+
+TRANSIENT = ("temp_insufficient_resources", "resource_not_unique", "canceled", "internal_error")
+"""Codes of failures that may be gone later."""

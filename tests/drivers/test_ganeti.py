@@ -1,0 +1,175 @@
+"""The driver for Ganeti, against what a live cluster was recorded to answer, over HTTPS."""
+
+import hashlib
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
+from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
+from bulkdeploy.drivers.records import Records
+from bulkdeploy.wiring.driver_records import records_in
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
+from tests.support.certificates import self_signed
+
+EXCHANGES = json.loads((Path(__file__).parent / "ganeti_exchanges.json").read_bytes())
+PATIENCE_S = 60.0
+
+
+class Replay:
+    """What comes next: each request is answered as it was recorded, a look at jobs as often as it is asked for.
+
+    ``lost``: the first creation is done, and its answer lost.
+    """
+
+    def __init__(self, *, lost: bool = False) -> None:
+        self._left = [one for one in EXCHANGES if "step" not in one]
+        self._lost = lost
+        self._again: dict[str, Any] | None = None
+        self.unexpected: list[tuple[str, str]] = []
+        self.bodies: list[Any] = []
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any] | None:
+        """Status and body; None: the connection breaks."""
+        is_look = path == "/2/query/job"
+        if self._again is not None and is_look and self._left[0]["path"] != path:
+            return self._again["status"], self._again["answer"]
+        if not self._left or (self._left[0]["method"], self._left[0]["path"]) != (method, path):
+            self.unexpected.append((method, path))
+            return 500, {"code": 500, "message": "not recorded", "explain": f"{method} {path}"}
+        found = self._left.pop(0)
+        self._again = found if is_look else None
+        self.bodies.append(body)
+        if self._lost and method == "POST":
+            self._lost = False
+            there = next(one for one in self._left if one["method"] == "GET" and "c1.bulkdeploy" in one["path"])
+            self._left[0] = there  # instead of the job, whose number nobody heard
+            return None
+        return found["status"], found["answer"]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was asked for."""
+        return not self._left
+
+
+@contextmanager
+def cluster(replay: Replay, directory: Path) -> Iterator[tuple[str, str]]:
+    """A RAPI that answers from a replay; its url and its certificate's fingerprint."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            found = replay.answer(self.command, self.path.partition("?")[0], body)
+            if found is None:
+                self.close_connection = True
+                self.connection.close()
+                return
+            content = json.dumps(found[1]).encode()
+            self.send_response(found[0])
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - the names are the server's
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    certificate, key = self_signed(directory)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    try:
+        yield f"https://127.0.0.1:{server.server_port}", hashlib.sha256(der).hexdigest()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def driver_for(engine: Engine, *urls: str, fingerprint: str) -> GanetiDriver:
+    """A driver of the recorded cluster."""
+    options = GanetiOptions.model_validate(
+        {
+            "urls": urls,
+            "username": "bulkdeploy",
+            "password": "secret",
+            "fingerprint": fingerprint,
+            "hypervisor": "fake",
+            "disk_template": "sharedfile",
+            "nic_mode": "bridged",
+            "nic_link": "br0",
+        }
+    )
+    driver = GanetiDriver.from_options(options)
+    kept = records_in(engine, lambda _: True)
+    driver.use_records(Records(FixedDirectory(ADDRESSES, VOLUME.pool_uuid), kept.fences, kept.copies))
+    return driver
+
+
+SILENT = "https://127.0.0.1:9"
+"""Nobody answers there: a node that is not the master."""
+
+
+def test_a_guest_lives_as_recorded(engine: Engine, tmp_path: Path) -> None:
+    """Made once, started, migrated, stopped and removed; asked of the second address, for the first is silent."""
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, SILENT, url, fingerprint=fingerprint)
+        seen = dict(life(driver))
+        driver.close()
+    running = Guest(GUEST.uuid, ADDRESSES[0].uuid, PowerState.RUNNING, 1, 500, 16, frozenset({VOLUME.uuid}))
+    assert replay.unexpected == []
+    assert replay.is_over
+    assert seen == {
+        "started": [running],
+        "started again": PowerState.RUNNING,
+        "migrated": [
+            Guest(GUEST.uuid, ADDRESSES[1].uuid, PowerState.RUNNING, 1, 500, 16, frozenset({VOLUME.uuid}))
+        ],
+        "stopped": ([], [(VOLUME.uuid, VOLUME.pool_uuid, VOLUME.size_bytes)]),
+        "removed": ([], []),
+    }
+    made = [body for body in replay.bodies if body and body.get("mode") == "create"]
+    assert [(one["instance_name"], one["pnode"], one["start"]) for one in made] == [
+        (f"{GUEST.uuid}.bulkdeploy", "node1", False)
+    ]
+
+
+def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) -> None:
+    """The connection breaks once the creation was asked for: what it made is found, and goes on from there."""
+    replay = Replay(lost=True)
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    assert replay.unexpected == []
+    assert [body["pnode"] for body in replay.bodies if body and body.get("mode") == "create"] == ["node1"]
+
+
+def test_a_certificate_that_was_exchanged_is_refused(engine: Engine, tmp_path: Path) -> None:
+    """Nothing is sent to a server that is not the pinned one."""
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, _):
+        driver = driver_for(engine, url, fingerprint="00" * 32)
+        with pytest.raises(DriverError, match="ingerprint"):
+            driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    assert replay.bodies == []
+    assert replay.unexpected == []

@@ -1,0 +1,126 @@
+"""The driver for Ganeti keeps what every driver must keep, on a live cluster: ``make test-ganeti``."""
+
+import hashlib
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.contract import (
+    Caller,
+    DriverContract,
+    FencingContract,
+    HostContract,
+    Machines,
+    MigrationContract,
+    Rig,
+    Subjects,
+    VolumeContract,
+)
+from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
+from bulkdeploy.drivers.ganeti_rapi import NotAnswered, Rapi
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.drivers.records import Records
+from bulkdeploy.wiring.driver_records import records_in
+from tests.drivers.ganeti_guest import FixedDirectory
+
+CLUSTER = os.environ.get("GANETI_CLUSTER")
+"""Directory of the virtual cluster that ``cluster.sh`` made, in whose namespaces this runs."""
+
+pytestmark = pytest.mark.skipif(CLUSTER is None, reason="no virtual Ganeti cluster: make test-ganeti")
+
+PATIENCE_S = 300.0
+STEPS = {
+    "volume": ("POST", r"/2/instances"),
+    "boot": ("PUT", r".*/startup"),
+    "stop": ("PUT", r".*/shutdown"),
+    "delete": ("DELETE", r"/2/instances/[^/]+"),
+    "migrate": ("PUT", r".*/migrate"),
+}
+
+
+def fingerprint() -> str:
+    """SHA-256 of the certificate that the cluster's RAPI shows."""
+    pem = Path(f"{CLUSTER}/node1/var/lib/ganeti/rapi.pem").read_text()
+    start = pem.index("-----BEGIN CERTIFICATE-----")
+    end = pem.index("-----END CERTIFICATE-----") + len("-----END CERTIFICATE-----")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem[start:end])).hexdigest()
+
+
+def options(**more: Any) -> GanetiOptions:
+    """How to reach the cluster; one address is that of no master."""
+    values = {
+        "urls": ["https://192.0.2.11:5080", "https://192.0.2.10:5080"],
+        "username": "bulkdeploy",
+        "password": "secret",
+        "fingerprint": fingerprint(),
+        "hypervisor": "fake",
+        "disk_template": "sharedfile",
+        "nic_mode": "bridged",
+        "nic_link": "br0",
+        "cpu_mhz": 2000,
+        **more,
+    }
+    return GanetiOptions.model_validate(values)
+
+
+class FaultyRapi(Rapi):
+    """A connection that breaks, once, before the request of a step."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.failing: str | None = None
+
+    def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
+        """See Rapi."""
+        expected = STEPS.get(self.failing or "")
+        if expected and method == expected[0] and re.fullmatch(expected[1], path):
+            self.failing = None
+            raise NotAnswered("the connection broke")
+        return super().send(method, path, body, timeout_s=timeout_s, **query)
+
+
+class TestGanetiContract(DriverContract, VolumeContract, HostContract, MigrationContract, FencingContract):
+    """A cluster of Ganeti's own daemons, whose instances are files."""
+
+    @pytest.fixture
+    def rig(self, engine: Engine) -> Iterator[Rig]:
+        """A cluster without instances of ours."""
+        made = GanetiDriver.from_options(options())
+        rapi = FaultyRapi(made._rapi.access)
+        driver = GanetiDriver(options(), rapi)
+        hosts = [HostAddress(uuid4(), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)]
+        subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
+        kept = records_in(engine, lambda _: True)
+        driver.use_records(Records(FixedDirectory(hosts, subjects.pool_uuid), kept.fences, kept.copies))
+
+        def fail_next(step: str) -> None:
+            rapi.failing = step
+
+        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects)
+        for guest in {one.uuid for one in driver._instances(60)}:
+            rapi.run("DELETE", f"/2/instances/{guest}.bulkdeploy", timeout_s=PATIENCE_S, shutdown_timeout="0")
+        driver.close()
+
+    @pytest.fixture
+    def caller(self, rig: Rig) -> Caller:
+        """Patient: a job of Ganeti takes seconds of CPU."""
+        return Caller(rig.driver, timeout_s=PATIENCE_S)
+
+    @pytest.fixture
+    def machines(self) -> Machines:
+        """Nodes by name; one that is none."""
+        promise = HostPromise(Decimal(2), Decimal(1), 50)
+        first, second, silent = (
+            NewHost(uuid4(), "KVM", HostAccess(f"ganeti://{name}"), promise)
+            for name in ("node1", "node2", "nobody")
+        )
+        return Machines((first, second), silent)
