@@ -13,7 +13,14 @@ from bulkdeploy.domain.errors import InvalidParameter
 from tests.support.binding import Catalogue
 
 COMMANDS = find_commands()
-OURS = {"balanceZone", "bulkDeployVirtualMachine", "cancelBulkDeployment", "listBulkDeployments"}
+OURS = {
+    "balanceZone",
+    "bulkDeployVirtualMachine",
+    "cancelBulkDeployment",
+    "evacuateHost",
+    "listBulkDeployments",
+    "migrateHost",
+}
 """Commands that CloudStack does not have."""
 
 BESIDES = {

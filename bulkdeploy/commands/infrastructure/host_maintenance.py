@@ -1,10 +1,11 @@
-"""prepareHostForMaintenance and cancelHostMaintenance (reference section 8.4)."""
+"""prepareHostForMaintenance, cancelHostMaintenance (reference section 8.4); migrateHost, which is ours."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import uuid
-from bulkdeploy.declare.responses import Shape
+from bulkdeploy.declare.response_fields import objects, text
+from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.services.infrastructure import host_maintenance
@@ -22,6 +23,35 @@ def cancel_host_maintenance(call: Call) -> JobTicket:
     return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
 
 
+def migrate_host(call: Call) -> JobTicket:
+    """Have all VMs moved off a host; the job's result says where they are."""
+    return host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"])
+
+
+MOVED_VM = (
+    text("virtualmachineid", "the virtual machine"),
+    text("virtualmachinename", "its name"),
+    text("jobid", "the job that was to move it"),
+)
+
+HOST_MIGRATION = Response(
+    "hostmigration",
+    (
+        text("hostid", "the host"),
+        text("hostname", "its name"),
+        objects(
+            "moved",
+            "virtual machines that have left it, and where they are",
+            (*MOVED_VM, text("hostid", "the host that it is on; absent: on none"), text("hostname", "its name")),
+        ),
+        objects(
+            "failed",
+            "virtual machines that are still on it, and why",
+            (*MOVED_VM, text("errortext", "why it was not moved")),
+        ),
+    ),
+)
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="prepareHostForMaintenance",
@@ -29,6 +59,16 @@ COMMANDS: tuple[Command, ...] = (
         handler=prepare_host_for_maintenance,
         shape=Shape.JOB,
         response=HOST,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+    ),
+    Command(
+        name="migrateHost",
+        description="Moves all virtual machines that are on a host to other hosts; the host goes on taking others",
+        handler=migrate_host,
+        shape=Shape.JOB,
+        response=HOST_MIGRATION,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(uuid("id", Entity.HOST, "the host", required=True),),
