@@ -1,7 +1,7 @@
 """evacuateHost, which is ours: a dead host's VMs are started elsewhere."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.host_maintenance import HOST_MIGRATION
+from bulkdeploy.commands.infrastructure.responses import HOST_MIGRATION
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import boolean, uuid
 from bulkdeploy.declare.responses import Shape

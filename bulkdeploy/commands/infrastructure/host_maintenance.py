@@ -1,11 +1,10 @@
 """prepareHostForMaintenance, cancelHostMaintenance (reference section 8.4); migrateHost, which is ours."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.responses import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST, HOST_MIGRATION
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import uuid
-from bulkdeploy.declare.response_fields import objects, text
-from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.services.infrastructure import host_maintenance
@@ -27,30 +26,6 @@ def migrate_host(call: Call) -> JobTicket:
     """Have all VMs moved off a host; the job's result says where they are."""
     return host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"])
 
-
-MOVED_VM = (
-    text("virtualmachineid", "the virtual machine"),
-    text("virtualmachinename", "its name"),
-    text("jobid", "the job that was to move it"),
-)
-
-HOST_MIGRATION = Response(
-    "hostmigration",
-    (
-        text("hostid", "the host"),
-        text("hostname", "its name"),
-        objects(
-            "moved",
-            "virtual machines that have left it, and where they are",
-            (*MOVED_VM, text("hostid", "the host that it is on; absent: on none"), text("hostname", "its name")),
-        ),
-        objects(
-            "failed",
-            "virtual machines that are still on it, and why",
-            (*MOVED_VM, text("errortext", "why it was not moved")),
-        ),
-    ),
-)
 
 COMMANDS: tuple[Command, ...] = (
     Command(
