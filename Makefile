@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose check format generate lock bench bench-lists curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 OF_PROGRAMS := acceptance chaos cli embedded manage workers
 PROPERTIES := declare placement store
 PROFILE ?= thorough
+MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,12 +63,32 @@ test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.t
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
 
-check: setup ## Format, lint, types, import contracts, generated files
+test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
+	@$(BIN)/python -m tests.failover
+
+BROWSER_TOOLS := 'playwright>=1.60' 'axe-playwright-python>=0.1.8'
+browser: setup
+	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2>/dev/null || $(PIP) install $(BROWSER_TOOLS)
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
+		{ echo "A browser is needed: Debian's package chromium, with fonts-dejavu-core"; exit 1; }
+
+test-console: browser ## Run what people do with the console in a real Chromium, with axe on every page
+	@$(BIN)/python -m pytest tests/console/browser
+
+console-pictures: browser ## Draw the pictures of docs/console.md anew
+	@$(BIN)/python -m docs.record_console
+
+test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
+	@$(BIN)/python -m tests.systemd
+
+check: setup ## Format, lint, types, import contracts, generated files, manifests for Kubernetes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
+	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended
 	$(BIN)/ruff format
@@ -86,6 +107,9 @@ bench: setup ## Measure planning, bulk calls and throughput
 
 bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 accounts
 	@$(BIN)/python -m benchmarks.lists
+
+bench-console: setup ## Measure pages of the console: CPU, time, bytes
+	@$(BIN)/python -m benchmarks.console
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves

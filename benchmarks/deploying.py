@@ -110,7 +110,7 @@ def bulk_request(bench: GeneratedZone, count: int) -> DeployRequest:
 def deploy_without_sending(bench: GeneratedZone, count: int) -> tuple[DeployedVms, list[JobMessage]]:
     """A whole bulk call but its sending."""
     held = RecordingQueue()
-    drivers = build_configured_drivers(bench.settings)
+    drivers = build_configured_drivers(bench.settings, bench.engine)
     system = System(bench.engine, held, build_cipher(bench.settings), bench.settings.data_dir, drivers)
     work = partial(deploy, system=system, caller=admin(bench), request=bulk_request(bench, count))
     made = run_transaction(bench.engine, work)

@@ -12,9 +12,10 @@ The last one is extrapolated: 200 requests at the pace of a run of 10.
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from benchmarks.ground import Ground
 from benchmarks.report import Line, line
 from bulkdeploy.domain.topology import AffinityType, StorageType
+from bulkdeploy.placement.batch import plan_batch
 from bulkdeploy.placement.model import (
     Affinity,
     ClusterColumns,
@@ -151,13 +153,7 @@ def run(ground: Ground | None = None) -> Iterator[Line]:
             cpu_ms_per_vm=median(times) / count,
             at_most=case.target,
         )
-    for nodes, count in HAIL_SIZES:
-        snapshot = zone(nodes, 1)
-        _plan_flavours(snapshot, count)
-        times = [_cpu_ms(partial(_plan_flavours, snapshot, count)) for _ in range(REPEATS)]
-        name = f"plan {count} VMs of four flavours, {nodes} hosts of one cluster"
-        yield line(2, name, count, times, unit="ms CPU", cpu_ms_per_vm=median(times) / count, at_most=50)
-        yield line(2, f"{name}, memory", count, [_peak_mib(snapshot, count)], unit="MiB", at_most=100)
+    yield from _unlike()
 
 
 def _plan(snapshot: ZoneSnapshot, requested: PlacementRequest) -> Plan:
@@ -171,27 +167,65 @@ def _cpu_ms(work: Callable[[], object]) -> float:
     return (time.process_time_ns() - began) / 1e6
 
 
-def _plan_flavours(snapshot: ZoneSnapshot, count: int) -> None:
-    """Four batches, a quarter of the VMs each; every plan sees what those before it have taken."""
-    hosts = snapshot.hosts
-    for position, (cores, memory) in enumerate(FLAVOURS):
-        share = count * (position + 1) // len(FLAVOURS) - count * position // len(FLAVOURS)
-        requested = batch(share, host_algorithm="firstfitleastconsumed", cpu_number=cores, memory_mib=memory)
-        made = _plan(replace(snapshot, hosts=hosts), requested)
-        vms = np.bincount(np.searchsorted(hosts.id, made.host_ids), minlength=len(hosts.id))
-        hosts = replace(
-            hosts,
-            cpu_used=hosts.cpu_used + vms * cores * requested.cpu_mhz,
-            memory_used=hosts.memory_used + vms * memory,
-            vms_used=hosts.vms_used + vms,
+def _plan_unlike(snapshot: ZoneSnapshot, kinds: Sequence[PlacementRequest]) -> None:
+    """A batch of unlike VMs; every kind sees what those before it have taken."""
+    made = plan_batch(replace(snapshot), kinds, placement_catalog())
+    if made.refused:
+        raise RuntimeError(f"{made.refused} VMs were refused: the row measures plans that fit")
+
+
+def flavours(count: int) -> list[PlacementRequest]:
+    """A quarter of the VMs of each flavour."""
+    shares = [count * at // len(FLAVOURS) for at in range(len(FLAVOURS) + 1)]
+    return [
+        batch(after - before, host_algorithm="firstfitleastconsumed", cpu_number=cores, memory_mib=memory)
+        for (cores, memory), before, after in zip(FLAVOURS, shares, shares[1:], strict=False)
+    ]
+
+
+def sizes(count: int, kinds: int) -> list[PlacementRequest]:
+    """So many VMs of so many sizes, evenly."""
+    shares = [count * at // kinds for at in range(kinds + 1)]
+    return [
+        batch(after - before, cpu_number=1 + at % 8, memory_mib=512 * (1 + at))
+        for at, (before, after) in enumerate(pairwise(shares))
+    ]
+
+
+def _unlike() -> Iterator[Line]:
+    cases: list[tuple[str, ZoneSnapshot, list[PlacementRequest], float, float]] = [
+        (
+            f"plan {count} VMs of four flavours, {nodes} hosts of one cluster",
+            zone(nodes, 1),
+            flavours(count),
+            50,
+            100,
         )
+        for nodes, count in HAIL_SIZES
+    ]
+    hosts, large = zone(100, 10), zone(25_000, 1_000)
+    cases += [
+        ("plan 500 unlike VMs (20 sizes), 100 hosts", hosts, sizes(500, 20), 50, 100),
+        ("plan 500 unlike VMs (each its own size), 100 hosts", zone(100, 10), _own_sizes(500), 50, 100),
+        ("plan 10000 unlike VMs (50 sizes), 25000 hosts, 1000 clusters", large, sizes(10_000, 50), 1_000, 300),
+    ]
+    for name, snapshot, kinds, target, most_mib in cases:
+        count = sum(kind.count for kind in kinds)
+        _plan_unlike(snapshot, kinds)
+        times = [_cpu_ms(partial(_plan_unlike, snapshot, kinds)) for _ in range(3 if len(kinds) > 20 else REPEATS)]
+        yield line(2, name, count, times, unit="ms CPU", cpu_ms_per_vm=median(times) / count, at_most=target)
+        yield line(2, f"{name}, memory", count, [_peak_mib(snapshot, kinds)], unit="MiB", at_most=most_mib)
 
 
-def _peak_mib(snapshot: ZoneSnapshot, count: int) -> float:
+def _own_sizes(count: int) -> list[PlacementRequest]:
+    return [batch(1, cpu_number=1 + at % 4, memory_mib=512 + 8 * at) for at in range(count)]
+
+
+def _peak_mib(snapshot: ZoneSnapshot, kinds: Sequence[PlacementRequest]) -> float:
     """The most memory that planning holds at once, beside its snapshot."""
     tracemalloc.start()
     try:
-        _plan_flavours(snapshot, count)
+        _plan_unlike(snapshot, kinds)
         return tracemalloc.get_traced_memory()[1] / (1 << 20)
     finally:
         tracemalloc.stop()

@@ -5,9 +5,9 @@ Under ``pytest -n`` the controlling process starts the services and tells the ot
 
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
@@ -19,7 +19,7 @@ from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.accounts import cheap_hash
+from tests.support.accounts import cheap_hash, hash_passwords_cheaply
 from tests.support.api_client import ApiClient
 from tests.support.api_server import serving
 from tests.support.drivers import SIMULATED
@@ -29,9 +29,10 @@ from tests.support.properties import register_profiles
 from tests.support.services import (
     REDIS_DATABASES,
     Services,
+    copy_database,
     database_clone,
+    made_once,
     server_directory,
-    unique_name,
     with_database,
 )
 from tests.support.zones import load_zone
@@ -44,6 +45,7 @@ register_profiles()
 
 pytest_plugins = ["tests.support.worlds"]
 watch_lock_order()
+hash_passwords_cheaply()
 
 SERVICES = pytest.StashKey[Services]()
 ADDRESSES = "service_addresses"
@@ -122,33 +124,39 @@ def cipher() -> FernetCipher:
 @pytest.fixture(scope="session")
 def bare_database(postgres_url: str, cipher: FernetCipher) -> str:
     """The name of a migrated and bootstrapped database that nobody is connected to."""
-    name = unique_name("bare")
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    engine = create_engine(with_database(postgres_url, name), pool_size=1)
-    try:
-        upgrade(engine)
-        bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
-        with engine.begin() as connection:
-            cheap = {"hash": cheap_hash(ADMIN_PASSWORD)}
-            connection.execute(text("UPDATE users SET password_hash = :hash WHERE username = 'admin'"), cheap)
-    finally:
-        engine.dispose()
-    return name
+
+    def make(name: str) -> None:
+        copy_database(postgres_url, "template1", name)
+        with connected(postgres_url, name) as engine:
+            upgrade(engine)
+            bootstrap(engine, encrypt=cipher.encrypt, admin_password=lambda: ADMIN_PASSWORD)
+            with engine.begin() as connection:
+                cheap = {"hash": cheap_hash(ADMIN_PASSWORD)}
+                connection.execute(text("UPDATE users SET password_hash = :hash WHERE username = 'admin'"), cheap)
+
+    return made_once(postgres_url, "bare", make)
 
 
 @pytest.fixture(scope="session")
 def small_zone_database(postgres_url: str, bare_database: str, cipher: FernetCipher) -> str:
     """The name of a database with the small zone that nobody is connected to."""
-    name = unique_name("small")
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{bare_database}"')
-    engine = create_engine(with_database(postgres_url, name), pool_size=1)
+
+    def make(name: str) -> None:
+        copy_database(postgres_url, bare_database, name)
+        with connected(postgres_url, name) as engine:
+            load_zone(engine, cipher, SMALL_ZONE)
+
+    return made_once(postgres_url, "small", make)
+
+
+@contextmanager
+def connected(admin_url: str, database: str) -> Iterator[Engine]:
+    """An engine on a database of the test server."""
+    engine = create_engine(with_database(admin_url, database), pool_size=1)
     try:
-        load_zone(engine, cipher, SMALL_ZONE)
+        yield engine
     finally:
         engine.dispose()
-    return name
 
 
 @pytest.fixture(scope="session")

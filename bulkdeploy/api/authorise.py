@@ -8,7 +8,7 @@ from bulkdeploy.domain.errors import CommandNotAvailable, UnknownCommand
 
 
 def require_permission(caller: Caller, command: Command) -> None:
-    """Let the rules of the caller's role decide and, where none speaks of the command, its declared roles.
+    """Decides by the rules of the caller's role or, where none matches the command, by its declared roles.
 
     Raises:
         CommandNotAvailable: the caller may not use it.

@@ -116,7 +116,7 @@ class Connections:
             self._loop.call_later(EVICTION_DELAY_S, self._evict, group)
 
     def _evict(self, group: _Group) -> None:
-        """Let those go that have waited, once the loop has read what has come from them: in two rounds."""
+        """Closes connections that have waited, once the loop has read what has come from them: in two rounds."""
         before = self._loop.time() - EVICTION_DELAY_S
         self._loop.call_soon(self._loop.call_soon, self._put_out, group, before)
 

@@ -61,6 +61,7 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
     errors.TooManyCalls: Numbers(429, 4545),
     errors.ResourceLimitExceeded: Numbers(535, 4370),
     errors.InsufficientCapacity: Numbers(533, 4335),
+    errors.PlanStale: Numbers(409, 4350),
     errors.InsufficientAddresses: Numbers(533, 4320),
     errors.InsufficientVlans: Numbers(533, 4331),
     errors.ResourceUnavailable: Numbers(534, 4380),

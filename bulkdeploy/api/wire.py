@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus
 
 from bulkdeploy.domain.errors import RequestTooLarge
 
-MOST_BODY_BYTES = 4 * 1024 * 1024
+MOST_BODY_BYTES = 16 * 1024 * 1024
 MOST_PARAMETERS = 2000
 
 

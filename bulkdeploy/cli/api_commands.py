@@ -15,7 +15,7 @@ from bulkdeploy.cli.deployments.plan_report import is_plan, show_plan
 from bulkdeploy.cli.deployments.remedies import remedy
 from bulkdeploy.cli.deployments.summary import all_failures, summary_parts
 from bulkdeploy.cli.deployments.watching import DeploymentWatch, Watch
-from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed
+from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed, UsageError
 
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
 MOST_PAGES = 1000
@@ -29,11 +29,11 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
     Raises:
         CommandFailed: any failure, of the call or of the jobs it began.
     """
-    arguments = read_arguments(api, words, send_unknown=context.options.send_unknown)
+    arguments = read_arguments(api, [*words, *_flags(context, api)], send_unknown=context.options.send_unknown)
     check_values(api, arguments.parameters)
     if any((value := api.value(name)) and value.names_entities for name in arguments.parameters):
         resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
-    answer = _send(context, api, arguments)
+    answer = answer_to(context, api, arguments)
     if is_plan(answer):
         show_plan(context.screen, answer, arguments.filter)
         return
@@ -48,7 +48,20 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
     _show_list(context, api, answer, arguments)
 
 
-def _send(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, Any]:
+def _flags(context: CommandContext, api: Api) -> list[str]:
+    """What options say that stand for parameters.
+
+    Raises:
+        UsageError: the API has no such parameter.
+    """
+    flags = {"dryrun": context.options.dry_run, "partial": context.options.partial}
+    for name, given in flags.items():
+        if given and api.parameter(name) is None:
+            raise UsageError(f"{api.name} has no {name}")
+    return [f"{name}=true" for name, given in flags.items() if given]
+
+
+def answer_to(context: CommandContext, api: Api, arguments: Arguments) -> dict[str, Any]:
     """The answer. With a request token a call may be repeated: the same token gives the same jobs again."""
     parameters = arguments.parameters
     plans_only = parameters.get("dryrun", "").lower() == "true"

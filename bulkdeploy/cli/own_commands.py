@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, follow, explain, balance, completion scripts."""
+"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, completion."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,8 +8,11 @@ from typing import Any
 
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.balance import balance
+from bulkdeploy.cli.batch_create import batch_create
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
+from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
+from bulkdeploy.cli.confd import answered
 from bulkdeploy.cli.connection.entities import rows_of
 from bulkdeploy.cli.connection.profiles import DEFAULT_PROFILE, SETTINGS, Kind
 from bulkdeploy.cli.deployments.explain import UNKNOWN_ID, explain_deployment, explain_job, find_deployment
@@ -152,6 +155,12 @@ def _explain(context: CommandContext, words: Sequence[str]) -> None:
     show_deployment(context.screen, facts, fields)
 
 
+def _confd(context: CommandContext, words: Sequence[str]) -> None:
+    section = context.workspace.config(context.options).profile(context.workspace.profile_name(context.options))
+    found = answered(words, section.get("confdservers", ""), section.get("confdkeyfile", ""))
+    context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
+
+
 def _completion(context: CommandContext, words: Sequence[str]) -> None:
     del context
     if len(words) != 1 or words[0] not in SHELLS:
@@ -188,6 +197,16 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand("profile", "profile [NAME]", "Lists profiles, or changes to one", _profile, ("profile lab",)),
         OwnCommand("sync", "sync", "Asks the server which APIs it has, for help and completion", _sync),
         OwnCommand(
+            "batch-create",
+            "batch-create FILE [NAME=VALUE ...]",
+            "Creates the unlike VMs of a JSON or YAML file, Ganeti's too; -: standard input",
+            batch_create,
+            (
+                "batch-create vms.yaml zone=small --dry-run",
+                "batch-create - zone=small serviceoffering=Custom --partial --no-wait",
+            ),
+        ),
+        OwnCommand(
             "follow",
             "follow [DEPLOYMENT | JOB ...]",
             "Shows a deployment or jobs until they are finished; alone: the newest deployment in progress",
@@ -204,6 +223,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
                 "explain JOB -o json",
                 "explain DEPLOYMENT host=kvm-17",
             ),
+        ),
+        OwnCommand(
+            "confd",
+            f"confd {'|'.join(CONFD_QUERIES)} [QUERY]",
+            "Asks confd servers, of bulkdeploy or of Ganeti, where things are; the newest answer counts",
+            _confd,
+            ("confd node-of-address 10.1.0.7", "confd node-role kvm-17", "confd configuration /cluster/serial_no"),
         ),
         OwnCommand(
             "balance",

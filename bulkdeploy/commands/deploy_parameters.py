@@ -105,6 +105,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
     boolean("startvm", "false: make the VMs and do not start them; default true"),
     boolean("dryrun", "answer the plan and its reasons; nothing is deployed"),
+    long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
     uuids(
         "hostids",
         Entity.HOST,

@@ -24,6 +24,7 @@ HOSTS = objects(
         text("hostname", "its name"),
         text("clusterid", "its cluster"),
         text("clustername", "the cluster's name"),
+        text("podid", "the cluster's pod"),
         number("capacity", "VMs of this kind that it has room for, were they all to go there"),
         *REASON_FIELDS,
     ),

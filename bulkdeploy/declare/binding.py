@@ -14,7 +14,7 @@ from marshmallow import EXCLUDE, Schema, missing
 from marshmallow.fields import Field
 
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.fields import FIELDS
+from bulkdeploy.declare.entries import field_of
 from bulkdeploy.declare.general_parameters import GENERAL
 from bulkdeploy.declare.parameters import Exclusive, Needs, Parameter, Rule, WireType
 from bulkdeploy.domain.accounts import EVERY_ROLE, RoleType
@@ -38,7 +38,7 @@ class Binder:
 
     def __init__(self, command: Command) -> None:
         fields: dict[str, Field[Any]] = {
-            parameter.name: FIELDS[parameter.type](command.name, parameter) for parameter in command.parameters
+            parameter.name: field_of(command.name, parameter) for parameter in command.parameters
         }
         self._command = command
         self._schema: Schema = Schema.from_dict(fields, name=command.name)(unknown=EXCLUDE)
@@ -52,13 +52,23 @@ class Binder:
         self._restricted = any(parameter.roles != EVERY_ROLE for parameter in command.parameters)
 
     def unknown(self, given: Mapping[str, str]) -> list[str]:
-        """The parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17)."""
-        return [sent for sent in given if sent.partition("[")[0].lower() not in self._known]
+        """The parameters that neither CloudStack's command nor ours has, as they are spelled (ADR 17).
+
+        So are entries, ``name[0].field``, of a declared parameter that has none.
+        """
+        return [sent for sent in given if not self._knows(sent)]
+
+    def _knows(self, sent: str) -> bool:
+        bare, bracket, _ = sent.partition("[")
+        declared = self._by_name.get(bare.lower())
+        if declared is not None and bracket:
+            return declared.type is WireType.MAP
+        return bare.lower() in self._known
 
     def bind(self, given: Mapping[str, str], role: RoleType | None, lookup: Lookup) -> dict[str, Any]:
         """The arguments of a call, by parameter name; what was not given, or counts as not given, is left out.
 
-        Names match in any case and the first of two spellings counts. Undeclared parameters are ignored
+        Names match in any case; of one name in two cases the first counts. Undeclared parameters are ignored
         (``unknown`` names them), and so are those that ``role`` may not set (None: a caller without credentials).
         A list given without elements is the empty list where a command changes things; where it
         reads, the list would filter, and an empty one filters nothing, as in CloudStack.
@@ -100,8 +110,13 @@ class Binder:
                 raise InvalidParameter(name, text[:LONGEST_SHOWN], f"it is not supported here: {why}")
 
     def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:
-        """The texts of declared parameters; the entries of a map parameter gathered in one dict."""
+        """The texts of declared parameters; the entries of a map parameter gathered in one dict.
+
+        Raises:
+            InvalidCombination: a parameter is given under two names, and not the same.
+        """
         texts: dict[str, Any] = {}
+        names: dict[str, str] = {}
         for sent, text in given.items():
             bare, bracket, _ = sent.partition("[")
             parameter = self._by_name.get(bare.lower())
@@ -110,7 +125,13 @@ class Binder:
             if parameter.type is WireType.MAP:
                 texts.setdefault(parameter.name, {}).setdefault(sent, text)
             elif not bracket:
-                texts.setdefault(parameter.name, text)
+                kept = texts.setdefault(parameter.name, text)
+                name = names.setdefault(parameter.name, bare.lower())
+                if name != bare.lower() and kept != text:
+                    raise InvalidCombination(
+                        (name, bare.lower()),
+                        f"'{name}' and '{bare.lower()}' are names of one parameter: they must not differ",
+                    )
         return texts
 
     def _with_entities(self, arguments: dict[str, Any], lookup: Lookup) -> dict[str, Any]:

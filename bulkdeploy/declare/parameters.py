@@ -51,6 +51,8 @@ class Parameter:
         fields: what the entries of a MAP may hold, in lower case, each with the entity that it names by id, if it
             does; empty: anything.
         spellings: other names that are taken for it, in lower case.
+        listed: a MAP whose entries are like the parameters of a call, maps among them; it may also be given as one
+            JSON list. Bound to texts by name, by index; ``minimum`` and ``maximum`` bound how many there are.
         resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
             entity and what it answers of it in one statement.
     """
@@ -73,6 +75,7 @@ class Parameter:
     clearable: bool = False
     fields: tuple[tuple[str, Entity | None], ...] = ()
     spellings: tuple[str, ...] = ()
+    listed: bool = False
     resolved: bool = True
 
 
@@ -217,6 +220,11 @@ def only_true(name: str, description: str) -> Parameter:
 def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None], ...] = ()) -> Parameter:
     """``name[0].field=value`` pairs, grouped by index; see ``Parameter.fields``."""
     return Parameter(name, WireType.MAP, description, fields=fields)
+
+
+def entries(name: str, description: str, *, maximum: int) -> Parameter:
+    """A list of calls' parameters: ``name[0].parameter=value`` pairs, or one JSON list."""
+    return Parameter(name, WireType.MAP, description, required=True, listed=True, minimum=1, maximum=maximum)
 
 
 def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A deploy call on its way: what was asked, what the asked-for things are, and what will be made.
+"""A deploy call on its way (one file: what was asked, what the asked-for things are, what will be made).
 
 ``DeployRequest`` is the request with its ids resolved; ``DeploySpec`` is the same after every rule
 was checked, in the sizes and ids that are written. Units: MHz, MiB, bytes.
@@ -44,13 +44,24 @@ class NamedNic:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedVm:
+    """What one of a request's VMs is to be called (None: generated), and its entry in the call's list."""
+
+    name: str | None = None
+    display_name: str | None = None
+    entry: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class DeployRequest:
-    """Parameters of bulkDeployVirtualMachine and deployVirtualMachine, entity ids resolved.
+    """What a deploy call asks for ``count`` alike VMs, entity ids resolved.
 
     ``root_disk_offering_id``: instead of the root disk that the service offering describes. ``data_disks``: besides
     that of ``disk_offering_id``. ``user_data_details``: values of variables in the user data.
     ``uuids``: by parameter and internal id, what the caller knows the entity by. ``flags``: columns of the VMs
     that the call says itself. ``explain_host_ids``: hosts that a dry run answers about, one by one.
+    ``plan_index``: the plan that is applied, of a dry run of a call like this, by ``plan_fingerprint``.
+    ``vms``: one by one, in order of their entries; empty: nothing is said of them.
     """
 
     bulk: bool
@@ -83,8 +94,7 @@ class DeployRequest:
     registered_user_data: EntityRef | None = None
     user_data_details: Mapping[str, str] = field(default_factory=dict)
     flags: Mapping[str, bool] = field(default_factory=dict)
-    name: str | None = None
-    display_name: str | None = None
+    vms: tuple[NamedVm, ...] = ()
     name_prefix: str | None = None
     group: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
@@ -93,8 +103,15 @@ class DeployRequest:
     dry_run: bool = False
     explain_host_ids: tuple[int, ...] = ()
     request_token: str | None = None
+    plan_index: int | None = None
+    plan_fingerprint: bytes = b""
     fingerprint: bytes = b""
     uuids: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def has_given_names(self) -> bool:
+        """Whether the call says what its VMs are called."""
+        return self.name_prefix is not None or any(vm.name is not None for vm in self.vms)
 
     @property
     def networks_parameter(self) -> str:
@@ -124,6 +141,33 @@ class DeployRequest:
     def shown(self, parameter: str, row_id: int) -> str:
         """An entity as an answer names it: internal ids mean nothing to a caller."""
         return self.uuids.get(parameter, {}).get(row_id, str(row_id))
+
+
+@dataclass(frozen=True, slots=True)
+class DeployBatch:
+    """One deploy call: a request for each configuration, of one owner's in one zone; what all share is in each.
+
+    ``listed``: the call has a list of VMs, whose entries errors name. ``partial``: VMs that do not fit are left
+    out, and the others are deployed.
+    """
+
+    requests: tuple[DeployRequest, ...]
+    listed: bool = False
+    partial: bool = False
+
+    @property
+    def shared(self) -> DeployRequest:
+        """The request to read from what all of them share."""
+        return self.requests[0]
+
+    @property
+    def count(self) -> int:
+        """VMs asked for."""
+        return sum(request.count for request in self.requests)
+
+    def place_of(self, request: DeployRequest) -> str | None:
+        """Where the call's list has a request, as parameters are written; None: it has no list."""
+        return f"virtualmachines[{request.vms[0].entry}]" if self.listed else None
 
 
 @dataclass(frozen=True, slots=True)

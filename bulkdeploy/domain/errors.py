@@ -1,4 +1,4 @@
-"""Every way a call or a job can fail: one class per cause, with typed fields.
+"""Every way a call or a job can fail, with typed fields (one file: a class per cause, as api.errors has them).
 
 ``api.errors`` maps each class to its HTTP status and ``cserrorcode`` and is the only place
 that knows those numbers. The text of an error names the parameter, the value, the rule and
@@ -226,6 +226,15 @@ class InsufficientCapacity(BulkDeployError):
             + (f" {why[0].upper()}{why[1:]}." if why else "")
             + (AFFINITY_HINT if with_affinity else "")
         )
+
+
+class PlanStale(BulkDeployError):
+    """A plan that is to be applied as it was shown, and can not be any more (409)."""
+
+    def __init__(self, index: int, why: Sequence[str]) -> None:
+        self.index, self.why = index, tuple(why)
+        named = f": {'; '.join(why)}" if why else ""
+        super().__init__(f"Plan {index} is stale{named}. Nothing was deployed: plan again with dryrun=true")
 
 
 class InsufficientAddresses(BulkDeployError):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, GuestSpec, HostAddress, HypervisorDriver
+from bulkdeploy.drivers.driver import ANY_HOST, GuestSpec, HypervisorDriver
+from bulkdeploy.drivers.hosts import HostAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.drivers.records import Records
 
 ANY_HOST = "any host"
 """Named in errors of calls that no single host is asked."""
@@ -37,16 +38,6 @@ class PowerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HostAddress:
-    """Where to send a call: the host's uuid (its key), name, IP address and hypervisor type."""
-
-    uuid: UUID
-    name: str
-    ip_address: str
-    hypervisor: str
-
-
-@dataclass(frozen=True, slots=True)
 class VolumeSpec:
     """A volume to make: size in bytes, the pool's uuid, and the template it starts from (root only)."""
 
@@ -59,13 +50,22 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True)
 class NicSpec:
-    """A nic to plug: MAC, address (None: none), network's uuid and VLAN."""
+    """A nic to plug: MAC, address (None: none), network's uuid and VLAN; what a guest is told of its network.
+
+    ``label``: what the network's physical network is called on hosts, such as a bridge's name. ``mtu`` in bytes.
+    """
 
     uuid: UUID
     mac_address: str
     ip_address: str | None
     network_uuid: UUID
     vlan: str | None
+    netmask: str | None = None
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
+    label: str | None = None
+    mtu: int | None = None
+    is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class GuestSpec:
 
     ``user_data_details``: values of the variables in its user data, to be served beside it as metadata.
     ``password``: what its image's password agent shall set; only calls that start a guest have it.
+    ``host_name``: what it calls itself; None: ``name``.
     """
 
     uuid: UUID
@@ -87,6 +88,7 @@ class GuestSpec:
     user_data_details: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     public_keys: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
+    host_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,9 @@ class HypervisorDriver(ABC):
     def from_options(cls, options: Any) -> Self:
         """Make the driver, from an object of ``options_model``. Hosts need not answer at this moment."""
 
+    def use_records(self, records: Records) -> None:  # noqa: B027 - most hypervisors know what they need
+        """Given what the service remembers for it, once, before the first call."""
+
     @abstractmethod
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """Reach a machine, know it by its uuid from now on, and say what it has. A known one is asked anew.
@@ -172,6 +177,24 @@ class HypervisorDriver(ABC):
 
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             return list(threads.map(admit, hosts))
+
+    def probe_host(self, host: HostAddress, *, timeout_s: float) -> None:  # noqa: B027
+        """See whether a host answers. A hypervisor whose hosts can not fail has nothing to do.
+
+        Raises:
+            DriverError: it does not; guests may run on it all the same.
+        """
+
+    def ensure_template(  # noqa: B027 - others have their templates themselves
+        self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
+    ) -> None:
+        """Ensure that a pool which ``host`` reaches has a template for volumes; called before each start.
+
+        It takes as long as fetching an image does, once for each pool; having it is fine.
+
+        Raises:
+            DriverError: the pool does not have it.
+        """
 
     @abstractmethod
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
@@ -251,7 +274,7 @@ class HypervisorDriver(ABC):
         raise _unable("scale", host.name, Ability.LIVE_SCALING)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Let a guest that runs on ``host`` have the volumes and nics of ``guest``, and no others, while it runs.
+        """Give a guest that runs on ``host`` the volumes and nics of ``guest``, and no others, while it runs.
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
@@ -268,7 +291,7 @@ class HypervisorDriver(ABC):
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Let a volume of a guest have the size of ``volume``; having it is fine. One that is not there stays so.
+        """Resize a volume of a guest to that of ``volume``; repeating it is harmless. An absent one stays absent.
 
         Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
         None), and what lay beyond is lost.
@@ -296,7 +319,7 @@ class HypervisorDriver(ABC):
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
     ) -> None:
-        """Let these hosts promise so many times their CPU and their memory; what runs goes on, even if it is more.
+        """Set the over-commit of these hosts' CPU and memory; what runs goes on, even if it is more.
 
         Hosts that it does not know are left out. A hypervisor without such a bound has nothing to do.
 

@@ -1,8 +1,22 @@
-"""Machines that are to be hosts: how they are reached, what they may promise, and what they say they have."""
+"""Hosts, and machines that are to be hosts: how they are reached, what they may promise, what they have."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
 from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class HostAddress:
+    """Where to send a call: the host's uuid (its key), name, IP address, hypervisor type and the url of addHost.
+
+    ``url`` None: an inventory brought the host without one. It names secrets (users, key files), and never is one.
+    """
+
+    uuid: UUID
+    name: str
+    ip_address: str
+    hypervisor: str
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ import bulkdeploy.drivers
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.options import TABLE, DriverSettingError, read_options
+from bulkdeploy.drivers.records import MakeRecords
 
 ENTRY_POINT_GROUP = "bulkdeploy.drivers"
 IN_TREE = "DRIVER"
@@ -87,9 +88,13 @@ class Drivers:
 
     Args:
         by_hypervisor: the driver by hypervisor type, or DEFAULT; types may share one.
+        make_records: makes what a driver is given to remember; None: drivers that need it can not be used.
     """
 
-    def __init__(self, by_hypervisor: Mapping[str, ConfiguredDriver]) -> None:
+    def __init__(
+        self, by_hypervisor: Mapping[str, ConfiguredDriver], make_records: MakeRecords | None = None
+    ) -> None:
+        self._make_records = make_records
         self._by_hypervisor = {kind.lower(): driver for kind, driver in by_hypervisor.items()}
         self._made: dict[str, HypervisorDriver] = {}
         self._making = Lock()
@@ -137,11 +142,18 @@ class Drivers:
             return made
         with self._making:
             if wanted.name not in self._made:
-                self._made[wanted.name] = wanted.make()
+                driver = wanted.make()
+                if self._make_records is not None:
+                    driver.use_records(self._make_records(lambda hypervisor: self.find(hypervisor) is wanted))
+                self._made[wanted.name] = driver
             return self._made[wanted.name]
 
 
-def configure_drivers(names: Mapping[str, str], options: Mapping[str, Mapping[str, Any]]) -> Drivers:
+def configure_drivers(
+    names: Mapping[str, str],
+    options: Mapping[str, Mapping[str, Any]],
+    make_records: MakeRecords | None = None,
+) -> Drivers:
     """The drivers that ``names`` (hypervisor type, or DEFAULT, to driver) mentions, with ``options`` by driver.
 
     Nothing is connected to yet: what can be wrong with settings is found here, the rest when a driver is made.
@@ -160,7 +172,7 @@ def configure_drivers(names: Mapping[str, str], options: Mapping[str, Mapping[st
         read = read_options(name, classes[name].options_model, options.get(name, {}))
         make = partial(classes[name].from_options, read)
         configured[name] = ConfiguredDriver(name, classes[name].abilities, make)
-    return Drivers({hypervisor: configured[name] for hypervisor, name in names.items()})
+    return Drivers({hypervisor: configured[name] for hypervisor, name in names.items()}, make_records)
 
 
 def find_driver(name: str, setting: str) -> type[HypervisorDriver]:

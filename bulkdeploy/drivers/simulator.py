@@ -18,8 +18,8 @@ from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, HostAddress, PowerState, VolumeSpec
-from bulkdeploy.drivers.hosts import HostModel, NewHost
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.simulator_calls import BUSY, STEPS, SimulatedCall, write_calls
 from bulkdeploy.drivers.simulator_database import ensure_database

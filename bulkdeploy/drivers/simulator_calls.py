@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import orjson
 
 from bulkdeploy.drivers.batches import GuestCall, RemoveCall, StartCall, StopCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, HostAddress, StaleFence
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.hosts import HostAddress
 
 STEPS: Mapping[type[GuestCall], str] = {StartCall: "boot", StopCall: "stop", RemoveCall: "delete"}
 """The step that an error of a call names when the reason lies before any step."""

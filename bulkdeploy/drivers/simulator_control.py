@@ -104,7 +104,7 @@ class Latency:
 
 
 def add_fault(connection: Connection, rule: FaultRule) -> int:
-    """Let ``rule`` hold from the next call on; returns its id.
+    """Apply ``rule`` from the next call on; returns its id.
 
     Raises:
         psycopg.errors.CheckViolation: the rate is not in 0..1, or a number is negative.
@@ -136,7 +136,7 @@ def clear_faults(connection: Connection, ids: Sequence[int] | None = None) -> in
 
 
 def set_latency(connection: Connection, latency: Latency) -> None:
-    """Let the step take this long from the next call on.
+    """Set how long the step takes from the next call on.
 
     Raises:
         psycopg.errors.CheckViolation: the step is ANY, or a number is negative.
@@ -158,7 +158,7 @@ def list_latencies(connection: Connection) -> list[Latency]:
 
 
 def clear_latencies(connection: Connection) -> None:
-    """Let no step take time, and forget the scale."""
+    """Remove all delays and the scale."""
     connection.execute("DELETE FROM simulator.latencies")
     set_latency_scale(connection, 1.0)
 

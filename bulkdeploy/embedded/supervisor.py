@@ -66,7 +66,7 @@ class Supervisor:
         return child.process
 
     def adopt(self, spec: ChildSpec, process: subprocess.Popen[bytes]) -> None:
-        """Keep a child running that was started already."""
+        """Supervise a child that was started already."""
         child = _Child(spec, process, time.monotonic())
         self._children.append(child)
         self._watch(child)

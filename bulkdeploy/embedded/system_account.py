@@ -47,7 +47,7 @@ def _make_account() -> pwd.struct_passwd:
 
 
 def make_traversable(path: Path) -> None:
-    """Let other accounts pass through every directory above ``path`` (pass, not list).
+    """Allow other accounts to pass through every directory above ``path`` (pass, not list).
 
     Root's home, or a temporary directory made with mode 700, would otherwise keep the server's
     account from its own data and from its binaries.
@@ -59,7 +59,7 @@ def make_traversable(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Let other accounts read ``folder`` and all in it (installed under a strict umask)."""
+    """Allow other accounts to read ``folder`` and all in it (installed under a strict umask)."""
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink():
             continue

@@ -81,12 +81,14 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         """Build the applications; connections are made on first use, in the forked processes."""
         from bulkdeploy.api.app import create_app, create_monitoring_app
         from bulkdeploy.api.proxies import TrustedProxies
+        from bulkdeploy.console.app import with_console
         from bulkdeploy.wiring.system import build_system
 
         until_let_go(held=self._held)
         system = build_system(self.settings)
         proxies = TrustedProxies(system)
-        return Applications(create_app(system, proxies=proxies), create_monitoring_app(system), proxies.trusts)
+        calls = with_console(create_app(system, proxies=proxies))
+        return Applications(calls, create_monitoring_app(system), proxies.trusts)
 
 
 def forget_gauges(server: object, worker: Any) -> None:
@@ -98,7 +100,7 @@ def forget_gauges(server: object, worker: Any) -> None:
 
 
 def after_fork(server: object, worker: object) -> None:
-    """Let no forked process outlive its parent, and none look for garbage among what they share."""
+    """Tie a forked process to its parent's life, and exempt what they share from garbage collection."""
     del server, worker
     end_with_parent(signal.SIGKILL)
     gc.freeze()

@@ -53,7 +53,7 @@ def check(settings: Settings) -> "list[Finding]":
     from bulkdeploy.wiring.system import build_engine
 
     engine = build_engine(settings, application_name="bulkdeploy audit")
-    drivers = build_configured_drivers(settings)
+    drivers = build_configured_drivers(settings, engine)
     try:
         with read_only(engine) as connection:
             for hypervisor in hypervisors_of_hosts(connection):

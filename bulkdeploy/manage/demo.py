@@ -134,7 +134,7 @@ def _discrepancies(settings: Settings) -> list[str]:
 
 
 def _supervise_for(stack: Stack, seconds: float) -> None:
-    """Keep children's output flowing for a while."""
+    """Pass on the children's output for a while."""
     deadline = time.monotonic() + seconds
     stack.supervisor.run(until=lambda: time.monotonic() > deadline)
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "api": ("bulkdeploy.manage.api:api", "Serve the HTTP API."),
     "worker": ("bulkdeploy.manage.workers:worker", "Run jobs."),
     "sweeper": ("bulkdeploy.manage.workers:sweeper", "Recover lost, stuck and expired jobs."),
+    "confd": ("bulkdeploy.manage.confd:confd", "Answer on UDP where every VM is."),
     "db": ("bulkdeploy.manage.database:database", "Create and upgrade the database schema."),
     "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
     "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, export or generate zones."),

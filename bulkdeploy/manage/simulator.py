@@ -62,7 +62,7 @@ def add_fault_command(
     hang_seconds: float | None,
     effect: str | None,
 ) -> None:
-    """Let calls fail from now on; prints the rule's number.
+    """Make calls fail from now on; prints the rule's number.
 
     Example: bulkdeploy simulator faults add --step boot --rate 0.05
     """
@@ -146,7 +146,7 @@ def latency() -> None:
 )
 @click.pass_context
 def set_latency_command(ctx: click.Context, step: str, mean_ms: float, distribution: str, spread_ms: float) -> None:
-    """Let STEP take MEAN_MS milliseconds on average.
+    """Make STEP take MEAN_MS milliseconds on average.
 
     Example: bulkdeploy simulator latency set boot 800 --distribution normal --spread-ms 200
     """
@@ -185,7 +185,7 @@ def list_latencies_command(ctx: click.Context) -> None:
 @latency.command("clear")
 @click.pass_context
 def clear_latencies_command(ctx: click.Context) -> None:
-    """Let nothing take time."""
+    """Remove all delays."""
     from bulkdeploy.drivers.simulator_control import clear_latencies
 
     with _database(ctx) as connection:

@@ -149,7 +149,7 @@ class Stack:
         self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers + 1))
 
     def _let_go(self) -> None:
-        """Let the programs begin, and those that are started again from now on do so at once."""
+        """Release the programs that hold; those that are started again from now on begin at once."""
         if self._holding is not None:
             os.close(self._holding)
             os.close(self._stdin)

@@ -168,7 +168,7 @@ def _store_locally(
 
 
 def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
-    """Keep only the host with most capacity, counting what its cluster takes.
+    """Only the host with most capacity, counting what its cluster takes.
 
     Ties: the cluster with fewest of the owner's VMs, then the lower ids. The choice does not look at the
     number of VMs asked for, so that a batch in two calls ends on the same host as in one.

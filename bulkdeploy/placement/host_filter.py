@@ -46,6 +46,10 @@ class HostFilter:
         number = int(self._excluded_by[host])
         return None if number == 0 else self._rules[number - 1].reason
 
+    def excluded_by(self, *rules: Rule) -> Flags:
+        """The hosts that one of these rules excluded."""
+        return np.isin(self._excluded_by, [self._number[rule.reason] for rule in rules if rule in self._rules])
+
     def excluded(self) -> dict[str, int]:
         """How many hosts were excluded by each reason, in the rules' order; reasons without any are absent."""
         counts = np.bincount(self._excluded_by, minlength=len(self._rules) + 1).tolist()

@@ -2,7 +2,8 @@
 
 ``random``: any host with room, all equally likely. ``firstfit``: hosts by id, each filled.
 ``userdispersing``: the host with the fewest of the owner's VMs. ``firstfitleastconsumed``: the host with
-the least share of CPU in use. A cluster lies in one pod, so ``userconcentratedpod_random`` and
+the least share of CPU in use. ``leastused`` (not CloudStack's): the host where the shares of CPU and of memory in
+use are least, added up. A cluster lies in one pod, so ``userconcentratedpod_random`` and
 ``userconcentratedpod_firstfit`` differ from ``random`` and ``firstfit`` only in the order of pods, which
 strategies decide. Non-strict affinity comes before the algorithm, which then settles equal preference.
 """
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.random import Generator
 
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.placement.affinity_members import vms_on_hosts
@@ -48,12 +48,21 @@ class _Task:
     request: PlacementRequest
     candidates: CandidateHosts
     wanted: Ints
-    rng: Generator
+
+    @property
+    def rng(self) -> "np.random.Generator":
+        """Chance, by the request's seed, from its beginning; loaded only by what draws."""
+        return np.random.default_rng(self.request.seed)
 
     def cpu_shares(self) -> Ints:
         """Each candidate's CPU in use, in SHARES."""
         at = self.candidates.at
         return self.hosts.cpu_used[at] * SHARES // np.maximum(self.hosts.cpu_limit[at], 1)
+
+    def memory_shares(self) -> Ints:
+        """Each candidate's memory in use, in SHARES."""
+        at = self.candidates.at
+        return self.hosts.memory_used[at] * SHARES // np.maximum(self.hosts.memory_limit[at], 1)
 
     def levelled(self, start: Ints, step: Ints | int) -> Ints:
         """Each VM to the candidate of the lowest level, which it raises by ``step``."""
@@ -84,7 +93,7 @@ def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: Candi
     Raises:
         KeyError: the host algorithm is not one of HOST_ALGORITHMS.
     """
-    task = _Task(hosts, request, candidates, wanted, np.random.default_rng(request.seed))
+    task = _Task(hosts, request, candidates, wanted)
     algorithm = HOST_ALGORITHMS[request.host_algorithm]
     preferences = [affinity for affinity in request.affinities if affinity.kind in PREFERENCE]
     if not preferences:
@@ -117,6 +126,14 @@ def _least_consumed(task: _Task) -> Ints:
     need = task.request.cpu_number * task.request.cpu_mhz
     step = np.maximum(need * SHARES // np.maximum(task.hosts.cpu_limit[task.candidates.at], 1), 1)
     return task.levelled(task.cpu_shares(), step)
+
+
+def _least_used(task: _Task) -> Ints:
+    at = task.candidates.at
+    cpu, memory = task.request.cpu_number * task.request.cpu_mhz, task.request.memory_mib
+    step = cpu * SHARES // np.maximum(task.hosts.cpu_limit[at], 1)
+    step += memory * SHARES // np.maximum(task.hosts.memory_limit[at], 1)
+    return task.levelled(task.cpu_shares() + task.memory_shares(), np.maximum(step, 1))
 
 
 def _random(task: _Task) -> Ints:
@@ -156,5 +173,6 @@ HOST_ALGORITHMS: Mapping[str, HostAlgorithm] = {
     "userconcentratedpod_random": _RANDOM,
     "userconcentratedpod_firstfit": _FIRST_FIT,
     "firstfitleastconsumed": HostAlgorithm(_least_consumed, _Task.cpu_shares),
+    "leastused": HostAlgorithm(_least_used, lambda task: task.cpu_shares() + task.memory_shares()),
 }
 """All of them by name."""

@@ -6,7 +6,7 @@ columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledge
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -141,6 +141,7 @@ class Affinity:
 
     kind: AffinityType
     vms_by_host: Mapping[int, int]
+    group_id: int = 0
 
 
 COUNT_DISPERSING = "UserDispersingPlanner"
@@ -238,6 +239,16 @@ class Plan:
     capacity: int
     excluded: Mapping[str, int]
     spread: Spread
+
+    def of(self, vms: Ints) -> "Plan":
+        """The places of some of its VMs, by their numbers, for whoever writes these only."""
+        return replace(
+            self,
+            host_ids=self.host_ids[vms],
+            cluster_ids=self.cluster_ids[vms],
+            pod_ids=self.pod_ids[vms],
+            pool_ids=self.pool_ids[vms],
+        )
 
     @property
     def placed(self) -> int:

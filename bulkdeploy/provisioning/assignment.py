@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.drivers.driver import GuestSpec, HostAddress, NicSpec, VolumeSpec
+from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.store.infrastructure.host_maintenance import read_host_names
 from bulkdeploy.store.infrastructure.zones import read_zone_names
 from bulkdeploy.store.jobs.jobs import LeasedJob
@@ -163,7 +164,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
         host_id=vm.host_id,
         host=None
         if vm.host_uuid is None
-        else HostAddress(vm.host_uuid, vm.host_name, vm.host_ip_address, vm.hypervisor),
+        else HostAddress(vm.host_uuid, vm.host_name, vm.host_ip_address, vm.hypervisor, vm.host_url),
         guest=GuestSpec(
             uuid=vm.uuid,
             name=vm.instance_name,
@@ -174,6 +175,7 @@ def assignment(job: LeasedJob, rows: GuestRows, shared: SharedConfig) -> Assignm
             nics=tuple(_nic(row) for row in rows.nics),
             user_data=(vm.user_data if vm.user_data is not None else shared.user_data) or None,
             user_data_details=shared.user_data_details if vm.user_data is None else {},
+            host_name=vm.name,
             public_keys=shared.public_keys if vm.public_keys is None else tuple(vm.public_keys),
         ),
         volume_uuids=tuple(row.uuid for row in placed if not row.standalone),
@@ -187,4 +189,16 @@ def _volume(row: Row[Any]) -> VolumeSpec:
 
 
 def _nic(row: Row[Any]) -> NicSpec:
-    return NicSpec(row.uuid, row.mac_address, row.ip_address, row.network_uuid, row.vlan)
+    return NicSpec(
+        row.uuid,
+        row.mac_address,
+        row.ip_address,
+        row.network_uuid,
+        row.vlan,
+        netmask=row.netmask,
+        gateway=row.gateway,
+        dns=tuple(row.dns),
+        label=row.label,
+        mtu=row.mtu,
+        is_default=row.is_default,
+    )

@@ -122,7 +122,7 @@ class GiveDevice(DeviceChange):
 
     @abstractmethod
     def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        """Let rows be as they were before ``claim``."""
+        """Restore the rows as they were before ``claim``."""
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps."""
@@ -196,7 +196,7 @@ class TakeDevice(DeviceChange):
         return Succeeded(AS_ROWS_SAY if work.state is VmState.RUNNING else UNCHANGED)
 
     def _unplug(self, work: Assignment) -> Outcome | None:
-        """Let the guest lose the device; an outcome where it did not."""
+        """Take the device from the guest; an outcome where that failed."""
         failure = self._request(work, without(work.guest, self.device(work)))
         if failure is None:
             return None

@@ -13,12 +13,12 @@ from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, Start
 from bulkdeploy.drivers.driver import (
     DriverError,
     GuestSpec,
-    HostAddress,
     HypervisorDriver,
     PowerState,
     StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.failpoints import Failpoint, after, before
@@ -59,6 +59,9 @@ class DriverCalls:
             if work.password_encrypted is not None:
                 secrets.append(self._decrypt(work.password_encrypted))
                 guest = replace(guest, password=secrets[0])
+            for volume in guest.volumes:
+                if volume.template_uuid is not None:
+                    driver.ensure_template(host, volume.pool_uuid, volume.template_uuid, timeout_s=self._timeout_s)
             self._make(driver, StartCall(host, guest, work.fence))
 
         return self._call(work, "boot", start, secrets)
@@ -155,7 +158,7 @@ class DriverCalls:
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
-        """Let the guest, which runs on the VM's host, have these volumes and nics and no others.
+        """Give the guest, which runs on the VM's host, these volumes and nics and no others.
 
         Raises:
             LeaseLost: see ``run``.
@@ -167,7 +170,7 @@ class DriverCalls:
         )
 
     def resize(self, work: Assignment, volume: VolumeSpec, *, running: bool) -> DriverError | None:
-        """Let a volume of the guest have this size, while it runs on the VM's host or while it does not run.
+        """Resize a volume of the guest, while it runs on the VM's host or while it does not run.
 
         Raises:
             LeaseLost: see ``run``.

@@ -8,6 +8,7 @@ from celery import Celery
 
 from bulkdeploy.queue.celery_queue import CONNECT_TIMEOUT_S
 from bulkdeploy.queue.job_queue import ALL_QUEUES
+from bulkdeploy.queue.redis_servers import celery_broker
 
 SILENCE_OPTIONS = {
     getattr(socket, name): value
@@ -22,7 +23,7 @@ SILENCE_OPTIONS = {
 """A line that is cut without a word is noticed after 25 to 30 s, not after hours: a consumer only listens."""
 
 
-CONFIGURATION = {
+CONFIGURATION: dict[str, Any] = {
     "accept_content": ["json"],
     "task_serializer": "json",
     "broker_connection_retry_on_startup": True,
@@ -60,7 +61,9 @@ def make_celery(redis_url: Callable[[], str]) -> Celery:
     app = Celery("bulkdeploy", set_as_current=False)
 
     def configure(**_: Any) -> None:
-        app.config_from_object({**CONFIGURATION, "broker_url": redis_url()})
+        url, options = celery_broker(redis_url())
+        transport = {**CONFIGURATION["broker_transport_options"], **options}
+        app.config_from_object({**CONFIGURATION, "broker_url": url, "broker_transport_options": transport})
 
     app.on_configure.connect(configure, weak=False)
     return app

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from uuid import uuid4
 
-from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from bulkdeploy.queue.job_queue import ALL_QUEUES, JobMessage, QueueUnavailable
+from bulkdeploy.queue.redis_servers import redis_client
 
 CONNECT_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 5.0
@@ -35,11 +35,11 @@ class CeleryJobQueue:
     """A JobQueue whose messages Celery workers read. Safe to share between threads.
 
     Args:
-        redis_url: ``redis://`` or ``rediss://`` URL with the database number.
+        redis_url: URL of the server, or of Sentinels (queue/redis_servers.py).
     """
 
     def __init__(self, redis_url: str) -> None:
-        self._redis = Redis.from_url(
+        self._redis = redis_client(
             redis_url,
             socket_connect_timeout=CONNECT_TIMEOUT_S,
             socket_timeout=ANSWER_TIMEOUT_S,

@@ -124,7 +124,7 @@ def read_affinities(
         without_vm_id=without_vm_id,
     )
     affinities = tuple(
-        Affinity(kind, by_group[group_id])
+        Affinity(kind, by_group[group_id], group_id)
         for group_id, kind in kinds.items()
         if kind is not AffinityType.EXPLICIT_DEDICATION
     )

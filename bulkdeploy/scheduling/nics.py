@@ -17,11 +17,19 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
-from bulkdeploy.store.ledger.addresses import Address, take_addresses, take_mac_addresses, take_named_address
+from bulkdeploy.store.ledger.addresses import (
+    GENERATED,
+    Address,
+    take_addresses,
+    take_mac_addresses,
+    take_named_address,
+    will_be_generated,
+)
 from bulkdeploy.store.networks import nics as store
 from bulkdeploy.store.networks.network_changes import keep_networks
 from bulkdeploy.store.virtual_machines.guests import lock_vm
 
+NO_MAC = "00:00:00:00:00:00"
 MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 
 
@@ -74,7 +82,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
 
 
 def take_back(connection: Connection, nic_id: int) -> None:
-    """Let a nic that was added, and that no guest has, be gone; its address is given back."""
+    """Remove a nic that was added and that no guest has; its address is given back."""
     store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)
 
@@ -106,10 +114,13 @@ def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
     """A MAC address that a nic can have, in lower case.
 
     Raises:
-        InvalidParameter: it is malformed, a group's, or another nic has it.
+        InvalidParameter: it is malformed, a group's or none's, another nic has it, or one will get it.
     """
-    if not MAC.fullmatch(mac.lower()):
+    if not MAC.fullmatch(mac.lower()) or mac == NO_MAC:
         raise InvalidParameter(parameter, mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
+    if will_be_generated(connection, mac.lower()):
+        rule = f"addresses that begin with {GENERATED} are given to nics here: it must be another, or one that was"
+        raise InvalidParameter(parameter, mac, rule)
     if store.mac_in_use(connection, mac.lower()):
         raise InvalidParameter(parameter, mac, "another nic has it")
     return mac.lower()

@@ -1,30 +1,33 @@
-"""Snapshot -> plan -> claim, inside one transaction of the caller.
+"""Snapshot -> plan -> claim, inside one transaction of the caller (one file: all that places comes by).
 
-``plan_in_zone`` decides; ``claim_plan`` writes the decision into the ledger, where the room is
+``plan_kinds_in_zone`` decides; ``claim_plans`` writes the decision into the ledger, where the room is
 checked again. A ``Place`` is the plan of one VM that exists.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy import metrics
+from bulkdeploy.placement.batch import after, plan_batch
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
-from bulkdeploy.placement.model import HostAnswer, PlacementRequest, Plan, ZoneSnapshot
-from bulkdeploy.placement.planner import plan
+from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.rules import cluster_threshold
+from bulkdeploy.placement.shortage import Shortage, shortage
+from bulkdeploy.placement.standing import Lacking, Places, stands
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.scheduling.virtual_machine import VmToPlace, read_vm_to_place
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_hosts, claim_pools
-from bulkdeploy.store.ledger.placed_vms import write_place, write_pools
+from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_place, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
 
@@ -34,7 +37,8 @@ class Planned:
     """A plan, the request it answers, and the limits that the claim checks again.
 
     ``pool_limits``: bytes that each pool may promise. ``thresholds``: of the clusters that the plan uses, where
-    they bind. ``hosts``: what there is to say of hosts that were asked about.
+    they bind. ``hosts``: what there is to say of hosts that were asked about. ``shortage``: what a VM lacks that
+    was refused.
     """
 
     plan: Plan
@@ -42,6 +46,7 @@ class Planned:
     pool_limits: dict[int, int]
     thresholds: Thresholds
     hosts: Sequence[HostAnswer] = field(default=())
+    shortage: Shortage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +84,73 @@ def plan_in_zone(
     Raises:
         PlannerNotInstalled: the need names a planner that is not there.
     """
+    (planned,) = plan_kinds_in_zone(
+        connection,
+        configuration,
+        [(need, count)],
+        seed=seed,
+        avoid_host_ids=avoid_host_ids,
+        explain_host_ids=explain_host_ids,
+    )
+    return planned
+
+
+def plan_kinds_in_zone(
+    connection: Connection,
+    configuration: Configuration,
+    kinds: Sequence[tuple[PlacementNeed, int]],
+    *,
+    seed: int,
+    avoid_host_ids: frozenset[int] = frozenset(),
+    explain_host_ids: Sequence[int] = (),
+) -> list[Planned]:
+    """Where so many VMs of each kind, all of one owner's in one zone, would go now together; nothing is claimed.
+
+    Raises:
+        PlannerNotInstalled: a need names a planner that is not there.
+    """
     with metrics.PLAN_SECONDS.time():
-        snapshot, request = zone_as_seen(
-            connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids
+        snapshot, requests = zone_as_seen_by(
+            connection, configuration, kinds, seed=seed, avoid_host_ids=avoid_host_ids
         )
         limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
         catalog = placement_catalog()
-        hosts = HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else ()
-        made = plan(snapshot, request, catalog)
-        return Planned(made, request, limits, _thresholds(snapshot, request, made), hosts)
+        made = plan_batch(snapshot, requests, catalog)
+        return [
+            Planned(
+                part,
+                request,
+                limits,
+                _thresholds(snapshot, request, part),
+                HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
+                shortage(made.left, request, catalog) if part.refused else None,
+            )
+            for request, part in zip(requests, made.plans, strict=True)
+        ]
+
+
+def apply_in_zone(
+    connection: Connection,
+    configuration: Configuration,
+    kinds: Sequence[tuple[PlacementNeed, Places]],
+    counts: Sequence[int],
+) -> list[Planned] | list[Lacking]:
+    """The plans of all kinds at places that were planned before, or what keeps them from being claimed now.
+
+    Raises:
+        PlannerNotInstalled: a need names a planner that is not there.
+    """
+    wanted = [(need, count) for (need, _), count in zip(kinds, counts, strict=True)]
+    snapshot, requests = zone_as_seen_by(connection, configuration, wanted, seed=0)
+    limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
+    planned = []
+    for request, (_, places) in zip(requests, kinds, strict=True):
+        made = stands(snapshot, request, places, placement_catalog())
+        if isinstance(made, list):
+            return made
+        planned.append(Planned(made, request, limits, _thresholds(snapshot, request, made)))
+        snapshot = after(snapshot, request, made)
+    return planned
 
 
 def _thresholds(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Thresholds:
@@ -110,57 +173,93 @@ def zone_as_seen(
     lock: bool = True,
 ) -> tuple[ZoneSnapshot, PlacementRequest]:
     """The zone and the request, as the planner takes them; ``lock``: affinity groups are locked for a claim."""
-    request = placement_request(
-        connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
-    )
-    catalog = placement_catalog()
-    planners = {need.planner, need.offering_planner or need.planner}
-    snapshot = read_snapshot(
-        connection,
-        need.zone_id,
-        need.owner,
-        configuration,
-        with_tags=bool(need.host_tags),
-        with_local_storage=need.needs_local_storage,
-        with_owner_hosts=HOST_ALGORITHMS[request.host_algorithm].needs_owner_vms
-        or any(catalog.strategy(planner).needs_owner_vms for planner in planners),
+    snapshot, (request,) = zone_as_seen_by(
+        connection, configuration, [(need, count)], seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
     )
     return snapshot, request
 
 
-def claim_plan(
+def zone_as_seen_by(
     connection: Connection,
-    planned: Planned,
-    need: PlacementNeed,
-    vm_uuids: Sequence[UUID | str],
-    volume_uuids: Sequence[Sequence[UUID | str]],
-) -> None:
-    """Write the plan's claims: a host per VM, and per disk a pool per volume.
+    configuration: Configuration,
+    kinds: Sequence[tuple[PlacementNeed, int]],
+    *,
+    seed: int,
+    avoid_host_ids: frozenset[int] = frozenset(),
+    lock: bool = True,
+) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
+    """The zone and a request for each kind; groups of several kinds are locked in one order first."""
+    needs = [need for need, _ in kinds]
+    groups = sorted({group for need in needs for group in need.affinity_group_ids})
+    if lock and len(needs) > 1 and groups:
+        lock_affinity_groups(connection, groups)
+    requests = [
+        placement_request(
+            connection, configuration, need, count=count, seed=seed, avoid_host_ids=avoid_host_ids, lock=lock
+        )
+        for need, count in kinds
+    ]
+    catalog = placement_catalog()
+    planners = {planner for need in needs for planner in (need.planner, need.offering_planner) if planner}
+    snapshot = read_snapshot(
+        connection,
+        needs[0].zone_id,
+        needs[0].owner,
+        configuration,
+        with_tags=any(need.host_tags for need in needs),
+        with_local_storage=any(need.needs_local_storage for need in needs),
+        with_owner_hosts=any(HOST_ALGORITHMS[request.host_algorithm].needs_owner_vms for request in requests)
+        or any(catalog.strategy(planner).needs_owner_vms for planner in planners),
+    )
+    return snapshot, requests
 
-    ``volume_uuids`` has one sequence per disk, in the order of ``need.disks``, one entry per VM.
+
+@dataclass(frozen=True, slots=True)
+class PlacedVms:
+    """VMs of one need at their places, with a sequence of volumes per disk, in the order of ``need.disks``."""
+
+    need: PlacementNeed
+    plan: Plan
+    vm_uuids: Sequence[UUID | str]
+    volume_uuids: Sequence[Sequence[UUID | str]]
+
+
+def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Sequence[PlacedVms]) -> None:
+    """Write the claims of one owner's VMs in one zone: a host per VM, and per disk a pool per volume.
 
     Raises:
         TransactionConflict: somebody took the room since the snapshot; repeat the whole transaction.
     """
+    if len(parts) == 1:
+        (part,) = parts
+        host_ids, vm_uuids = part.plan.host_ids, part.vm_uuids
+        cpu_mhz: int | Ints = part.need.cpu_number * part.need.cpu_mhz
+        memory_mib: int | Ints = part.need.memory_mib
+    else:
+        vms = [part.plan.placed for part in parts]
+        host_ids = np.concatenate([part.plan.host_ids for part in parts])
+        vm_uuids = [uuid for part in parts for uuid in part.vm_uuids]
+        cpu_mhz = np.repeat([part.need.cpu_number * part.need.cpu_mhz for part in parts], vms)
+        memory_mib = np.repeat([part.need.memory_mib for part in parts], vms)
     claim_hosts(
         connection,
-        planned.plan.host_ids,
+        host_ids,
         vm_uuids,
-        account_id=need.owner.account_id,
-        cpu_mhz=need.cpu_number * need.cpu_mhz,
-        memory_mib=need.memory_mib,
-        thresholds=planned.thresholds,
+        account_id=parts[0].need.owner.account_id,
+        cpu_mhz=cpu_mhz,
+        memory_mib=memory_mib,
+        thresholds=reduce(Thresholds.joined, (each.thresholds for each in planned)),
     )
-    if not need.disks:
-        return
     pools: list[int] = []
     sizes: list[int] = []
     volumes: list[UUID | str] = []
-    for position, disk in enumerate(need.disks):
-        pools += planned.plan.pool_ids[:, position].tolist()
-        sizes += [disk.size_bytes] * planned.plan.placed
-        volumes += volume_uuids[position]
-    claim_pools(connection, planned.pool_limits, pools, sizes, volumes)
+    for part in parts:
+        for position, disk in enumerate(part.need.disks):
+            pools += part.plan.pool_ids[:, position].tolist()
+            sizes += [disk.size_bytes] * part.plan.placed
+            volumes += part.volume_uuids[position]
+    if volumes:
+        claim_pools(connection, planned[0].pool_limits, pools, sizes, volumes)
 
 
 def plan_stopped_vm(
@@ -221,7 +320,8 @@ def claim_place(connection: Connection, place: Place) -> None:
         TransactionConflict: repeat the whole transaction.
     """
     vm, placed = place.vm, place.planned.plan
-    claim_plan(connection, place.planned, place.need, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
+    part = PlacedVms(place.need, placed, [vm.uuid], [[uuid] for uuid in vm.unplaced_volumes])
+    claim_plans(connection, [place.planned], [part])
     write_place(
         connection,
         vm.id,

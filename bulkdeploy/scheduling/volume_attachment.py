@@ -87,7 +87,7 @@ def detach(connection: Connection, volume: Row[Any]) -> None:
 
 
 def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
-    """Let a volume be as it was before it was attached; without ``has_place`` it is on no pool.
+    """Restore a volume as it was before it was attached; without ``has_place`` it is on no pool.
 
     Raises:
         TransactionConflict: repeat the whole transaction.

@@ -339,7 +339,7 @@ SELECT format('deployment %s: answered %s VMs, has %s', d.uuid, d.vm_count, v.vm
   FROM deployments d
   CROSS JOIN LATERAL (SELECT count(*) AS vms
   FROM virtual_machines x
-  WHERE x.deployment_id = d.id) v
+  WHERE x.deployment_id IN (SELECT d.id UNION ALL SELECT own.id FROM deployments own WHERE own.batch_id = d.id)) v
   WHERE d.vm_count <> v.vms;
 
 -- invariant: no_orphans

@@ -1,24 +1,30 @@
 """From settings to drivers: which there are, with what options, and where the simulated ones keep their state."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers, configure_drivers
 from bulkdeploy.drivers.simulator_database import derived_url
+from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 
 SIMULATOR = "simulator"
 URL = "url"
 
 
-def build_configured_drivers(settings: Settings) -> Drivers:
+def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
     """The drivers that the setting ``drivers`` names, with their options from ``driver``; none is made yet.
+
+    ``engine``: the database in which drivers remember and look up what their hypervisors do not know.
 
     Raises:
         DriverSettingError: these settings are wrong.
         SettingMissing: no database is configured beside which the simulator's would be.
     """
-    return configure_drivers(settings.drivers, _driver_options(settings))
+    return configure_drivers(settings.drivers, _driver_options(settings), partial(records_in, engine))
 
 
 def simulator_url(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from bulkdeploy.queue.redis_servers import check_redis_url
 from bulkdeploy.store.database.database_url import database_parameters
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
@@ -62,7 +63,8 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         default=None,
         repr=False,
-        description="Redis or Valkey, as redis://:password@host:6379/0. Unset: `up` embeds one.",
+        description="Redis or Valkey, as redis://:password@host:6379/0, or Sentinels that know the primary, as "
+        "sentinel://:password@one:26379,two:26379/0?master=mymaster. Unset: `up` embeds one.",
     )
     redis_password: SecretStr | None = Field(
         default=None, description="Password of the message broker's user, where redis_url has none."
@@ -148,6 +150,20 @@ class Settings(BaseSettings):
         description="Address and port at which this process serves /metrics, /health/live, /health/ready. "
         "`up` gives each program the next port. Unset: none, but the API serves them at `listen`.",
     )
+    confd_listen: str = Field(
+        default="127.0.0.1:1814", description="Address and UDP port at which `confd` answers where every VM is."
+    )
+    confd_key_file: Path | None = Field(
+        default=None,
+        description="File whose whole content, the last newline included, is the key of confd queries and answers.",
+    )
+    confd_servers: list[str] = Field(
+        default_factory=list,
+        description="Addresses of all machines that run `confd`, as it tells its clients; the first is the master.",
+    )
+    confd_refresh_seconds: float = Field(
+        default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -186,7 +202,7 @@ class Settings(BaseSettings):
         """Types as the environment gives them; of two spellings the source that wins is the last."""
         return {hypervisor.lower(): name for hypervisor, name in drivers.items()}
 
-    @field_validator("listen", "monitoring_listen")
+    @field_validator("listen", "monitoring_listen", "confd_listen")
     @classmethod
     def _check_listen(cls, listen: str | None) -> str | None:
         if listen is None:
@@ -202,14 +218,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_redis(cls, url: str | None) -> str | None:
         if url is not None:
-            if not url.startswith(("redis://", "rediss://")):
-                raise ValueError(
-                    "must start with redis:// or rediss://; before several servers with Sentinel put a proxy that "
-                    "follows their primary"
-                )
-            if "," in urlsplit(url).netloc.rpartition("@")[2]:
-                raise ValueError("must name one server, as redis://:password@host:6379/0")
-            urlsplit(url).port  # noqa: B018 - looks whether it is one
+            check_redis_url(url)
         return url
 
     @classmethod

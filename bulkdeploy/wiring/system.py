@@ -55,7 +55,7 @@ def build_job_queue(settings: Settings) -> JobQueue:
 
 
 def arm_failpoints(settings: Settings) -> None:
-    """Let this process die where a trial wants it to; in production nobody does."""
+    """Arm the failpoints that a test has set for this process; in production none is set."""
     if settings.failpoints_dir is not None:
         arm(kills_from(settings.failpoints_dir))
 
@@ -75,11 +75,12 @@ def build_system(settings: Settings) -> System:
         prepares=settings.database_prepared_statements,
     )
     refuse_other_releases(reader)
+    engine = build_engine(settings, application_name=name, least_pool_size=threads)
     return System(
-        engine=build_engine(settings, application_name=name, least_pool_size=threads),
+        engine=engine,
         reader=reader,
         job_queue=build_job_queue(settings),
         cipher=build_cipher(settings),
         data_dir=settings.data_dir,
-        drivers=build_configured_drivers(settings),
+        drivers=build_configured_drivers(settings, engine),
     )

@@ -61,12 +61,18 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
         drivers.options.DriverSettingError: the settings of drivers are wrong.
     """
     arm_failpoints(settings)
-    drivers = build_configured_drivers(settings)
-    if not drivers.make_all():
-        log.warning("no_drivers", why="the setting drivers names none: every job that needs a hypervisor will fail")
+    engine = build_engine(settings, application_name="bulkdeploy worker", plans=plans)
+    try:
+        drivers = build_configured_drivers(settings, engine)
+        if not drivers.make_all():
+            why = "the setting drivers names none: every job that needs a hypervisor will fail"
+            log.warning("no_drivers", why=why)
+    except BaseException:
+        engine.dispose()
+        raise
     return Worker(
         settings=settings,
-        engine=build_engine(settings, application_name="bulkdeploy worker", plans=plans),
+        engine=engine,
         drivers=drivers,
         job_queue=build_job_queue(settings),
     )

@@ -10,8 +10,7 @@ from bulkdeploy_notebook import NotebookDriver, NotebookOptions
 from notebook import NotebookError, Page
 
 from bulkdeploy.drivers.contract import DriverContract, HostContract, Machines, Rig, VolumeContract
-from bulkdeploy.drivers.driver import HostAddress
-from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 
 METHODS = {"boot": "run_guest", "stop": "end_guest", "delete": "erase_volume"}
 """What the notebook is asked for in each step."""

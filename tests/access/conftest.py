@@ -12,29 +12,29 @@ from tests.access.walking import Walker
 from tests.support.drivers import SIMULATED
 from tests.support.fleet import fleet, fleet_simulator_url
 from tests.support.world import World, open_world
-from tests.support.worlds import populate
 
 __all__ = ["fleet", "fleet_simulator_url"]
 
 
 @pytest.fixture(scope="module")
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, populated_database: str) -> Iterator[World]:
     """The world of the list tests, with a database of its own."""
-    with open_world(request) as made:
-        populate(made)
+    with open_world(request, populated_database) as made:
         yield made
 
 
 @pytest.fixture(scope="package")
 def walker(
-    request: pytest.FixtureRequest, redis_url: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    populated_database: str,
+    redis_url: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Walker]:
     """Somebody who can call as anybody, in a world where everybody owns something of each kind.
 
     It is for calls that change nothing, and for copies in which all may be done.
     """
-    with open_world(request) as made:
-        populate(made)
+    with open_world(request, populated_database) as made:
         add_tenants(made)
         url = made.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
         settings = Settings(database_url=url, redis_url=redis_url, data_dir=tmp_path_factory.mktemp("walk"))

@@ -49,12 +49,12 @@ def found_of_acme(walker: Walker, by: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("by", [NEIGHBOUR, RIVAL, RIVAL_ADMIN, BELOW])
-def test_no_filter_finds_what_is_anothers(walker: Walker, by: str) -> None:
+def test_no_filter_finds_things_of_others(walker: Walker, by: str) -> None:
     """Lists by every filter show nothing of another account: neither ids nor names."""
     assert found_of_acme(walker, by) == {}
 
 
-def test_filters_find_what_is_ones_own(walker: Walker) -> None:
+def test_filters_find_things_of_the_caller(walker: Walker) -> None:
     """The same lists show their owner what they should, most of them by several filters."""
     found = found_of_acme(walker, USER)
     assert len({call.partition(" ")[0] for call in found}) > 15

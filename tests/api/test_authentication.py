@@ -176,7 +176,7 @@ def test_a_changed_secret_is_never_stale(client: ApiClient, engine: Engine, ciph
     assert ApiClient(client.url, user.api_key, "new secret").get("listCapabilities").status == 200
 
 
-def test_a_forbidden_command_is_told_before_the_signature(
+def test_a_forbidden_command_is_refused_before_the_signature_is_checked(
     client: ApiClient, engine: Engine, cipher: FernetCipher
 ) -> None:
     """With a good key a command that the role lacks answers 432, even if the signature is wrong."""

@@ -64,7 +64,7 @@ INSIDE = [
 
 
 @pytest.mark.parametrize("error", INSIDE, ids=lambda error: type(error).__name__)
-def test_the_inside_is_told_to_root_admins_only(error: BulkDeployError) -> None:
+def test_only_root_admins_see_internal_details(error: BulkDeployError) -> None:
     """Capacity, unavailability and failures read the same for everybody else."""
     assert text_of(error, caller(RoleType.ADMIN)) == str(error)
     assert {text_of(error, caller(role)) for role in set(RoleType) - {RoleType.ADMIN}} == {NEUTRAL_TEXT}
@@ -73,6 +73,6 @@ def test_the_inside_is_told_to_root_admins_only(error: BulkDeployError) -> None:
 @pytest.mark.parametrize(
     "error", [errors.UnknownApi("x"), errors.PagingError("page"), errors.PermissionDenied("no")]
 )
-def test_mistakes_are_told_to_everybody(error: BulkDeployError) -> None:
+def test_every_caller_sees_its_own_mistakes(error: BulkDeployError) -> None:
     """Who made a mistake learns which, whatever the role."""
     assert text_of(error, caller(RoleType.USER)) == str(error)

@@ -186,7 +186,7 @@ def test_long_lists_are_read_while_they_are_written(system: System, client: ApiC
     assert answered.body.count(b"id") == (MANY if response == "json" else 2 * MANY)
 
 
-def test_capacity_is_told_to_root_admins_only(
+def test_only_root_admins_see_capacity(
     system: System, client: ApiClient, cipher: FernetCipher, log: list[EventDict]
 ) -> None:
     """Others read a neutral text; the operator finds the true one in the log."""

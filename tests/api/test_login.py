@@ -64,10 +64,12 @@ def test_login_by_get(browser: Browser) -> None:
     ],
 )
 def test_failed_logins(browser: Browser, username: str, password: str, more: dict[str, str]) -> None:
-    """A failed login answers 531 under loginresponse, sets no cookie, and tells users from passwords never."""
+    """A failed login answers 531 under loginresponse, sets no cookie, and never tells what of it was wrong."""
     answer = browser.login(username, password, **more)
     assert (answer.status_code, list(answer.json())) == (531, ["loginresponse"])
-    assert error_of(answer)["errortext"].startswith(("Failed to authenticate user", "Unable to find the domain"))
+    domain = more.get("domain", "ROOT")
+    text = f"Failed to authenticate user {username} in domain {domain}; please provide valid credentials"
+    assert error_of(answer)["errortext"] == text
     assert not browser.http.cookies
 
 

@@ -80,6 +80,15 @@ def test_nothing_is_said_where_all_is_known(client: ApiClient) -> None:
     assert client.get("listZones", keyword="nothing", typo="x").body == {}
 
 
+def test_entries_of_what_has_none_are_unknown(client: ApiClient, zone: Zone) -> None:
+    """``diskofferingid[0]`` is no spelling of ``diskofferingid``, and no disk is left out without a word."""
+    body = client.call(
+        "bulkDeployVirtualMachine", **zone.bulk_parameters(1, dryrun="true"), **{"diskofferingid[0]": 1}
+    )
+    text = "bulkDeployVirtualMachine has no such parameters, they were ignored: diskofferingid[0]"
+    assert _warnings(body) == [text]
+
+
 def test_xml_says_it_too(client: ApiClient) -> None:
     """The same field, whatever the name is made of."""
     text = client.get("listZones", response="xml", **{"<typo>": "x"}).text
@@ -102,7 +111,7 @@ def test_a_setting_has_such_calls_refused(strict: ApiClient, zone: Zone) -> None
     assert strict.post("listZones", diskoferingid="x").status == 200
 
 
-def test_many_and_long_names_are_told_in_short(strict: ApiClient) -> None:
+def test_many_and_long_names_are_shortened_in_the_answer(strict: ApiClient) -> None:
     """What strangers send is not sent back at length."""
     answer = strict.post("listZones", **{f"p{number}" + "x" * 500: "" for number in range(50)})
     assert (answer.status, len(answer.text) < 3000) == (431, True)

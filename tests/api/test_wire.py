@@ -43,7 +43,7 @@ def test_number_of_parameters_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("response", "json"), [("json", True), ("JSON", True), ("xml", False), ("", False)])
-def test_json_only_when_asked_for(response: str, json: bool) -> None:
+def test_answers_are_json_only_on_request(response: str, json: bool) -> None:
     """Anything but ``response=json`` is answered in XML."""
     assert WireRequest({"response": response}).wants_json is json
     assert not WireRequest({"Response": "json"}).wants_json

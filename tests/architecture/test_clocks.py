@@ -22,6 +22,8 @@ ALLOWED = {
     "bulkdeploy.services.infrastructure.hosts": "the time that stands beside an operator's remark on a host",
     "bulkdeploy.cli.connection.authentication": "the client stamps `expires`",
     "bulkdeploy.cli.connection.transport": "the client compares its clock with the server's",
+    "bulkdeploy.confd.server": "queries carry their client's time, by contract",
+    "bulkdeploy.cli.confd": "the client stamps queries",
     "bulkdeploy.cli.deployments.followed": "the age of the client's own files",
 }
 
@@ -37,7 +39,7 @@ def wall_clock_readings(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names if ("time", alias.name) in WALL_CLOCKS)
 
 
-def test_nobody_reads_a_wall_clock() -> None:
+def test_no_module_reads_the_wall_clock() -> None:
     """No module but those with a reason reads the machine's clock; the reasons are still needed."""
     readers = {module_of(path) for path in SOURCES if any(wall_clock_readings(path))}
     assert readers == set(ALLOWED)

@@ -86,7 +86,7 @@ def test_a_bulk_call_leaves_what_it_read_of_the_zone_to_the_next_one(bench: Gene
     assert left == {"hosts", "host_capacity", "storage_pools"}
 
 
-def test_cpu_per_vm_does_not_grow_with_the_vms_asked_for(bench: GeneratedZone) -> None:
+def test_cpu_per_vm_does_not_grow_with_the_size_of_the_call(bench: GeneratedZone) -> None:
     """Ten times as many VMs in one call cost no more each."""
     deploy_without_sending(bench, FEW)
     few = least_cpu_per_vm(bench, FEW)

@@ -18,11 +18,12 @@ import pytest
 
 from bulkdeploy.cli.connection.transport import Clock
 from bulkdeploy.cli.program import run_program
+from bulkdeploy.manage.programs import WORKER
 from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, serving
 from tests.cli.terminal import Terminal
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
-from tests.support.programs import BULKDEPLOY, program
+from tests.support.programs import program
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
@@ -187,5 +188,5 @@ def admin_monkey(fleet: Fleet, api_url: str, client: ApiClient, monkey_at: Calla
 def worker(fleet: Fleet, tmp_path: Path) -> Iterator[None]:
     """A worker at work for the real service."""
     settings = fleet.settings.model_copy(update={"worker_threads": 8})
-    with program(settings, tmp_path / "worker.log", *BULKDEPLOY, "worker"):
+    with program(settings, tmp_path / "worker.log", *WORKER):
         yield

@@ -97,7 +97,7 @@ def test_deployments_are_offered_where_one_is_wanted(
     assert "5" in offered("explain ")[deployment]
 
 
-def test_values_are_not_asked_for_when_that_is_off(
+def test_no_values_are_fetched_when_autocomplete_is_off(
     monkey: Monkey, recorded: RecordedServer, offered: Offer
 ) -> None:
     """``set autocomplete false`` stops calls for values; names are still completed."""

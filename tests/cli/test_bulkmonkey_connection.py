@@ -32,7 +32,7 @@ def test_an_api_error_is_one_line_with_its_codes(monkey: Monkey) -> None:
     assert "(bulkDeployVirtualMachine: HTTP 431, code 4350)" in line
 
 
-def test_errors_are_json_where_json_was_asked_for(monkey: Monkey) -> None:
+def test_errors_are_json_with_json_output(monkey: Monkey) -> None:
     """With ``-o json`` errors are JSON objects on standard error."""
     monkey("sync")
     refused = monkey("list", "templates", "templatefilter=all", "pagesize=900", "page=1", "-o", "json")
@@ -95,7 +95,7 @@ def test_a_page_that_is_no_api_is_said_to_be_none(monkey: Monkey, recorded: Reco
     assert len(recorded.requested("listZones")) == 1
 
 
-def test_nobody_there_is_an_api_error(bare_monkey: Monkey) -> None:
+def test_a_server_that_does_not_listen_is_an_api_error(bare_monkey: Monkey) -> None:
     """A server that does not listen ends with status 1 and its address."""
     done = bare_monkey("list", "zones", "-u", "http://127.0.0.1:9/client/api", "-k", "x", "-s", "y")
     assert done.status == 1

@@ -83,7 +83,7 @@ def test_a_batch_is_followed_to_its_end(monkey: Monkey, recorded: RecordedServer
         assert text in done.err
 
 
-def test_jobs_of_a_batch_are_told_in_short(monkey: Monkey, recorded: RecordedServer) -> None:
+def test_jobs_of_a_batch_are_shown_in_short(monkey: Monkey, recorded: RecordedServer) -> None:
     """One flat object per job: its VM, or the reason; ``--full`` is what the API says, a filter picks from both."""
     recorded.jobs.failing = {1}
     words = (*BULK, "virtualmachinecount=3", "-q")
@@ -106,7 +106,7 @@ def test_jobs_of_a_batch_are_told_in_short(monkey: Monkey, recorded: RecordedSer
     assert set(picked) == {"name", "accountid"}
 
 
-def test_the_server_is_never_asked_in_quick_succession(monkey: Monkey, recorded: RecordedServer) -> None:
+def test_requests_never_follow_each_other_quickly(monkey: Monkey, recorded: RecordedServer) -> None:
     """From the call to the summary, less than two requests a second: those for the summary's hosts count, too."""
     recorded.jobs.rate = 10
     monkey(*BULK, "virtualmachinecount=45")

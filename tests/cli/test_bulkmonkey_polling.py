@@ -135,7 +135,7 @@ def test_following_jobs_of_another_server_costs_no_more(
     assert {one.command for one in server.seen} == {"listAsyncJobs"}
 
 
-def test_jobs_that_lists_leave_out_are_asked_for(
+def test_jobs_that_lists_leave_out_are_polled_one_by_one(
     server: RecordedServer, clock: HandClock, follower: Follower
 ) -> None:
     """A server whose lists hold unfinished jobs only is followed to the end all the same."""
@@ -155,7 +155,7 @@ def test_one_by_one_keeps_the_budget_too(server: RecordedServer, clock: HandCloc
     assert {one.command for one in server.seen} == {"queryAsyncJobResult"}
 
 
-def test_a_server_in_trouble_is_asked_less(server: RecordedServer, clock: HandClock, follower: Follower) -> None:
+def test_a_failing_server_gets_fewer_requests(server: RecordedServer, clock: HandClock, follower: Follower) -> None:
     """While the server fails, it is asked at longer intervals, and the end is found all the same."""
     batch = start(server, clock, 40, rate=40.0)
     server.faults.extend([("listBulkDeployments", 503, "<html>restarting</html>")] * 20)
@@ -163,7 +163,7 @@ def test_a_server_in_trouble_is_asked_less(server: RecordedServer, clock: HandCl
     assert min(gaps(server)[:20]) >= 5
 
 
-def test_one_job_is_asked_for_at_growing_intervals(
+def test_one_job_is_polled_at_growing_intervals(
     server: RecordedServer, clock: HandClock, follower: Follower
 ) -> None:
     """A job that takes a minute costs some twenty requests."""

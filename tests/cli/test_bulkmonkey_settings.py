@@ -27,7 +27,7 @@ def test_set_makes_a_profile_for_its_owner_only(bare_monkey: Monkey, home: Path,
     assert bare_monkey("list", "zones").out.startswith("allocationstate,id,name")
 
 
-def test_a_key_without_a_value_is_asked_for(bare_monkey: Monkey, home: Path) -> None:
+def test_set_secretkey_without_a_value_reads_standard_input(bare_monkey: Monkey, home: Path) -> None:
     """``set secretkey`` takes the key from standard input, off the command line."""
     assert bare_monkey("set", "secretkey", text=f"{SECRET_KEY}\n").status == 0
     assert SECRET_KEY in config_path(home).read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def test_help_on_an_api_says_what_it_takes(monkey: Monkey) -> None:
     assert "explain DEPLOYMENT | JOB" in monkey("explain", "-h").out
 
 
-def test_the_version_is_told(bare_monkey: Monkey) -> None:
+def test_the_version_is_printed(bare_monkey: Monkey) -> None:
     """``-v`` names program and version without a server."""
     done = bare_monkey("-v")
     assert (done.status, done.out.split()[0]) == (0, "bulkmonkey")

@@ -15,9 +15,11 @@ from tests.support.binding import Catalogue
 COMMANDS = find_commands()
 OURS = {
     "balanceZone",
+    "bulkCreateVirtualMachines",
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
     "evacuateHost",
+    "getHealth",
     "listBulkDeployments",
     "migrateHost",
 }
@@ -27,6 +29,7 @@ BESIDES = {
     ("deleteIso", "forced"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }

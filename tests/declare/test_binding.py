@@ -134,6 +134,14 @@ def test_first_of_two_spellings_counts() -> None:
     assert bind([string("name", "")], {"NAME": "a", "name": "b"}) == {"name": "a"}
 
 
+def test_two_names_of_one_parameter_must_not_differ() -> None:
+    """A parameter with another spelling is given under either; under both, only where they say the same."""
+    parameter = Parameter("disk", WireType.STRING, "", spellings=("diwsk",))
+    assert bind([parameter], {"diwsk": "a"}) == bind([parameter], {"disk": "a", "DIWSK": "a"}) == {"disk": "a"}
+    with pytest.raises(InvalidCombination, match="'diwsk' and 'disk' are names of one parameter"):
+        bind([parameter], {"diwsk": "a", "disk": "b"})
+
+
 def test_parameters_of_other_roles_are_ignored() -> None:
     """Who may not set a parameter is answered as if it were not there, even if its value is wrong."""
     parameter = uuid("hostid", Entity.HOST, "the host", roles=ROOT_ADMIN_ONLY)

@@ -127,7 +127,7 @@ def test_what_a_driver_can_do_is_known_before_it_is_made() -> None:
 
 
 @pytest.mark.usefixtures("_outsider")
-def test_nobody_replaces_a_driver_of_the_tree(options: dict[str, dict[str, Any]]) -> None:
+def test_an_entry_point_cannot_replace_a_driver_in_the_tree(options: dict[str, dict[str, Any]]) -> None:
     """An entry point with an in-tree name is not used."""
     drivers = configure_drivers({"default": "simulator"}, options)
     assert isinstance(drivers.driver_for("KVM"), SimulatorDriver)
@@ -149,7 +149,7 @@ def test_an_unknown_driver_is_named_with_its_setting_and_those_there_are() -> No
 @pytest.mark.parametrize(
     ("name", "why"), [("no_class", "no subclass of HypervisorDriver"), ("lost", "No module named")]
 )
-def test_what_is_no_driver_is_told(name: str, why: str) -> None:
+def test_what_is_no_driver_is_an_error_with_the_reason(name: str, why: str) -> None:
     """An entry point that cannot be loaded, or is none, is an error that names setting and reason."""
     with pytest.raises(UnusableDriver, match=rf"drivers\.KVM: driver '{name}' can not be used: .*{why}"):
         configure_drivers({"KVM": name}, {})
@@ -180,7 +180,7 @@ def test_a_secret_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_outsider")
-def test_a_secret_that_can_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     """A file that is not there, and an option given twice, are named."""
     gone = {"password_file": str(tmp_path / "gone")}
     with pytest.raises(WrongDriverOptions, match=r"driver\.outsider\.password_file .*: the file can not be read"):

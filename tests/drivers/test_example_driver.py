@@ -146,7 +146,7 @@ def test_a_service_that_names_it_runs_vms_with_it(caller: ApiClient, named: Sett
 
 
 @pytest.mark.parametrize("command", ["api", "worker", "sweeper", "audit"])
-def test_every_program_tells_a_wrong_option_by_its_name(
+def test_every_program_reports_a_wrong_option_by_its_name(
     command: str, named: Settings, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver without what it needs ends a program at its start, in words and without a traceback."""

@@ -9,7 +9,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState, StaleFence
+from bulkdeploy.drivers.driver import DriverError, PowerState, StaleFence
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, list_faults
 from bulkdeploy.drivers.simulator_database import connect, derived_url, drop_database, ensure_database

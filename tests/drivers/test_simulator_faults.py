@@ -7,7 +7,8 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, PowerState
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import (
     FaultKind,

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, list_hosts
 from bulkdeploy.drivers.simulator_link import PAGE_ROWS
@@ -97,7 +98,7 @@ def test_a_stopped_guest_can_be_adopted_where_it_runs_now(simulator: SimulatorDr
 
 
 @pytest.mark.parametrize("wrong", ["unknown host", "other host"])
-def test_contradictions_adopt_nobody(simulator: SimulatorDriver, wrong: str) -> None:
+def test_contradictions_adopt_no_guest(simulator: SimulatorDriver, wrong: str) -> None:
     """A host that is not known, or a guest that is elsewhere, refuses the whole load."""
     alpha, beta = new_host("alpha"), new_host("beta")
     simulator.sync_hosts([alpha, beta])

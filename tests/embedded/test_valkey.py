@@ -59,7 +59,7 @@ def test_killed_server_starts_again_on_the_same_url(server: ValkeyServer) -> Non
         assert client.get("key") is None
 
 
-def test_port_that_is_taken_is_told(server: ValkeyServer, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(server: ValkeyServer, tmp_path: Path) -> None:
     """A second server on the same port does not pretend to run."""
     second = ValkeyServer(tmp_path / "second.log", port=server.port)
     with pytest.raises(ServerFailed):

@@ -32,7 +32,7 @@ def names(simulator_url: str) -> list[str]:
         return [use.host.name for use in list_hosts(connection)]
 
 
-def test_load_tells_what_it_did(settings: Settings, simulator_url: str, tmp_path: Path) -> None:
+def test_load_reports_what_it_did(settings: Settings, simulator_url: str, tmp_path: Path) -> None:
     """The first load lists what was created, the second that everything was there."""
     file = write(tmp_path, TINY)
     first = bulkdeploy(settings, "inventory", "load", str(file))
@@ -58,7 +58,7 @@ def test_load_refuses_with_every_problem_and_no_traceback(
     assert all_rows(engine) == before
 
 
-def test_the_hypervisors_are_what_rows_say(settings: Settings, engine: Engine, simulator_url: str) -> None:
+def test_rows_and_hypervisors_agree_after_a_load(settings: Settings, engine: Engine, simulator_url: str) -> None:
     """After loading the sample zone the audit finds rows and hypervisors in agreement, also at the next start."""
     for _ in range(2):
         load_first_zone(settings, demo_zone_file())

@@ -93,7 +93,7 @@ def test_changes_are_taken_over(engine: Engine, cipher: FernetCipher, tmp_path: 
     assert load(engine, cipher, tmp_path, changed) == LoadReport()
 
 
-def test_all_mistakes_are_told_at_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
     """Each with line, key and rule."""
     bad = (
         PLACES.replace("gateway: 10.0.1.1", "gateway: 10.0.1.x")

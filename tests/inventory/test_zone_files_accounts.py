@@ -75,6 +75,12 @@ def test_rules_follow_the_file(engine: Engine, cipher: FernetCipher, tmp_path: P
         ),
         ("permission: allow", "permission: maybe", "5: roles[0].rules: "),
         ("description: nothing else", "why: nothing else", "5: roles[0].rules: must have the keys"),
+        (
+            "description: nothing else",
+            "description: [nothing, else]",
+            "5: roles[0].rules: must be a value of type map",
+        ),
+        ("description: nothing else", "description: null", "5: roles[0].rules: must be a value of type map"),
         ("name: Second, roleid: Auditor", "name: User, type: User, description: x", "6: roles[1]: Role User came"),
         ("name: Second", "name: ' x'", "6: roles[1].name: must be a name"),
     ],
@@ -180,7 +186,7 @@ def test_a_new_password_is_the_users_from_then_on(engine: Engine, cipher: Fernet
     assert load(engine, cipher, tmp_path, other_keys.replace(", password: another one", "")) == LoadReport()
 
 
-def test_exports_have_secrets_only_where_asked(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
+def test_exports_have_secrets_only_on_request(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:
     """Neither hashes nor keys otherwise; with them everybody can go on elsewhere."""
     load(engine, cipher, tmp_path, ALL)
     plain, full = export_zone(engine), export_zone(engine, decrypt=cipher.decrypt)

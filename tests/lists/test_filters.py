@@ -145,7 +145,7 @@ def test_offerings_are_listed_for_an_account(world: World, command: str) -> None
     assert world.client().get(command, **acme, **moon).status == 431
 
 
-def test_offerings_for_things_of_others_are_not_told(world: World) -> None:
+def test_offerings_for_things_of_others_are_not_listed(world: World) -> None:
     """Neither a VM, nor a volume, nor a private template of another account says anything about itself."""
     vm = world.id_of("virtual_machines", "rival-1")
     for command, named in (

@@ -43,7 +43,7 @@ def requested(command: str, **parameters: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", OWNED)
-def test_a_user_sees_its_own_whatever_is_asked(world: World, command: str) -> None:
+def test_no_filter_shows_a_user_more_than_its_own(world: World, command: str) -> None:
     """Neither ``listall`` nor its own domain shows a user the things of others in it."""
     domain = world.id_of("domains", "acme")
     for parameters in ({}, {"listall": "true"}, {"domainid": domain, "isrecursive": "true", "listall": "true"}):

@@ -70,7 +70,7 @@ def test_role_types_are_cloudstacks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(RESTRICTED))
-def test_users_are_told_that_an_api_is_not_theirs(world: World, name: str) -> None:
+def test_users_calling_an_admin_api_get_432(world: World, name: str) -> None:
     """A user who calls what is for admins gets 432 under ``errorresponse``."""
     answer = world.client(USER).get(name)
     assert answer.status == 432

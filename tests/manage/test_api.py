@@ -17,7 +17,7 @@ from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api_client import ApiClient
-from tests.support.programs import BULKDEPLOY, api_process, bulkdeploy, program, wait_for
+from tests.support.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, bulkdeploy, program, wait_for
 from tests.support.raw_connections import connected
 
 
@@ -58,7 +58,7 @@ def test_connections_are_kept(server: ApiClient) -> None:
         link.close()
 
 
-def test_missing_database_url_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_database_url_is_reported_in_one_line(tmp_path: Path) -> None:
     """Without a database the command ends with the setting's name and its variable, not a traceback."""
     ended = bulkdeploy(Settings(data_dir=tmp_path), "api")
     assert ended.returncode == 1
@@ -75,7 +75,7 @@ def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
             assert process.poll() is None, log.read_text()
             family = psutil.Process(process.pid).children(recursive=True)
     assert process.poll() == 0
-    assert psutil.wait_procs(family, timeout=10)[1] == []
+    assert psutil.wait_procs(family, timeout=PATIENCE_SECONDS)[1] == []
 
 
 def test_figures_are_those_of_all_processes(server: ApiClient) -> None:
@@ -116,7 +116,7 @@ def test_a_process_that_is_to_end_sends_callers_elsewhere_first(settings: Settin
     """
     log = tmp_path / "api.log"
     addresses = {name: f"127.0.0.1:{free_port()}" for name in ("listen", "monitoring_listen")}
-    settings = settings.model_copy(update={**addresses, "api_processes": 1, "shutdown_delay_seconds": 3.0})
+    settings = settings.model_copy(update={**addresses, "api_processes": 1, "shutdown_delay_seconds": 6.0})
     whole = b"GET /client/api?response=json HTTP/1.1\r\nHost: x\r\n\r\n"
     with program(settings, log, *BULKDEPLOY, "api") as process:
         ready = f"{settings.api_monitoring_url}/health/ready"

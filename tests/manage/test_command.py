@@ -45,7 +45,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert ended.stdout.splitlines()[-1] == "[]"
 
 
-def test_unreachable_database_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_reported_in_one_line(tmp_path: Path) -> None:
     """A database that does not answer is the operator's to mend: no traceback, and the host is named."""
     settings = Settings(data_dir=tmp_path, database_url="postgresql://nobody@127.0.0.1:9/nothing")
     ended = bulkdeploy(settings, "db", "upgrade")
@@ -54,7 +54,7 @@ def test_unreachable_database_is_told_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_wrong_configuration_file_is_told_by_name(tmp_path: Path) -> None:
+def test_a_wrong_configuration_file_is_reported_by_its_setting(tmp_path: Path) -> None:
     """A file with a wrong value ends the command, naming the setting."""
     file = tmp_path / "settings.toml"
     file.write_text("api_processes = 0\n")

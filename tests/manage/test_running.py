@@ -7,7 +7,7 @@ from bulkdeploy.manage.running import with_running_services
 from bulkdeploy.wiring.settings import Settings
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_an_unreadable_data_directory_is_left_alone(tmp_path: Path) -> None:
     """Where data_dir can not be looked into, a command works with the settings it was given."""
     settings = Settings(data_dir=tmp_path / "data", database_url="postgresql://there/name")
     settings.data_dir.mkdir(mode=0o000)

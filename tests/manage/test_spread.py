@@ -19,7 +19,7 @@ def test_level_spread_is_accepted() -> None:
     assert uneven([cluster("a", 3, 2, 50), cluster("b", 0, 5, 50), cluster("c", 0, 4, 50)]) == []
 
 
-def test_two_above_one_with_room_is_told() -> None:
+def test_a_cluster_two_above_one_with_room_is_reported() -> None:
     """A cluster that got a VM and ends two above another with room breaks the promise; both are named."""
     (problem,) = uneven([cluster("a", 3, 2, 50), cluster("b", 0, 3, 50)])
     assert "a got 2" in problem

@@ -107,7 +107,7 @@ def honest_calls_are_answered(server: Server, calls: int = 20) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", HALF_HEADERS, HALF_BODY])
-def test_half_requests_hold_nobody_up(server: Server, sent: bytes) -> None:
+def test_half_requests_do_not_delay_other_calls(server: Server, sent: bytes) -> None:
     """64 connections that never say the rest, as many as there are threads and more; in the end they are closed."""
     with connected(server.url, 64) as links:
         for link in links:
@@ -118,7 +118,7 @@ def test_half_requests_hold_nobody_up(server: Server, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("sources", [("127.0.0.1",), tuple(f"127.0.0.{number}" for number in range(2, 12))])
-def test_a_thousand_at_once_hold_nobody_up(server: Server, sources: tuple[str, ...]) -> None:
+def test_a_thousand_half_requests_do_not_delay_other_calls(server: Server, sources: tuple[str, ...]) -> None:
     """A thousand half requests, from the address of the honest callers or from ten others."""
     with ThreadPoolExecutor(1) as pool:
         honest = pool.submit(honest_calls_are_answered, server, 100)
@@ -178,7 +178,7 @@ def test_who_is_being_answered_is_never_put_out(server: Server) -> None:
         assert [call.result().status for call in calls] == [200] * THREADS
 
 
-def test_answers_that_nobody_reads_are_dropped(server: Server) -> None:
+def test_answers_that_are_never_read_are_dropped(server: Server) -> None:
     """Who asks for a lot and reads nothing is hung up on, and its answers are forgotten."""
     with connected(server.url) as (link,):
         link.send(b"GET /client/api/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 64)
@@ -221,7 +221,7 @@ def test_refusals_are_answers_of_the_api(server: Server, case: str) -> None:
             assert ElementTree.fromstring(body).findtext("errorcode") == str(code)  # noqa: S314 - our own server
 
 
-def test_what_is_no_http_at_all_is_told_so(server: Server) -> None:
+def test_bytes_that_are_not_http_get_400(server: Server) -> None:
     """Such as TLS on the port without it."""
     with connected(server.url) as (link,):
         link.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
@@ -248,7 +248,7 @@ def test_calls_in_one_go_are_answered_in_turn(server: Server) -> None:
     assert answers.index(b"text/xml") < answers.index(b"application/json")
 
 
-def test_whoever_watches_needs_no_thread_of_calls(server: Server) -> None:
+def test_monitoring_needs_no_thread_of_calls(server: Server) -> None:
     """While every thread waits for the database, and calls wait for threads, the process says that it lives."""
     with ThreadPoolExecutor(PROCESSES * THREADS * 3) as pool:
         with server.held_up():
@@ -278,7 +278,7 @@ def test_calls_with_passwords_take_no_thread_of_others(server: Server) -> None:
         assert {call.result().status for call in calls} == {200}
 
 
-def test_whoever_watches_has_an_address_of_his_own(server: Server) -> None:
+def test_monitoring_has_its_own_address(server: Server) -> None:
     """Metrics and health are not at the address that a proxy shows to the world, and calls not at theirs."""
     assert server.watched("/health/ready") == (200, '{"status":"ready"}')
     for path in ("/health/live", "/health/ready", "/metrics"):

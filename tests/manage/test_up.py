@@ -165,14 +165,14 @@ def test_configured_servers_are_used_instead(
         assert not {one.name() for one in family(process)} & {"postgres", "valkey-server"}
 
 
-def test_second_start_on_the_same_data_is_refused(service: Service) -> None:
+def test_a_second_start_on_the_same_data_is_refused(service: Service) -> None:
     """Two at once would harm each other: the second ends at once and names the first."""
     ended = bulkdeploy(service.settings, "up")
     assert ended.returncode == 1
     assert str(service.process.pid) in ended.stderr
 
 
-def test_address_in_use_is_told(service: Service, server_folder: Path) -> None:
+def test_an_address_in_use_is_reported(service: Service, server_folder: Path) -> None:
     """An address that somebody else listens on ends the start in one line."""
     listen = service.client.url.removeprefix("http://")
     ended = bulkdeploy(settings_on(server_folder).model_copy(update={"listen": listen}), "up")

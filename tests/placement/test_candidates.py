@@ -144,7 +144,7 @@ def test_a_dedicated_batch_uses_only_the_owners_hosts() -> None:
     assert made.excluded == {"not_dedicated": 2, "dedicated_to_others": 1}
 
 
-def test_hosts_with_more_tags_than_asked_serve_too() -> None:
+def test_hosts_with_more_tags_than_required_are_used() -> None:
     """Tags beyond those of the offering do not keep a host from being used."""
     zone = even_zone(clusters=1, hosts=2)
     zone.host(11).tags = frozenset({"ssd", "gpu"})

@@ -85,7 +85,7 @@ def test_settings_choose_what_there_is() -> None:
     assert settings_by_name()["vm.deployment.planner"].choices == placement_catalog().planners
 
 
-def test_a_reason_whose_rule_is_gone_is_still_told() -> None:
+def test_a_reason_whose_rule_is_gone_is_still_shown() -> None:
     """Deployments keep the codes of rules that left with their distribution."""
     assert excluded_rows({"odd_host": 2}) == [{"reason": "odd_host", "text": "odd host", "remedy": "", "hosts": 2}]
     assert in_words({"out_of_scope": 9, "odd_host": 2}) == "hosts ruled out: 2 by odd_host: odd host"

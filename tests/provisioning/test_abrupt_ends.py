@@ -71,7 +71,7 @@ def test_suspects_run_one_at_a_time(fleet: Fleet) -> None:
     fleet.assert_intact()
 
 
-def test_a_row_of_dead_workers_slows_nobody_down(fleet: Fleet) -> None:
+def test_a_series_of_dead_workers_slows_no_other_job(fleet: Fleet) -> None:
     """Jobs that have chances left run side by side, however often their workers ended: most had no part in it."""
     fleet.deploy(3)
     _lost(fleet, 3)

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall
-from bulkdeploy.drivers.driver import DriverError, HostAddress
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 
 TIMEOUT_S = 60.0
@@ -96,7 +97,7 @@ def make_while_the_first_is_sent(
     return made
 
 
-def test_a_call_that_comes_alone_waits_for_nobody() -> None:
+def test_a_single_call_is_sent_at_once() -> None:
     """It is sent at once, by itself."""
     driver = Telegraph()
     batches = DriverBatches(driver, TIMEOUT_S, FOR_EVER_S)
@@ -144,7 +145,7 @@ def test_calls_for_one_guest_are_never_in_one_batch(threads: ThreadPoolExecutor)
     assert sum(map(len, driver.batches)) == len(calls)
 
 
-def test_a_hypervisor_that_is_slow_to_be_told_keeps_nobody_waiting(threads: ThreadPoolExecutor) -> None:
+def test_a_slow_batch_does_not_delay_other_batches(threads: ThreadPoolExecutor) -> None:
     """While one batch hangs others are sent beside it."""
     gate = Gate()
     batches = DriverBatches(Telegraph(gate), TIMEOUT_S, 0.01)

@@ -35,7 +35,7 @@ def test_what_gathers_is_one_batch() -> None:
     assert log.batches == [[0], list(range(1, 10))]
 
 
-def test_a_lone_entry_waits_for_nobody() -> None:
+def test_a_single_entry_is_written_at_once() -> None:
     """One entry is written at once, though nothing else comes."""
     log = Log()
     log.gate.set()

@@ -182,11 +182,12 @@ def test_leases_are_kept_while_drivers_take_their_time(fleet: Fleet) -> None:
     fleet.deploy(1)
     (job,) = fleet.jobs()
     gated = GatedDriver(fleet.driver)
-    options = replace(OPTIONS, lease_seconds=3.0)
+    options = replace(OPTIONS, lease_seconds=5.0)
     with fleet.runner(drivers=OneDriver(gated), options=options) as slow:
         slow.accept(job.id)
         assert gated.entered.wait(PATIENCE_S)
-        for _ in range(40):
+        first_end = fleet.job(job.id).lease_until
+        while not fleet.zone.scalar("SELECT now() > :first_end", first_end=first_end):
             fleet.sweeper().requeue_dropped()
             time.sleep(0.1)
         gated.gate.set()

@@ -148,7 +148,7 @@ def test_a_failed_stop_leaves_the_vm_running(running: Fleet, do: Callable[..., J
 
 @pytest.mark.parametrize("kind", [STOP, DESTROY, REBOOT], ids=str)
 @pytest.mark.parametrize("effect", HangEffect)
-def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: JobKind, effect: HangEffect) -> None:
+def test_a_stop_without_an_answer_is_repeated(running: Fleet, kind: JobKind, effect: HangEffect) -> None:
     """Whether the hypervisor did it or not: the job ends when that is known, and the row says what is so."""
     running.fault(Step.ANY, FaultKind.HANG, effect=effect, remaining=1)
     job = running.make_job(kind, running.vms()[0].id, forced=True)
@@ -162,7 +162,7 @@ def test_a_stop_that_was_not_answered_is_asked_for_again(running: Fleet, kind: J
 
 
 @pytest.mark.parametrize("kind", [STOP, DESTROY, REBOOT], ids=str)
-def test_a_stop_that_is_refused_after_one_that_nobody_heard_of(running: Fleet, kind: JobKind) -> None:
+def test_a_refused_stop_after_one_without_an_answer(running: Fleet, kind: JobKind) -> None:
     """The first was done: that the second is refused does not make the guest run."""
     running.fault(Step.ANY, FaultKind.HANG, effect=HangEffect.DONE, remaining=1)
     job = running.make_job(kind, running.vms()[0].id, forced=True)

@@ -200,7 +200,7 @@ UNSEEN = DriverError("look", "a host", "it can not be seen now", transient=True)
         ((PowerState.RUNNING, UNSEEN), None),
     ],
 )
-def test_a_guest_that_went_off_keeps_nobody_waiting(
+def test_a_migration_ends_when_its_guest_went_off(
     running: Fleet, seen: Sequence[PowerState | DriverError | None], ends_at: str | None
 ) -> None:
     """Where it is seen to run nowhere the move ends, with one host held; where that is not seen, both stay held."""
@@ -218,7 +218,7 @@ def test_a_guest_that_went_off_keeps_nobody_waiting(
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["not moved yet", "moved"])
-def test_whoever_takes_over_finishes_the_move(running: Fleet, before: bool) -> None:
+def test_the_next_worker_finishes_a_migration(running: Fleet, before: bool) -> None:
     """A worker that is gone after the claim, before or after the driver did it: the next one ends it, once."""
     gated = GatedMigration(running.driver, before=before)
     job_id = running.make_job(MIGRATE, running.vms()[0].id)

@@ -179,7 +179,7 @@ def test_volumes_go_with_their_owner(attached: tuple[Fleet, UUID, UUID]) -> None
     fleet.assert_nothing_held()
 
 
-def test_volumes_of_nobody_are_found(fleet: Fleet) -> None:
+def test_volumes_of_deleted_owners_are_removed(fleet: Fleet) -> None:
     """One that lost its VM at the moment when its owner was deleted goes all the same."""
     make(fleet, "left")
     fleet.zone.change("UPDATE accounts SET removed = now() WHERE id = :id", id=fleet.caller.owner.account_id)

@@ -66,7 +66,7 @@ def test_who_comes_while_one_looks_is_answered_by_the_next_look(crowd: Crowd) ->
     assert crowd.looks == [[1], list(LATER)]
 
 
-def test_a_look_that_fails_fails_nobody(crowd: Crowd) -> None:
+def test_a_coalesced_request_that_fails_is_retried_by_each_caller(crowd: Crowd) -> None:
     """All look for themselves then: whose key or connection was at fault is told so, and nobody else."""
     crowd.broken = {2, 3}
     outcomes = [requested.exception(30) or requested.result() for requested in crowd.gather()]
@@ -78,7 +78,7 @@ def test_a_look_that_fails_fails_nobody(crowd: Crowd) -> None:
     assert crowd.find(3).result(30) == 9
 
 
-def test_a_look_that_is_stuck_stalls_nobody_else(engine: Engine) -> None:
+def test_a_stuck_request_stalls_no_later_caller(engine: Engine) -> None:
     """Who comes while a look is stuck gives up waiting for it, and those who come then wait for nobody that is."""
     crowd = Crowd(engine, ThreadPoolExecutor(8), patience_s=0.2)
     stuck = crowd.find(1)

@@ -111,9 +111,9 @@ class Fleet:
         finally:
             runner.close()
 
-    def run(self, *job_ids: int, drivers: FindsDrivers | None = None) -> None:
+    def run(self, *job_ids: int, drivers: FindsDrivers | None = None, options: RunnerOptions = OPTIONS) -> None:
         """Run these jobs, or all there are, as far as they go now."""
-        with self.runner(drivers=drivers) as runner:
+        with self.runner(drivers=drivers, options=options) as runner:
             for job_id in job_ids or [row.id for row in self.zone.rows("SELECT id FROM async_jobs ORDER BY id")]:
                 runner.accept(job_id)
 

@@ -1,7 +1,7 @@
-"""Workers and sweepers forked from one process that has imported everything: a start then takes no second of CPU.
+"""Programs forked from one process that has imported everything: a start then takes no second of CPU.
 
-What runs is the real ``main``, with the environment and output that a program of its own would have. Programs begun
-by their command lines are those of ``up``, of the acceptance tests and of the trial with faults.
+What runs is the real ``main``, with the arguments, environment and output that a program of its own would have.
+Programs begun by their command lines are those of ``up``, every API server, and those of the trial with faults.
 """
 
 import importlib
@@ -9,30 +9,46 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from subprocess import TimeoutExpired
 
 from bulkdeploy.embedded.processes import end_with_parent
 
-MODULES = ["workers.app", "workers.sweeper"]
+COMMAND = "bulkdeploy.manage.main"
+IMPORTED = [
+    *("workers.app", "workers.sweeper", COMMAND),
+    *(f"bulkdeploy.manage.{name}" for name in ("admin", "audit", "database", "inventory", "report")),
+]
+FORKED_COMMANDS = ("worker", "sweeper", "db", "admin", "inventory", "audit", "report")
+"""Of ``bulkdeploy``: all that serve no HTTP, whose figures want to be told where to count before all imports."""
+
 PATH = os.environ.get("PYTHONPATH")
 _context = multiprocessing.get_context("forkserver")
 
 
-def can_be_forked(environment: Mapping[str, str]) -> bool:
-    """Whether a program with this environment imports the same as we do; a test may give it modules of its own."""
-    return environment.get("PYTHONPATH") == PATH
+def can_be_forked(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether a command line is of such a program.
+
+    It must import the same as we do: a test may give it modules of its own.
+    """
+    own = arguments[:1] == ("-m",) and arguments[1:2] in (("workers.app",), ("workers.sweeper",))
+    command = arguments[:2] == ("-m", COMMAND) and arguments[2:3] and arguments[2] in FORKED_COMMANDS
+    return bool(own or command) and environment.get("PYTHONPATH") == PATH
 
 
 class Forked:
     """A forked program, with what tests use of ``subprocess.Popen``."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, errors: Path | None = None
+    ) -> None:
         log.touch()
-        _context.set_forkserver_preload(MODULES)
-        self._process: ForkServerProcess = _context.Process(target=_become, args=(module, environment, log))
+        _context.set_forkserver_preload(IMPORTED)
+        self._process: ForkServerProcess = _context.Process(
+            target=_become, args=(arguments[1], arguments[2:], environment, log, errors or log)
+        )
         self._process.start()
         self.pid = self._process.pid
         self.kill, self.terminate = self._process.kill, self._process.terminate
@@ -53,13 +69,12 @@ class Forked:
         return self._process.exitcode
 
 
-def _become(module: str, environment: Mapping[str, str], log: Path) -> None:
+def _become(module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, errors: Path) -> None:
     end_with_parent(signal.SIGKILL)
     os.setpgid(0, 0)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(output, stream.fileno())
+    for stream, file in ((sys.stdout, log), (sys.stderr, errors)):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream.fileno())
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ.clear()
     os.environ.update(environment)
-    importlib.import_module(module).main(args=[])
+    importlib.import_module(module).main(args=list(arguments))

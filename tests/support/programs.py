@@ -4,17 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import free_port
-from bulkdeploy.manage.programs import SWEEPER, WORKER, environment
+from bulkdeploy.manage.programs import environment
 from bulkdeploy.wiring.settings import Settings
 from tests.support.nursery import Forked, can_be_forked
 
@@ -24,14 +25,24 @@ BULKDEPLOY = ("-m", "bulkdeploy.manage.main")
 
 def bulkdeploy(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one command of the product to its end."""
+    variables = environment(settings, dict(os.environ))
+    if can_be_forked((*BULKDEPLOY, *arguments), variables):
+        return _forked_to_its_end(arguments, variables)
     return subprocess.run(
         [sys.executable, *BULKDEPLOY, *arguments],
-        env=environment(settings, dict(os.environ)),
+        env=variables,
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
+
+
+def _forked_to_its_end(arguments: Sequence[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder) / "out", Path(folder) / "errors"
+        status = Forked((*BULKDEPLOY, *arguments), variables, out, errors).wait(PATIENCE_SECONDS)
+        return subprocess.CompletedProcess(list(arguments), status, out.read_text(), errors.read_text())
 
 
 Process: TypeAlias = subprocess.Popen[bytes] | Forked
@@ -42,8 +53,8 @@ def program(settings: Settings, log: Path, *arguments: str) -> Iterator[Process]
     """Keep a program running (``arguments`` for the interpreter); afterwards end it politely, then kill."""
     variables = environment(settings, dict(os.environ))
     process: Process
-    if arguments in (WORKER, SWEEPER) and can_be_forked(variables):
-        process = Forked(arguments[-1], variables, log)
+    if can_be_forked(arguments, variables):
+        process = Forked(arguments, variables, log)
     else:
         with log.open("ab") as output:
             process = spawn(

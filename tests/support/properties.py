@@ -2,8 +2,8 @@
 
 from hypothesis import HealthCheck, settings
 
-USUAL = 100
-PROFILES = {"quick": USUAL // 4, "usual": USUAL, "longer": USUAL * 3, "thorough": USUAL * 10}
+ALL = 100
+PROFILES = {"quick": ALL // 4, "usual": ALL // 2, "longer": ALL * 3, "thorough": ALL * 10}
 """Examples of a property that asks for 100, for ``make test-fast``, ``test``, integration and ``test-thorough``."""
 
 SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -17,6 +17,6 @@ def register_profiles() -> None:
 
 
 def examples(number: int, *, suppress: tuple[HealthCheck, ...] = SLOW_IS_FINE) -> settings:
-    """That many examples in ``make test``, more or fewer with another profile; never fewer than two."""
-    scaled = max(2, number * settings().max_examples // USUAL)
+    """As large a part or multiple of so many examples as the profile says; never fewer than two."""
+    scaled = max(2, number * settings().max_examples // ALL)
     return settings(max_examples=scaled, deadline=None, suppress_health_check=suppress)

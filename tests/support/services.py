@@ -4,7 +4,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -81,6 +81,26 @@ def unique_name(prefix: str) -> str:
 def with_database(url: str, database: str) -> str:
     """``url`` pointing at another database of the same server."""
     return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def made_once(admin_url: str, name: str, make: Callable[[str], None]) -> str:
+    """The name of a database that is made by the first process of the run that needs it.
+
+    ``make`` gets the name that it has until it is complete; nothing may be connected to it then.
+    """
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [name])
+        if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
+            making = unique_name("making")
+            make(making)
+            connection.execute(f'ALTER DATABASE "{making}" RENAME TO "{name}"')
+    return name
+
+
+def copy_database(admin_url: str, template: str, name: str) -> None:
+    """Make a copy of a database that nobody is connected to."""
+    with psycopg.connect(admin_url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
 
 
 @contextmanager

@@ -104,12 +104,11 @@ def deploy_vms(world: World) -> None:
 
 
 @contextmanager
-def open_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """A clone of the tests' template database behind a server of its own."""
+def open_world(request: pytest.FixtureRequest, template: str) -> Iterator[World]:
+    """A clone of this database behind a server of its own."""
     cipher = request.getfixturevalue("cipher")
     folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
-    postgres_url, template = request.getfixturevalue("postgres_url"), request.getfixturevalue("template_database")
-    with database_clone(postgres_url, template) as url:
+    with database_clone(request.getfixturevalue("postgres_url"), template) as url:
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=request.getfixturevalue("redis_url"), data_dir=folder)
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
 from bulkdeploy.api.app import create_app
 from bulkdeploy.drivers.simulator import SimulatorDriver
@@ -18,7 +18,7 @@ from tests.support.api_server import serving
 from tests.support.cloud import Cloud
 from tests.support.drivers import always
 from tests.support.population import OWNERS, add_owners_and_things, finish_vms, run
-from tests.support.services import database_clone
+from tests.support.services import copy_database, database_clone, made_once
 from tests.support.world import World, deploy_vms, open_world
 from tests.support.zones import load_zone
 
@@ -34,18 +34,30 @@ def populate(world: World) -> None:
 
 
 @pytest.fixture(scope="session")
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def populated_database(request: pytest.FixtureRequest, postgres_url: str, bare_database: str) -> str:
+    """The name of a database with that world, which nobody is connected to."""
+
+    def make(name: str) -> None:
+        with open_world(request, bare_database) as made:
+            populate(made)
+            made.engine.dispose()
+            copy_database(postgres_url, str(made.engine.url.database), name)
+
+    return made_once(postgres_url, "populated", make)
+
+
+@pytest.fixture(scope="session")
+def world(request: pytest.FixtureRequest, populated_database: str) -> Iterator[World]:
     """The world that tests read and never change."""
-    with open_world(request) as made:
-        populate(made)
+    with open_world(request, populated_database) as made:
         yield made
 
 
 @pytest.fixture
-def fresh_world(engine: Engine, api_url: str, cipher: FernetCipher) -> World:
+def fresh_world(request: pytest.FixtureRequest, small_zone_database: str) -> Iterator[World]:
     """The small zone alone, for tests that change it."""
-    load_zone(engine, cipher, SMALL_ZONE)
-    return World(engine, api_url, cipher)
+    with open_world(request, small_zone_database) as made:
+        yield made
 
 
 NETWORKS_UNLIMITED = (
@@ -57,10 +69,9 @@ NETWORKS_UNLIMITED = (
 
 
 @pytest.fixture(scope="session")
-def owned_world(request: pytest.FixtureRequest) -> Iterator[World]:
+def owned_world(request: pytest.FixtureRequest, small_zone_database: str) -> Iterator[World]:
     """The small zone, with neighbour, rival and project moon beside acme."""
-    with open_world(request) as made:
-        load_zone(made.engine, made.cipher, SMALL_ZONE)
+    with open_world(request, small_zone_database) as made:
         with made.engine.begin() as connection:
             run(connection, OWNERS)
             connection.execute(text(NETWORKS_UNLIMITED))

@@ -33,7 +33,7 @@ def test_cipher_gives_back_what_it_hid(tmp_path: Path) -> None:
     assert cipher.decrypt(token) == "the secret"
 
 
-def test_wrong_key_is_told(tmp_path: Path) -> None:
+def test_a_wrong_key_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     """Another installation's key gives an error that names the setting."""
     token = FernetCipher(secret_files.secret_key(tmp_path / "one")).encrypt("the secret")
     with pytest.raises(SecretKeyWrong, match="secret_key"):

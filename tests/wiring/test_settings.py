@@ -40,7 +40,11 @@ def test_environment_wins_over_the_file_and_options_over_both(
         ("api_processes = 0", "api_processes"),
         ('database_url = "mysql://host/name"', "postgresql://"),
         ('redis_url = "http://host"', "redis://"),
-        ('redis_url = "sentinel://one:26379"', "Sentinel"),
+        ('redis_url = "sentinel://one:26379,two"', "must name the primary"),
+        ('redis_url = "sentinel://one,/0?master=mine"', "every Sentinel"),
+        ('redis_url = "sentinel://one:no/0?master=mine"', "redis_url"),
+        ('redis_url = "sentinel://one/zero?master=mine"', "number of a database"),
+        ('redis_url = "sentinel://one/0?master=mine&ssl=1"', "parameters that Sentinels do not have: ssl"),
         ('redis_url = "redis://one:6379,two:6379/0"', "one server"),
         ('redis_url = "redis://one:no/0"', "redis_url"),
         ('database_url = "postgresql://one:5432,two:no/name"', "ports from 1 to 65535"),
@@ -99,7 +103,7 @@ def test_refused_values_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hidden" not in str(refused.value)
 
 
-def test_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     """A file that is named and not there is an error, not an empty file."""
     with pytest.raises(FileNotFoundError, match=r"nowhere\.toml"):
         load_settings(tmp_path / "nowhere.toml")
@@ -171,7 +175,7 @@ def test_options_of_drivers_come_from_the_file_and_the_environment(
     assert "123456" not in repr(settings)
 
 
-def test_nothing_is_simulated_unless_somebody_says_so() -> None:
+def test_nothing_is_simulated_by_default() -> None:
     """No driver is set by default; what ``up`` and ``demo`` do instead leaves those alone that are."""
     assert Settings().drivers == {}
     assert Settings().with_simulator().drivers == {"default": "simulator"}

@@ -66,7 +66,7 @@ def inspect(settings: Settings, *arguments: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("pool", [PREFORK, THREADS])
-def test_a_stock_worker_does_what_a_call_asked_for(walk: Walk, start: Start, pool: str) -> None:
+def test_a_stock_worker_runs_the_jobs_of_a_call(walk: Walk, start: Start, pool: str) -> None:
     """``celery -A workers.app worker``, as Celery ships it, runs what HTTP calls deploy, and names its tasks."""
     start(*STOCK_WORKER, pool)
     jobs = walk.bulk(str(uuid4()))
@@ -133,7 +133,7 @@ def test_a_killed_stock_worker_loses_nothing(fleet: Fleet, start: Start) -> None
     assert unfinished(fleet) > 8
     start(*STOCK_WORKER, THREADS)
     wait_for(lambda: all_done(fleet))
-    assert max(job.attempts for job in fleet.jobs()) == 2
+    assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 60)
 
 
@@ -147,7 +147,7 @@ def test_killed_processes_of_a_pool_lose_nothing(fleet: Fleet, tmp_path: Path, s
     for process in psutil.Process(worker.pid).children():
         process.send_signal(signal.SIGKILL)
     wait_for(lambda: all_done(fleet))
-    assert max(job.attempts for job in fleet.jobs()) == 2
+    assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 40)
     forgive_tracebacks(tmp_path)
 
@@ -160,7 +160,7 @@ def forgive_tracebacks(tmp_path: Path) -> None:
     log.write_text("")
 
 
-def test_a_stock_worker_that_is_told_to_end_gives_back_the_rest(fleet: Fleet, start: Start) -> None:
+def test_a_stopped_stock_worker_gives_back_the_rest(fleet: Fleet, start: Start) -> None:
     """SIGTERM: what was begun is finished, the rest stays for others, and none is begun twice."""
     slow_boots(fleet, 300)
     first = start(*STOCK_WORKER, THREADS)
@@ -193,19 +193,25 @@ def test_stock_workers_die_at_every_point(walk: Walk, start: Start) -> None:
 def test_stock_and_our_workers_share_and_duplicates_do_no_harm(
     fleet: Fleet, redis_database_url: str, start: Start
 ) -> None:
-    """Both sorts side by side, each message sent three times, one for no job: every job runs once."""
+    """One sort alone, both side by side, the other alone, each message sent three times: every job runs once."""
     slow_boots(fleet, 100)
-    start(*STOCK_WORKER, THREADS)
+    stock = start(*STOCK_WORKER, THREADS)
+    deploy_with_duplicates(fleet)
     start(*WORKER)
     wait_for(lambda: consumers(redis_database_url) == 2)
-    # Whoever waited longest for messages is served first, and ours takes all that are there: several calls.
-    for calls in range(1, 31):
-        fleet.deploy(4)
-        messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
-        fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
-        wait_for(lambda: all_done(fleet))
-        if calls > 2 and len(owners(fleet)) == 2:
-            break
+    for _ in range(3):
+        deploy_with_duplicates(fleet)
+    stock.terminate()
+    assert stock.wait(PATIENCE_S) == 0
+    deploy_with_duplicates(fleet)
     assert len(owners(fleet)) == 2
     assert {job.attempts for job in fleet.jobs()} == {1}
-    assert_all_run(fleet, 4 * calls)
+    assert_all_run(fleet, 20)
+
+
+def deploy_with_duplicates(fleet: Fleet) -> None:
+    """Deploy four VMs; messages of all jobs there are come twice more, and one for no job; wait for the end."""
+    fleet.deploy(4)
+    messages = [JobMessage(job.id, DEPLOY.name, INTERACTIVE) for job in fleet.jobs()]
+    fleet.system.job_queue.send([*messages, JobMessage(123456789, DEPLOY.name, INTERACTIVE), *messages])
+    wait_for(lambda: all_done(fleet))

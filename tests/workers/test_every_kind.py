@@ -81,7 +81,7 @@ def world(fleet: Fleet, client: ApiClient) -> Iterator[World]:
     arm(None)
 
 
-def test_every_kind_is_asked_for() -> None:
+def test_every_kind_is_tried() -> None:
     """A kind is in these trials as soon as it is in the product."""
     assert set(JOB_REQUESTS) == set(job_kinds())
 

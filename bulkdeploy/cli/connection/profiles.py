@@ -53,6 +53,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("username", Kind.TEXT, "", "user to log in as, where there are no keys", True),
         Setting("password", Kind.SECRET, "", "that user's password", True),
         Setting("domain", Kind.TEXT, "/", "that user's domain, as a path", True),
+        Setting("confdservers", Kind.TEXT, "", "addresses of confd servers, with commas between them", True),
+        Setting("confdkeyfile", Kind.TEXT, "", "file with the key of these confd servers", True),
         Setting("verifycert", Kind.BOOLEAN, "true", "refuse a server whose certificate does not verify", True),
     )
 }

@@ -3,13 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from bulkdeploy.cli.deployments.batch_report import exclusion_table, host_table, number, skew_of
 from bulkdeploy.cli.deployments.summary import cluster_parts
+from bulkdeploy.cli.output.formats import printable
 from bulkdeploy.cli.output.screen import Screen
 
+MOST_HOSTS = 50
 IN_ROWS = ("csv", "column")
 COLUMNS = ("podname", "clustername", "before", "added", "after", "capacity", "podid", "clusterid")
 
@@ -31,6 +35,18 @@ def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) 
         screen.show(answer, fields)
 
 
+def _placed(hosts: Sequence[Mapping[str, Any]]) -> Table:
+    """What would change, host by host."""
+    table = Table("", "Host", "Cluster", box=box.SIMPLE, title="New VMs by host", title_justify="left")
+    for row in hosts[:MOST_HOSTS]:
+        table.add_row(
+            f"+{number(row, 'count')}", printable(str(row.get("hostname"))), printable(str(row.get("clustername")))
+        )
+    if len(hosts) > MOST_HOSTS:
+        table.add_row("...", f"{len(hosts) - MOST_HOSTS} more hosts", "")
+    return table
+
+
 def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
     """What a plan looks like."""
     count, fits = number(plan, "count"), number(plan, "fits")
@@ -46,6 +62,10 @@ def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [verdict.append(" Nothing was deployed.", "dim")]
     if clusters:
         parts += cluster_parts(clusters, planned=True)
+    if plan.get("placedhosts"):
+        parts.append(_placed(plan["placedhosts"]))
+    if plan.get("index"):
+        parts.append(Text(f"To apply just this plan, give planindex={plan['index']} instead of dryrun.", "dim"))
     if excluded:
         parts.append(exclusion_table(excluded))
     if plan.get("hosts"):

@@ -22,7 +22,7 @@ MOST_PAGES = 200
 
 
 class Budget:
-    """Lets requests through one by one, at least ``SPACING`` seconds after each other."""
+    """Spaces requests: one by one, at least ``SPACING`` seconds after each other."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock

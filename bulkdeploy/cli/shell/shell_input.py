@@ -32,7 +32,7 @@ class ShellHistory(FileHistory):
         super().__init__(str(path))
 
     def append_string(self, string: str) -> None:
-        """Keep a line, unless there is a secret in it."""
+        """Add a line to the history, unless there is a secret in it."""
         if not secret_spans(string):
             super().append_string(string)
 

@@ -30,7 +30,7 @@ def get_api_limit(call: Call) -> dict[str, Any]:
 
 
 def reset_api_limit(call: Call) -> None:
-    """Let the account named, or all of them, begin a new interval; who is no root admin lets its own.
+    """Begins a new interval for the named account or for all; callers other than root admins only for their own.
 
     Raises:
         PermissionDenied: it is not the caller's to touch.

@@ -44,7 +44,7 @@ def check_login(call: OpenCall) -> CheckedLogin:
     request = LoginRequest(
         username=call.arguments["username"],
         password=call.arguments["password"],
-        domain_path=call.arguments.get("domain", ""),
+        domain_path=call.arguments.get("domain", "") if domain is None else str(domain.uuid),
         domain_id=None if domain is None else domain.id,
         address=call.address,
     )

@@ -101,7 +101,7 @@ def update_configuration(call: Call) -> Mapping[str, Any]:
 
 
 def reset_configuration(call: Call) -> Mapping[str, Any]:
-    """Let the wider value of one setting hold again.
+    """Removes a narrower value of one setting, so that the wider one holds again.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.

@@ -5,7 +5,7 @@ Source: the functional specification of CLOUDSTACK-9951; parameters and answers 
 ``projectid``) as DESIGN section 4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,28 +24,27 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, moment, number, objects, text
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
-from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, Caller
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     OwnerDisabled,
     PermissionDenied,
+    PlanStale,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
-from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.explanation import explain_deployment
 from bulkdeploy.services.deployments.bulk_deployments import (
     answered_hosts,
     cancel_bulk_deployment,
+    job_rows,
     list_bulk_deployments,
 )
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
-from bulkdeploy.store.deployments.deployments import DeployedVms
 from bulkdeploy.store.listing import Page, rows_of
 
 BULK_DEPLOYMENT = Response(
@@ -65,7 +64,19 @@ BULK_DEPLOYMENT = Response(
         ),
         number("succeeded", "jobs that succeeded"),
         number("failed", "jobs that failed"),
+        moment("completed", "when the latest of them ended"),
         *PLAN_FIELDS,
+        objects(
+            "slowest",
+            "of a deployment asked for by id: its 5 finished jobs that took longest",
+            (
+                text("jobid", "the job"),
+                text("virtualmachineid", "its VM"),
+                text("name", "the VM's name"),
+                text("hostname", "the VM's host", ROOT_ADMIN_ONLY),
+                fraction("seconds", "seconds from the call to the job's end"),
+            ),
+        ),
         objects(
             "failures",
             "the first 100 failed jobs",
@@ -93,25 +104,7 @@ def bulk_deploy_virtual_machine(call: Call) -> Page | Instead:
     if isinstance(result, Instead):
         return result
     count = len(result.job_uuids)
-    return Page(rows_of(range(count), partial(_job_rows, call.caller, result)), count)
-
-
-def _job_rows(caller: Caller, deployed: DeployedVms, positions: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-    """One job object per VM (reference section 0.6), each naming its deployment; by position."""
-    shared = {
-        "accountid": caller.owner.account_uuid,
-        "userid": caller.user_uuid,
-        "cmd": DEPLOY.command_class,
-        "jobstatus": JobStatus.IN_PROGRESS.value,
-        "jobprocstatus": 0,
-        "jobresultcode": 0,
-        "jobinstancetype": DEPLOY.instance_type.value,
-        "created": deployed.created,
-        "deploymentid": deployed.uuid,
-    }
-    return {
-        at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
-    }
+    return Page(rows_of(range(count), partial(job_rows, call.caller, result)), count)
 
 
 def _list(call: Call) -> Page:
@@ -158,6 +151,7 @@ COMMANDS: tuple[Command, ...] = (
             InsufficientCapacity,
             InsufficientAddresses,
             ResourceUnavailable,
+            PlanStale,
         ),
         handler=bulk_deploy_virtual_machine,
     ),

@@ -10,18 +10,21 @@ from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
 from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.declare.command import Instead
-from bulkdeploy.declare.response_fields import number, objects, text
+from bulkdeploy.declare.response_fields import number, objects, text, texts
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.sizes import MOST_DISK_GIB
-from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, spread_rows
+from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
+"""What a call that applies a plan may have otherwise than the dry run that showed it."""
+
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
@@ -39,6 +42,7 @@ SPREAD_FIELDS = (
     number("added", "VMs of the call in the cluster, as planned"),
     number("after", "before and added together"),
     number("capacity", "VMs of this kind that the cluster had room for before the call"),
+    number("succeeded", "of a deployment asked for by id: its VMs there whose jobs succeeded"),
 )
 
 PLAN_FIELDS = (
@@ -54,9 +58,28 @@ PLAN_FIELDS = (
 )
 """Who is not a root admin sees nothing of the infrastructure: the same as of a single deployment."""
 
+PLACED = (
+    number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
+    objects(
+        "placedhosts",
+        "the hosts that get VMs, those with most first",
+        (
+            text("hostid", "the host"),
+            text("hostname", "its name"),
+            text("clusterid", "its cluster"),
+            text("clustername", "the cluster's name"),
+            text("podid", "the cluster's pod"),
+            number("count", "VMs that it gets"),
+            texts("pools", "storage pools that their volumes go to"),
+        ),
+        ROOT_ADMIN_ONLY,
+    ),
+)
+
 PLAN = Response(
     "plan",
     (
+        *PLACED,
         number("count", "VMs asked for"),
         number("fits", "VMs that would be made"),
         number("capacity", "VMs of this kind that there is room for in all", ROOT_ADMIN_ONLY),
@@ -77,8 +100,8 @@ def deploy_or_plan(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
         raise InvalidCombination(
             ("hostids", "dryrun"), "hostids must be given with dryrun=true: it asks, it pins nothing"
         )
-    result = deploy(call.connection, call.system, call.caller, _request(call, bulk=bulk, count=count, **more))
-    return Instead(PLAN, _plan_row(call, result)) if isinstance(result, DryRun) else result
+    result = deploy(call.connection, call.system, call.caller, deploy_request(call, bulk=bulk, count=count, **more))
+    return Instead(PLAN, plan_row(call, result)) if isinstance(result, DryRun) else result
 
 
 def require_root_admin(call: Call, *names: str) -> None:
@@ -117,18 +140,21 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
     return NamedNic(entry["networkid"].id, entry.get("ip"), entry.get("mac"))
 
 
-def _plan_row(call: Call, result: DryRun) -> dict[str, Any]:
+def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
+    """A dry run as answered."""
     return {
         "count": result.requested,
         "fits": result.fits,
         "capacity": result.plan["capacity"],
+        "index": result.index,
+        "placedhosts": host_rows(call.connection, result.parts),
         **spread_rows(call.connection, [result.plan])[0],
         "hosts": answered_hosts(call.connection, result.hosts),
     }
 
 
-def _request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
-    """What the call asks for, ids resolved."""
+def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
+    """What the call asks for, ids resolved; ``more``: what not every deploy call has."""
     arguments = call.arguments
     return DeployRequest(
         bulk=bulk,
@@ -165,9 +191,9 @@ def _request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployReques
         start_vm=call.flag("startvm", default=True),
         dry_run=call.flag("dryrun"),
         explain_host_ids=host_ids(call),
-        fingerprint=_fingerprint(arguments),
+        plan_index=arguments.get("planindex"),
         uuids=_uuids(arguments),
-        **more,
+        **(more if "fingerprint" in more else {**fingerprints(arguments), **more}),
     )
 
 
@@ -229,12 +255,22 @@ def _refs(value: Any) -> list[EntityRef]:
     return [ref for part in parts for ref in _refs(part)]
 
 
-def _fingerprint(arguments: Mapping[str, Any]) -> bytes:
+def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
+    """What tells one call from another under a request token, and from others whose dry run showed a plan."""
+    plan = _fingerprint(arguments, NOT_PLANNED)
+    return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}
+
+
+def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
     """What tells one deploy call from another: every parameter but the token itself.
 
     Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
     """
-    parts = [f"{name}={_plain(arguments[name])!r}" for name in sorted(arguments) if name not in NOT_FINGERPRINTED]
+    parts = [
+        f"{name}={_plain(arguments[name])!r}"
+        for name in sorted(arguments)
+        if name not in NOT_FINGERPRINTED | without
+    ]
     return hashlib.sha256("\n".join(parts).encode()).digest()
 
 

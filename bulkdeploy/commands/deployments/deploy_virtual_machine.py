@@ -6,11 +6,13 @@ from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan, n
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.deployment import NamedVm
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     OwnerDisabled,
     PermissionDenied,
+    PlanStale,
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
@@ -23,8 +25,7 @@ def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
         bulk=False,
         count=1,
         host_id=call.ref_id("hostid"),
-        name=call.text("name"),
-        display_name=call.text("displayname"),
+        vms=(NamedVm(call.text("name"), call.text("displayname")),),
         nics=named_nics(call),
     )
     return result if isinstance(result, Instead) else JobTicket(result.job_uuids[0], result.vm_uuids[0])
@@ -48,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
             InsufficientCapacity,
             InsufficientAddresses,
             ResourceUnavailable,
+            PlanStale,
         ),
         handler=deploy_virtual_machine,
     ),

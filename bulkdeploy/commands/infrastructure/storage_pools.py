@@ -56,7 +56,7 @@ def list_storage_pools(call: Call) -> Page:
 
 
 def look_at_storage_pool(call: Call) -> list[SeenPool]:
-    """Let a driver look at the storage of a pool that is to be made."""
+    """Asks a driver about the storage of a pool before the pool is created."""
     return pool_service.look_at_pools(call.connection, call.system, [call.arguments])
 
 

@@ -143,7 +143,7 @@ def update_volume(call: Call) -> JobTicket:
 
 
 def resize_volume(call: Call) -> JobTicket:
-    """Let a volume have another size."""
+    """Resizes a volume."""
     arguments = call.arguments
     return volume_resizing.resize_volume(
         call.connection,

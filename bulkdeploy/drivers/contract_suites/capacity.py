@@ -9,7 +9,8 @@ import pytest
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import begin, start
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress, PowerState
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 
 
 def assert_has_capacity(rig: Rig, caller: Caller, host: HostAddress, guests: int) -> None:

@@ -15,7 +15,8 @@ from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, HostAddress, PowerState
+from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 
 SUITES: Mapping[Ability, type] = {
     Ability.LIVE_MIGRATION: MigrationContract,

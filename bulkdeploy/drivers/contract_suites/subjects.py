@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 from bulkdeploy.drivers.driver import (
     Guest,
     GuestSpec,
-    HostAddress,
     HypervisorDriver,
     NicSpec,
     PowerState,
     VolumeSpec,
 )
+from bulkdeploy.drivers.hosts import HostAddress
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
 NETWORK = UUID("00000000-0000-4000-8000-0000000000f1")

@@ -240,16 +240,16 @@ def _text(parameter: Parameter, node: Node) -> str | dict[str, str] | None:
     """A value as a call would send it; None where it has the wrong form."""
     if parameter.type is WireType.MAP:
         entries = node.nodes if isinstance(node, Items) else [node]
-        if not all(isinstance(entry, Entries) for entry in entries):
-            return None
-        return {
-            f"{parameter.name}[{at}].{key}": value.text
-            for at, entry in enumerate(entries)
-            if isinstance(entry, Entries)
-            for key, value in entry.nodes.items()
-            if isinstance(value, Scalar)
-        }
+        texts: dict[str, str] = {}
+        for at, entry in enumerate(entries):
+            if not isinstance(entry, Entries):
+                return None
+            for key, value in entry.nodes.items():
+                if not isinstance(value, Scalar) or value.is_null:
+                    return None
+                texts[f"{parameter.name}[{at}].{key}"] = value.text
+        return texts
     if isinstance(node, Items) and parameter.type in (WireType.LIST, WireType.STRING):
-        texts = [item.text for item in node.nodes if isinstance(item, Scalar)]
-        return ",".join(texts) if len(texts) == len(node.nodes) else None
+        items = [item.text for item in node.nodes if isinstance(item, Scalar)]
+        return ",".join(items) if len(items) == len(node.nodes) else None
     return node.text if isinstance(node, Scalar) else None

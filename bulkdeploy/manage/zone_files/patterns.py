@@ -3,15 +3,18 @@
 import re
 
 MOST_EXPANDED = 100_000
-PATTERN = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}", re.ASCII)
+PATTERN = re.compile(r"\{([^{}]*)\.\.([^{}]*)\}")
+NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def count(text: str) -> int | None:
     """How many texts a text stands for; None where it holds no pattern.
 
     Raises:
-        ValueError: a pattern counts down or too far, or two of them differ in length.
+        ValueError: a pattern is not of two numbers, counts down or too far, or two of them differ in length.
     """
+    if not all(NUMBER.fullmatch(end) for ends in PATTERN.findall(text) for end in ends):
+        raise ValueError("must have patterns such as {01..10}, of numbers of at most 9 digits")
     sizes = {int(last) - int(first) + 1 for first, last in PATTERN.findall(text)}
     if not sizes:
         return None

@@ -222,7 +222,7 @@ def _check_role(connection: Connection, caller: Caller, apis: Apis, role: Row[An
     """Root admins belong to ROOT: elsewhere a domain admin above would administer them."""
     require_rights(caller, roles.rights_of(connection, role.id), apis, f"accounts with role {role.name}")
     if role.role_type == RoleType.ADMIN and domain_id != ROOT_DOMAIN_ID:
-        raise InvalidParameter("domainid", domain_id, f"accounts with role {role.name} can only be in ROOT")
+        raise InvalidCombination(("roleid", "domainid"), f"accounts with role {role.name} can only be in ROOT")
 
 
 def _new_role(

@@ -21,7 +21,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """Who wants to log in; ``domain_id`` wins over ``domain_path``, and without both it is ROOT."""
+    """Who wants to log in; ``domain_id`` wins over ``domain_path``, which shows it, and without both it is ROOT."""
 
     username: str
     password: str
@@ -29,11 +29,24 @@ class LoginRequest:
     domain_id: int | None = None
     address: str = ""
 
+    @property
+    def domain(self) -> str:
+        """The domain as the caller named it, for answers: nothing that only the database knows."""
+        return self.domain_path or "ROOT"
+
+    @property
+    def failed(self) -> LoginFailed:
+        """What a wrong domain, name or password is answered."""
+        return LoginFailed(
+            f"Failed to authenticate user {self.username} in domain {self.domain}; please provide valid credentials"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedLogin:
-    """The user of the name and domain given, and whether the password given is that user's."""
+    """What was asked, the user of the name and domain given, and whether the password given is that user's."""
 
+    request: LoginRequest
     user: LoginUser
     matches: bool
     attempt: Attempt
@@ -52,8 +65,8 @@ class NewSession:
 def check_login(system: System, connection: Connection, request: LoginRequest) -> CheckedLogin:
     """Find the user and check the password, which takes its time: before the transaction.
 
-    Whether a user exists or is disabled is told only to who knows the password; that it is locked, to nobody who
-    tries it.
+    Whether a domain or a user exists, or is disabled, is told only to who knows the password, and takes the same
+    time; that the password is locked, to nobody who tries it.
 
     Raises:
         LoginDelayed: too many failed before; the password was not looked at.
@@ -62,15 +75,13 @@ def check_login(system: System, connection: Connection, request: LoginRequest) -
     domain_id = request.domain_id or domain_by_path(connection, request.domain_path)
     attempt = Attempt(domain_id or 0, request.username, request.address)
     admit(system, attempt)
-    if domain_id is None:
-        raise LoginFailed(f"Unable to find the domain from the path {request.domain_path}")
-    user = user_by_name(connection, request.username, domain_id)
+    user = None if domain_id is None else user_by_name(connection, request.username, domain_id)
     matches = password_matches(request.password, None if user is None else user.password_hash)
     if user is None:
-        raise _mismatch(request.username, domain_id)
+        raise request.failed
     if matches and not user.guards.admits(request.address):
         raise LoginFailed(f"User {request.username} may not log in from {request.address}")
-    return CheckedLogin(user, matches, attempt)
+    return CheckedLogin(request, user, matches, attempt)
 
 
 def log_in(
@@ -87,10 +98,10 @@ def log_in(
     user, caller = checked.user, checked.user.caller
     if not checked.matches:
         count_wrong_password(connection, caller, caller.user_id, caller.username)
-        return _mismatch(caller.username, caller.owner.domain_id)
+        return checked.request.failed
     if not (user.enabled and sessions.accept_login(connection, caller.user_id)):
         raise LoginFailed(
-            f"User {caller.username} in domain {caller.owner.domain_id}, or its account, is disabled or locked; "
+            f"User {caller.username} in domain {checked.request.domain}, or its account, is disabled or locked; "
             "please contact the administrator"
         )
     succeed(connection, checked.attempt)
@@ -99,9 +110,3 @@ def log_in(
     session = NewSession(user, secrets.token_urlsafe(TOKEN_BYTES), secrets.token_urlsafe(TOKEN_BYTES))
     sessions.insert_session(connection, caller.user_id, session.token, session.session_key)
     return session
-
-
-def _mismatch(username: str, domain_id: int) -> LoginFailed:
-    return LoginFailed(
-        f"Failed to authenticate user {username} in domain {domain_id}; please provide valid credentials"
-    )

@@ -1,16 +1,21 @@
 """Bulk deployments after their call was answered: seen as a whole, and cancelled."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.placement.model import HostAnswer
+from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.scheduling.reasons import excluded_rows, reason_fields
+from bulkdeploy.services.deployments.batch_parts import Part
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.deployments import deployments as store
 from bulkdeploy.store.filters import Arguments
@@ -18,17 +23,23 @@ from bulkdeploy.store.listing import Page, Paging
 from bulkdeploy.store.visibility import Visibility
 
 MOST_FAILURES = 100
+MOST_SLOW = 5
 
 
 def list_bulk_deployments(
     connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging
 ) -> Page:
-    """One row per bulk deployment: its jobs by state, its spread, its failures with reasons."""
+    """One row per bulk deployment: its jobs by state, its spread, its failures with reasons.
+
+    Of one that is asked for by id also how full its clusters are by now, and its slowest jobs.
+    """
     page = store.list_deployments(connection, visible, arguments, paging)
     ids = [row["_id"] for row in page.rows]
     jobs = store.count_jobs(connection, ids)
     failures = store.failures_of(connection, ids, MOST_FAILURES)
     spreads = spread_rows(connection, [row["plan"] for row in page.rows])
+    if "id" in arguments and len(ids) == 1:
+        spreads = [spreads[0] | _as_it_is_now(connection, ids[0], page.rows[0]["plan"], spreads[0]["clusters"])]
     rows = [
         {
             **{key: row[key] for key in row if key not in ("_id", "plan", "cancel_requested")},
@@ -80,6 +91,19 @@ def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> l
     ]
 
 
+def _as_it_is_now(
+    connection: Connection, deployment_id: int, plan: Mapping[str, Any], clusters: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    succeeded = store.count_succeeded(connection, deployment_id)
+    return {
+        "clusters": [
+            {**row, "succeeded": succeeded.get(cluster, 0)}
+            for cluster, row in zip(plan["clusters"], clusters, strict=True)
+        ],
+        "slowest": store.slowest_jobs(connection, deployment_id, MOST_SLOW),
+    }
+
+
 def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> list[dict[str, Any]]:
     """What the rules say of hosts, one row each."""
     places = store.plan_hosts(connection, [answer.host_id for answer in answers])
@@ -90,13 +114,108 @@ def answered_hosts(connection: Connection, answers: Sequence[HostAnswer]) -> lis
     ]
 
 
+def job_rows(
+    caller: Caller, deployed: store.DeployedVms, positions: Sequence[int]
+) -> Mapping[int, Mapping[str, Any]]:
+    """One job object per VM (reference section 0.6), each naming its deployment; by position."""
+    shared = {
+        "accountid": caller.owner.account_uuid,
+        "userid": caller.user_uuid,
+        "cmd": DEPLOY.command_class,
+        "jobstatus": JobStatus.IN_PROGRESS.value,
+        "jobprocstatus": 0,
+        "jobresultcode": 0,
+        "jobinstancetype": DEPLOY.instance_type.value,
+        "created": deployed.created,
+        "deploymentid": deployed.uuid,
+    }
+    return {
+        at: {**shared, "jobid": deployed.job_uuids[at], "jobinstanceid": deployed.vm_uuids[at]} for at in positions
+    }
+
+
+def deployed_places(connection: Connection, deployed: store.DeployedVms) -> list[dict[str, Any]]:
+    """Where the VMs of a call with a list are, in its order, with their entries and jobs."""
+    rows = store.vm_places(connection, deployed.vm_uuids)
+    named = _PlaceNames(
+        connection, {row.host_id for row in rows.values()}, {pool for row in rows.values() for pool in row.pool_ids}
+    )
+    return [
+        {
+            "index": entry,
+            "name": rows[vm_uuid].name,
+            "virtualmachineid": vm_uuid,
+            "jobid": job_uuid,
+            **named.of(rows[vm_uuid].host_id, rows[vm_uuid].pool_ids),
+        }
+        for entry, vm_uuid, job_uuid in zip(
+            deployed.listed["entries"], deployed.vm_uuids, deployed.job_uuids, strict=True
+        )
+        if vm_uuid in rows
+    ]
+
+
+def planned_places(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Where the VMs of a dry run with a list would be, in its order, with their entries."""
+    placed = [part for part in parts if part.plan is not None]
+    hosts = {host for part in placed for host in part.plan.host_ids.tolist()}  # type: ignore[union-attr]
+    pools = {pool for part in placed for pool in np.unique(part.plan.pool_ids).tolist()}  # type: ignore[union-attr]
+    named = _PlaceNames(connection, hosts, pools)
+    found: dict[int, dict[str, Any]] = {}
+    for part in parts:
+        for row, (at, vm) in enumerate(zip(part.at.tolist(), part.named, strict=True)):
+            place: dict[str, Any] = {}
+            if part.plan is not None:
+                place = named.of(int(part.plan.host_ids[row]), part.plan.pool_ids[row].tolist())
+            found[at] = {"index": vm.entry, "name": vm.name, **place}
+    return [found[at] for at in sorted(found)]
+
+
+def host_rows(connection: Connection, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The hosts that a dry run's VMs would be on, those with most first, and the pools of their volumes."""
+    vms: Counter[int] = Counter()
+    pools: dict[int, set[int]] = {}
+    for part in parts:
+        if part.plan is not None:
+            vms.update(part.plan.host_ids.tolist())
+            for host_id, row in zip(part.plan.host_ids.tolist(), part.plan.pool_ids.tolist(), strict=True):
+                pools.setdefault(host_id, set()).update(row)
+    names = store.plan_hosts(connection, list(vms))
+    uuids = store.pool_uuids(connection, sorted(set().union(*pools.values())))
+    return [
+        {
+            **names[host_id],
+            "count": count,
+            "pools": [uuids[pool] for pool in sorted(pools.get(host_id, ())) if pool in uuids],
+        }
+        for host_id, count in sorted(vms.items(), key=lambda each: (-each[1], each[0]))
+        if host_id in names
+    ]
+
+
+class _PlaceNames:
+    """Hosts and pools, by internal ids, as answers name them."""
+
+    def __init__(self, connection: Connection, host_ids: Iterable[int | None], pool_ids: Iterable[int]) -> None:
+        self._hosts = store.plan_hosts(connection, [host_id for host_id in host_ids if host_id is not None])
+        self._pools = store.pool_uuids(connection, list(pool_ids))
+
+    def of(self, host_id: int | None, pool_ids: Sequence[int]) -> dict[str, Any]:
+        """A VM's host with its cluster and pod, and its pools."""
+        host = self._hosts.get(host_id, {}) if host_id is not None else {}
+        place: dict[str, Any] = {
+            name: host[name] for name in ("hostid", "hostname", "clusterid", "podid") if name in host
+        }
+        return {**place, "pools": [self._pools[pool] for pool in pool_ids if pool in self._pools]}
+
+
 def _skew(plan: Mapping[str, Any]) -> int:
     """The largest difference, after the call, between clusters that could take VMs."""
     after = [before + added for before, added in zip(plan["before"], plan["added"], strict=True)]
     return max(after) - min(after) if after else 0
 
 
-def _state(row: Mapping[str, Any], jobs: Mapping[str, int]) -> str:
+def _state(row: Mapping[str, Any], jobs: Mapping[str, Any]) -> str:
     if row["cancel_requested"] is not None:
         return "Cancelled"
     return "InProgress" if jobs.get("queued", 0) + jobs.get("running", 0) > 0 else "Completed"

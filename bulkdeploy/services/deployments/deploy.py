@@ -1,44 +1,53 @@
-"""The deploy calls, bulk and single: check, plan, claim and write in ONE transaction, sent after its commit.
+"""The deploy calls, of one VM, of many alike and of a list, in ONE transaction (one file: the way of a call).
+
+Check, plan, claim and write; jobs are sent after the commit.
 
 The synchronous half of DESIGN section 4. A call that answers an error has changed nothing; a call
 that dies before its commit has changed nothing; one that dies after it leaves outbox rows, which
 the sweeper sends.
 """
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
+from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, DeploySpec
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
     InvalidParameter,
+    ResourceLimitExceeded,
     ResourceUnavailable,
 )
-from bulkdeploy.placement.model import Disk, HostAnswer, Plan
+from bulkdeploy.placement.model import Disk, HostAnswer, Ints
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
 from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
-from bulkdeploy.scheduling.place import Planned, claim_plan, plan_in_zone
+from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
 from bulkdeploy.services.abilities import require_driver
-from bulkdeploy.services.deployments.deployment_checks import check_deployment
+from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
+from bulkdeploy.services.deployments.deployment_checks import check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
-from bulkdeploy.services.deployments.deployment_record import is_pinned, plan_record, shared_config
+from bulkdeploy.services.deployments.deployment_record import is_pinned, list_config, plan_record, shared_config
+from bulkdeploy.services.deployments.list_entries import entry_of
+from bulkdeploy.services.deployments.shown_plans import places_of, shown_plan
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, most_within_limits
 from bulkdeploy.store.configuration.configuration import Configuration, read_configuration
 from bulkdeploy.store.database.engine import after_commit
 from bulkdeploy.store.deployments import deployment_rows as rows
-from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token
-from bulkdeploy.store.ledger.addresses import Address, take_addresses
+from bulkdeploy.store.deployments.deployments import DeployedVms, find_by_token, plan_hosts
+from bulkdeploy.store.deployments.plans import keep_plan
+from bulkdeploy.store.ledger.addresses import Address, lock_ranges, take_addresses
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 log = structlog.get_logger(__name__)
@@ -48,78 +57,155 @@ L2 = "L2"
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a deploy call would do: its plan, by ids, how many VMs it would make, and what was asked of hosts."""
+    """What a deploy call would do: its plan, by ids, how many VMs it would make, and what was asked of hosts.
+
+    ``parts``: the VMs that it would make, at their places. ``failures``: those of a partial call that it would not.
+    ``kinds``: the places of each kind, as they are kept under ``index``.
+    """
 
     plan: Mapping[str, Any]
     requested: int
     fits: int
     hosts: Sequence[HostAnswer]
+    parts: Sequence[Part] = ()
+    failures: Sequence[Mapping[str, Any]] = ()
+    kinds: Sequence[Mapping[str, Any]] = ()
+    index: int | None = None
+
+
+class _Fewer(Exception):
+    """Some VMs of a call that accepts fewer get no address: leave these out and begin anew."""
+
+    def __init__(self, vms: Ints, error: InsufficientAddresses) -> None:
+        self.vms, self.error = vms, error
 
 
 def deploy(connection: Connection, system: System, caller: Caller, request: DeployRequest) -> DeployedVms | DryRun:
-    """Deploy ``ask.count`` alike VMs, or say why not; their jobs are sent after the commit.
+    """Deploy a batch of one request: ``deploy_batch``."""
+    return deploy_batch(connection, system, caller, DeployBatch((request,)))
 
-    With ``minimum_count`` fewer are accepted: as many as fit, by room, addresses and limits. With
-    ``request_token`` the same call made again answers the same jobs. With ``dry_run`` nothing is kept.
+
+def deploy_batch(
+    connection: Connection, system: System, caller: Caller, batch: DeployBatch
+) -> DeployedVms | DryRun:
+    """Deploy all VMs of a call, or say why not; their jobs are sent after the commit.
+
+    With ``minimum_count`` fewer are accepted: as many as fit, by room, addresses and limits; a ``partial`` batch
+    leaves out what does not fit, and says of each why. With ``request_token`` the same call made again answers the
+    same jobs. With ``dry_run`` nothing is kept.
 
     Raises:
         ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``deployment_checks``).
         ResourceLimitExceeded: the batch would pass a limit of the owner or of a domain above it.
-        InsufficientCapacity, InsufficientAddresses: not all of them fit.
+        InsufficientCapacity, InsufficientAddresses: not all of them fit, or of a partial batch none.
         TransactionConflict: somebody else was faster; repeat the whole transaction.
     """
-    most = request.count
-    if request.minimum_count is None and not request.dry_run:
-        return _deploy(connection, system, caller, request, most)
+    shared = batch.shared
+    if shared.minimum_count is None and not batch.partial and not shared.dry_run:
+        return _deploy(connection, system, caller, batch, [])
+    without: list[_Fewer] = []
     while True:  # ends: each turn asks for fewer
         savepoint = connection.begin_nested()
         try:
-            result = _deploy(connection, system, caller, request, most)
-        except InsufficientAddresses as error:
-            if request.minimum_count is None or not request.minimum_count <= error.free < most:
-                raise
-            most = error.free
+            result = _deploy(connection, system, caller, batch, without)
+        except _Fewer as fewer:
+            without.append(fewer)
             savepoint.rollback()
         else:
-            (savepoint.rollback if request.dry_run else savepoint.commit)()
-            return result
+            (savepoint.rollback if shared.dry_run else savepoint.commit)()
+            return keep_shown(connection, caller, shared, result) if isinstance(result, DryRun) else result
 
 
 def _deploy(
-    connection: Connection, system: System, caller: Caller, request: DeployRequest, most: int
+    connection: Connection, system: System, caller: Caller, batch: DeployBatch, without: Sequence[_Fewer]
 ) -> DeployedVms | DryRun:
-    """The whole call, for at most ``most`` VMs.
+    """The whole call, without VMs that were found to get no address.
 
     Lock order: zone, groups, clusters, hosts, pools, ranges, counts, rows.
     """
-    if request.request_token is not None:
-        repeated = _repeated(connection, caller, request)
+    shared = batch.shared
+    if shared.request_token is not None:
+        repeated = _repeated(connection, caller, shared)
         if repeated is not None:
             return repeated
-    keep_zone_rules(connection, request.zone_id)
+    keep_zone_rules(connection, shared.zone_id)
     configuration = read_configuration(connection)
-    spec = check_deployment(connection, configuration, caller, request)
-    require_driver(system.drivers, spec.hypervisor, *_chosen_by(request))
-    if request.bulk:
-        pins = {"pod_id": request.pod_id, "cluster_id": request.cluster_id, "host_id": request.host_id}
-        lock_plans(connection, spec.zone.id, **pins)
-    most = _within_limits(connection, spec, most)
-    need = _need(configuration, spec)
-    planned = _plan(connection, configuration, spec, need, most) if request.start_vm else None
-    count = most if planned is None else planned.plan.placed
-    new = rows.reserve_identities(connection, count, len(spec.disks))
-    if planned is not None:
-        claim_plan(connection, planned, need, new.uuids, new.volume_uuids)
-    addresses = _addresses(connection, spec, None if planned is None else planned.plan, count)
-    if request.dry_run:
-        shown = planned or _look(connection, configuration, spec, need, count=0)
-        return DryRun(plan_record(shown), request.count, count, shown.hosts)
-    new = replace(new, names=virtual_machine_names(connection, configuration, spec, new))
-    add_amounts(connection, spec.owner, spec.per_vm.times(count))
-    deployed, messages = _write(connection, configuration, caller, spec, planned, new, addresses)
+    specs = check_deployments(connection, configuration, caller, batch)
+    for spec in specs:
+        require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
+    if shared.bulk:
+        lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
+    wanted = Wanted.of(batch, specs, [_need(configuration, spec) for spec in specs])
+    for fewer in without:
+        wanted.leave_out(fewer.vms, fewer.error)
+    _keep_within_limits(connection, wanted)
+    planned = _plan(connection, configuration, caller, wanted) if shared.start_vm else None
+    parts = wanted.parts(wanted.kinds(), planned)
+    new = rows.reserve_identities(connection, int(wanted.kept.sum()))
+    of_parts = [new.of(part.at, len(part.spec.disks)) for part in parts]
+    if planned is not None and parts:
+        _claim(connection, planned, parts, of_parts)
+    if len(parts) > 1:
+        lock_ranges(connection, [network.id for part in parts for network in part.spec.networks])
+    addresses = [_addresses(connection, wanted, part) for part in parts]
+    of_parts = _with_names(connection, configuration, batch, parts, of_parts)
+    if shared.dry_run:
+        shown = planned or _look(
+            connection, configuration, wanted, [Kind(kind.need, kind.vms[:0]) for kind in wanted.kinds()]
+        )
+        record = plan_record(shown)
+        kinds = [places_of(each) for each in planned or ()]
+        return DryRun(record, batch.count, new.count, shown[0].hosts, parts, list(wanted.failures()), kinds)
+    new = new.named([(part.at, each.names) for part, each in zip(parts, of_parts, strict=True)])
+    add_amounts(connection, specs[0].owner, wanted.amounts())
+    deployed, messages = _write(connection, configuration, caller, wanted, planned, parts, of_parts, addresses, new)
     after_commit(connection, lambda _: log.info("deployed", deployment=str(deployed.uuid), vms=new.count))
     send_jobs(connection, system.job_queue, messages)
     return deployed
+
+
+def keep_shown(connection: Connection, caller: Caller, request: DeployRequest, shown: DryRun) -> DryRun:
+    """A dry run whose plan is kept, so that it can be applied; one that places nothing has no index."""
+    if not shown.kinds:
+        return shown
+    return replace(shown, index=keep_plan(connection, caller.user_id, request.plan_fingerprint, shown.kinds))
+
+
+def _claim(
+    connection: Connection, planned: Sequence[Planned], parts: Sequence[Part], of_parts: Sequence[rows.NewVms]
+) -> None:
+    placed = [
+        PlacedVms(part.need, part.plan, new.uuids, new.volume_uuids)
+        for part, new in zip(parts, of_parts, strict=True)
+        if part.plan is not None
+    ]
+    claim_plans(connection, planned, placed)
+
+
+def _with_names(
+    connection: Connection,
+    configuration: Configuration,
+    batch: DeployBatch,
+    parts: Sequence[Part],
+    of_parts: Sequence[rows.NewVms],
+) -> list[rows.NewVms]:
+    """The parts' new VMs with names, which no two of the call share."""
+    given: set[str] = set()
+    named = []
+    for part, new in zip(parts, of_parts, strict=True):
+        names = virtual_machine_names(
+            connection, configuration, part.spec, part.named, new, given, listed=batch.listed
+        )
+        given.update(name.lower() for name in names if batch.listed)
+        named.append(replace(new, names=names))
+    return named
+
+
+def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
+    """The place that all requests of a batch are pinned to; where they differ, none."""
+    pins = {(each.pod_id, each.cluster_id, each.host_id) for each in batch.requests}
+    pod, cluster, host = pins.pop() if len(pins) == 1 else (None, None, None)
+    return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:
@@ -166,105 +252,233 @@ def _need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
     )
 
 
-def _plan(
-    connection: Connection, configuration: Configuration, spec: DeploySpec, need: PlacementNeed, most: int
-) -> Planned:
-    """The plan for at most ``most`` VMs, or the refusal that says how many would fit and what ruled hosts out."""
-    planned = _look(connection, configuration, spec, need, count=most)
-    least = spec.request.minimum_count or spec.request.count
-    if planned.plan.placed >= least:
-        return planned
-    if not planned.pool_limits:
-        raise ResourceUnavailable(f"No primary storage pool is available in zone {spec.zone.name}")
-    if spec.request.host_id is not None:
-        scope = "the pinned host"
-    elif spec.request.cluster_id is not None:
-        scope = "the pinned cluster"
-    elif spec.request.pod_id is not None:
-        scope = "the pinned pod"
+def _keep_within_limits(connection: Connection, wanted: Wanted) -> None:
+    """Leave out VMs, the last ones first, that limits do not let the owner have, where the call accepts fewer."""
+    batch, spec = wanted.batch, wanted.specs[0]
+    least = batch.shared.minimum_count
+    if least is not None:
+        check_limits(connection, spec.owner, spec.per_vm.times(least))
+        most = most_within_limits(connection, spec.owner, spec.per_vm, batch.count)
+        wanted.leave_out(np.arange(most, batch.count), None)
+        return
+    try:
+        check_limits(connection, spec.owner, wanted.amounts())
+    except ResourceLimitExceeded as error:
+        if not batch.partial:
+            raise
+        most = bisect(range(batch.count), 0, key=lambda at: _passes(connection, wanted, at + 1))
+        if most == 0:
+            raise
+        wanted.leave_out(np.flatnonzero(wanted.kept & (np.arange(batch.count) >= most)), error)
+
+
+def _passes(connection: Connection, wanted: Wanted, most: int) -> bool:
+    """Whether so many of the VMs pass a limit."""
+    try:
+        check_limits(connection, wanted.specs[0].owner, wanted.amounts(most))
+    except ResourceLimitExceeded:
+        return True
+    return False
+
+
+def _plan(connection: Connection, configuration: Configuration, caller: Caller, wanted: Wanted) -> list[Planned]:
+    """The plans of all kinds, or the refusal that says how many VMs would fit and what ruled hosts out.
+
+    Where the call accepts fewer, those that find no place are left out.
+    """
+    kinds = wanted.kinds()
+    batch, shared = wanted.batch, wanted.batch.shared
+    if shared.plan_index is None:
+        planned = _look(connection, configuration, wanted, kinds)
     else:
-        scope = f"zone {spec.zone.name}"
-    raise InsufficientCapacity(
-        requested=spec.request.count,
-        fits=planned.plan.placed,
-        scope=scope,
-        why=in_words(planned.plan.excluded),
-        with_affinity=bool(spec.affinity_groups),
+        planned = shown_plan(connection, configuration, caller, shared, kinds)
+    placed = sum(each.plan.placed for each in planned)
+    least = shared.minimum_count or (1 if batch.partial else batch.count)
+    if placed < least and not planned[0].pool_limits:
+        raise ResourceUnavailable(f"No primary storage pool is available in zone {wanted.specs[0].zone.name}")
+    hosts = [each.shortage.host_id for each in planned if each.shortage is not None]
+    names = {host_id: row["hostname"] for host_id, row in plan_hosts(connection, hosts).items()} if hosts else {}
+    for kind, each in zip(kinds, planned, strict=True):
+        if each.plan.refused:
+            why = [_missing(each, names), in_words(each.plan.excluded)]
+            error = InsufficientCapacity(
+                requested=each.plan.requested,
+                fits=each.plan.placed,
+                scope=_scope(wanted.specs[wanted.needs.index(kind.need)]),
+                why=". ".join(part for part in why if part),
+                with_affinity=bool(kind.need.affinity_group_ids),
+            )
+            wanted.leave_out(kind.vms[each.plan.placed :], error)
+    if placed < least:
+        raise _refusal(wanted, planned, placed)
+    return planned
+
+
+def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> InsufficientCapacity:
+    """That not all of the call's VMs fit: of a list, which is the first that does not."""
+    batch = wanted.batch
+    (refused, *_) = (each for each in planned if each.plan.refused)
+    why = in_words(refused.plan.excluded)
+    if batch.listed:
+        number = min(wanted.why)
+        vm = wanted.vm(number)
+        what = f"virtualmachines[{vm.entry}]" + (f" ({vm.name})" if vm.name else "")
+        error = wanted.why[number]
+        why = f"the first that does not fit is {what}"
+        why += f": {error.why}" if isinstance(error, InsufficientCapacity) else ""
+    return InsufficientCapacity(
+        requested=batch.count,
+        fits=fits,
+        scope=_scope(wanted.specs[0]),
+        why=why.rstrip("."),
+        with_affinity=not batch.listed and bool(wanted.specs[0].affinity_groups),
     )
 
 
+def _missing(planned: Planned, names: Mapping[int, str]) -> str:
+    """What the host that comes closest lacks, in words; empty where it is not room that is missing."""
+    short = planned.shortage
+    if short is None or short.host_id not in names:
+        return ""
+    parts = [
+        f"{amount} {unit}"
+        for amount, unit in (
+            (short.cpu_mhz, "MHz of CPU"),
+            (short.memory_mib, "MiB of memory"),
+            (short.storage_bytes, "bytes of storage for one disk"),
+        )
+        if amount
+    ]
+    return f"host {names[short.host_id]}, which comes closest, lacks {' and '.join(parts)}"
+
+
+def _scope(spec: DeploySpec) -> str:
+    """Where the VMs of a request may go, in words."""
+    if spec.request.host_id is not None:
+        return "the pinned host"
+    if spec.request.cluster_id is not None:
+        return "the pinned cluster"
+    if spec.request.pod_id is not None:
+        return "the pinned pod"
+    return f"zone {spec.zone.name}"
+
+
 def _look(
-    connection: Connection, configuration: Configuration, spec: DeploySpec, need: PlacementNeed, *, count: int
-) -> Planned:
+    connection: Connection, configuration: Configuration, wanted: Wanted, kinds: Sequence[Kind]
+) -> list[Planned]:
     seed = int.from_bytes(bytes.fromhex(rows.random_uuids(1)[0][:8]))
-    hosts = spec.request.explain_host_ids
-    return plan_in_zone(connection, configuration, need, count=count, seed=seed, explain_host_ids=hosts)
+    return plan_kinds_in_zone(
+        connection,
+        configuration,
+        [(kind.need, len(kind.vms)) for kind in kinds],
+        seed=seed,
+        explain_host_ids=wanted.batch.shared.explain_host_ids,
+    )
 
 
-def _within_limits(connection: Connection, spec: DeploySpec, most: int) -> int:
-    """How many of so many VMs the limits let the owner have; all of them, unless the call accepts fewer."""
-    least = spec.request.minimum_count
-    if least is None:
-        check_limits(connection, spec.owner, spec.per_vm.times(most))
-        return most
-    check_limits(connection, spec.owner, spec.per_vm.times(least))
-    return most_within_limits(connection, spec.owner, spec.per_vm, most)
+def _addresses(connection: Connection, wanted: Wanted, part: Part) -> list[list[Address] | None]:
+    """Per network one address per VM of the part; None for L2 networks, which have none.
 
-
-def _addresses(
-    connection: Connection, spec: DeploySpec, placed: Plan | None, count: int
-) -> list[list[Address] | None]:
-    """Per network one address per VM; None for L2 networks, which have none."""
-    pods: list[int | None] = [None] * count if placed is None else list(placed.pod_ids.tolist())
+    Raises:
+        _Fewer: there are too few, and the call accepts fewer VMs.
+    """
+    spec = part.spec
+    placed = None if part.plan is None else list(part.plan.pod_ids.tolist())
+    pods: list[int | None] = [spec.request.pod_id] * part.count if placed is None else placed
     taken: list[list[Address] | None] = []
     for position, network in enumerate(spec.networks):
         named = spec.request.nic_in(position, network.id)
         if named.ip_address is not None:
-            address = take_address(connection, network, named.ip_address, parameter=named.ip_parameter)
+            with entry_of(wanted.batch, spec.request):
+                address = take_address(connection, network, named.ip_address, parameter=named.ip_parameter)
             taken.append(None if address is None else [address])
         elif network.guest_type == L2:
             taken.append(None)
         else:
-            taken.append(take_addresses(connection, network.id, network.name, pods))
+            try:
+                taken.append(take_addresses(connection, network.id, network.name, pods))
+            except InsufficientAddresses as error:
+                raise _fewer(wanted, part, error) from error
     return taken
+
+
+def _fewer(wanted: Wanted, part: Part, error: InsufficientAddresses) -> Exception:
+    """Leave out as many of the part's VMs, the last ones, as get no address; or the error itself."""
+    least = wanted.batch.shared.minimum_count
+    if not wanted.batch.partial and (least is None or error.free < least):
+        return error
+    numbers = np.flatnonzero(wanted.kept)[part.at]
+    gone = numbers[len(numbers) - (error.requested - error.free) :]
+    if wanted.batch.partial and len(gone) == wanted.kept.sum():
+        return error
+    return _Fewer(gone, error)
 
 
 def _write(
     connection: Connection,
     configuration: Configuration,
     caller: Caller,
-    spec: DeploySpec,
-    planned: Planned | None,
+    wanted: Wanted,
+    planned: Sequence[Planned] | None,
+    parts: Sequence[Part],
+    of_parts: Sequence[rows.NewVms],
+    addresses: Sequence[list[list[Address] | None]],
+    new: rows.NewVms,
+) -> tuple[DeployedVms, Sequence[JobMessage]]:
+    """All rows of the call; the jobs to send. The first part's row is the call's, to which all jobs belong."""
+    whole: Row[Any] | None = None
+    more = list_config(wanted) if wanted.batch.listed else {}
+    for part, part_new, taken in zip(parts, of_parts, addresses, strict=True):
+        spec = part.spec
+        row = rows.write_deployment_row(
+            connection,
+            spec=spec,
+            caller=caller,
+            count=new.count if whole is None else part.count,
+            requested=wanted.batch.count if whole is None else part.count,
+            batch_id=None if whole is None else whole.id,
+            pinned=is_pinned(configuration, spec),
+            config={**shared_config(spec), **({} if whole is not None else more)},
+            plan=plan_record(planned if whole is None else None),
+        )
+        whole = whole or row
+        _write_part(connection, configuration, caller, part, part_new, taken, row.id)
+    if whole is None:
+        raise TypeError("a call that makes no VM is refused before")
+    deployed = DeployedVms(whole.uuid, whole.created, new.job_uuids, new.uuids, more)
+    return deployed, _write_jobs(connection, caller, wanted.specs[0], whole.id, new)
+
+
+def _write_part(
+    connection: Connection,
+    configuration: Configuration,
+    caller: Caller,
+    part: Part,
     new: rows.NewVms,
     addresses: list[list[Address] | None],
-) -> tuple[DeployedVms, Sequence[JobMessage]]:
-    """All rows of the call; the jobs to send."""
-    deployment = rows.write_deployment_row(
-        connection,
-        spec=spec,
-        caller=caller,
-        count=new.count,
-        pinned=is_pinned(configuration, spec),
-        config=shared_config(spec),
-        plan=plan_record(planned),
+    deployment_id: int,
+) -> None:
+    """The rows of VMs that are configured alike."""
+    spec = part.spec
+    shown = (
+        [vm.display_name or name for vm, name in zip(part.named, new.names, strict=True)]
+        if part.named
+        else new.names
     )
-    display = [spec.request.display_name] * new.count if spec.request.display_name is not None else new.names
     rows.write_vms(
         connection,
         spec=spec,
         caller=caller,
-        deployment_id=deployment.id,
+        deployment_id=deployment_id,
         new=new,
-        placed=None if planned is None else planned.plan,
-        display_names=display,
+        placed=part.plan,
+        display_names=shown,
         instance_suffix=configuration.text("instance.name"),
         group_id=rows.ensure_instance_group(connection, spec.owner, spec.request.group),
     )
-    rows.write_volumes(connection, spec=spec, new=new, placed=None if planned is None else planned.plan)
+    rows.write_volumes(connection, spec=spec, new=new, placed=part.plan)
     rows.write_nics(connection, spec=spec, new=new, addresses=addresses)
     rows.write_groups(connection, spec=spec, new=new)
-    deployed = DeployedVms(deployment.uuid, deployment.created, new.job_uuids, new.uuids)
-    return deployed, _write_jobs(connection, caller, spec, deployment.id, new)
 
 
 def _write_jobs(

@@ -1,4 +1,4 @@
-"""Every rule of a deploy call that does not depend on room: owner, zone, offerings, template, groups.
+"""Every rule of a deploy call that does not depend on room (one file: they are checked in one order).
 
 Checked in the order of reference sections 0.4 and 5.3; the first rule broken answers. Reads only
 (one exception: an owner's missing ``default`` security group is made, in the same transaction).
@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import AccountState, Caller, Owner
 from bulkdeploy.domain.deployment import (
+    DeployBatch,
     DeployRequest,
     DeploySpec,
     DiskOfferingFacts,
@@ -26,6 +27,7 @@ from bulkdeploy.services.deployments.deployment_groups import check_affinity_gro
 from bulkdeploy.services.deployments.deployment_names import check_host_names
 from bulkdeploy.services.deployments.deployment_networks import choose_networks, choose_security_groups
 from bulkdeploy.services.deployments.deployment_sizes import vm_disks, vm_sizes
+from bulkdeploy.services.deployments.list_entries import entry_of
 from bulkdeploy.services.deployments.registered_user_data import registered_content
 from bulkdeploy.services.deployments.user_data import check_user_data
 from bulkdeploy.services.ownership import require_open_zones, resolve_owner
@@ -33,15 +35,27 @@ from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
 
 
-def check_deployment(
-    connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
-) -> DeploySpec:
-    """The specification of what will be made, or the first rule that the call breaks.
+def check_deployments(
+    connection: Connection, configuration: Configuration, caller: Caller, batch: DeployBatch
+) -> list[DeploySpec]:
+    """The specification of what will be made for each request, or the first rule that the call breaks.
 
     Raises:
         InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled.
     """
-    _check_values(configuration, request)
+    _check_count(configuration, batch)
+    _check_list(batch)
+    specs = []
+    for request in batch.requests:
+        check_host_names(request, listed=batch.listed)
+        with entry_of(batch, request):
+            specs.append(_check_request(connection, configuration, caller, request))
+    return specs
+
+
+def _check_request(
+    connection: Connection, configuration: Configuration, caller: Caller, request: DeployRequest
+) -> DeploySpec:
     owner = resolve_owner(connection, caller, request.account, request.domain_id, request.project_id)
     state = facts.account_state(connection, owner.account_id)
     if state is not AccountState.ENABLED:
@@ -97,20 +111,43 @@ def _user_data(
     )
 
 
-def _check_values(configuration: Configuration, request: DeployRequest) -> None:
-    """Numbers and names: what is wrong with them is wrong whatever else is there."""
-    if request.count <= 0:
-        raise InvalidParameter("virtualmachinecount", request.count, "it must be a positive number")
+def _check_count(configuration: Configuration, batch: DeployBatch) -> None:
+    """What is wrong with numbers is wrong whatever else is there."""
+    count, least = batch.count, batch.shared.minimum_count
+    parameter = "virtualmachines" if batch.listed else "virtualmachinecount"
+    if count <= 0:
+        raise InvalidParameter(parameter, count, "it must be a positive number")
     most = configuration.number("virtual.machine.max.count.per.bulk.call")
-    if request.count > most:
-        raise InvalidParameter(
-            "virtualmachinecount", request.count, f"virtual.machine.max.count.per.bulk.call allows at most {most}"
+    if count > most:
+        rule = f"virtual.machine.max.count.per.bulk.call allows at most {most}"
+        raise InvalidParameter(parameter, f"{count} VMs" if batch.listed else count, rule)
+    if least is not None and not 1 <= least <= count:
+        raise InvalidParameter("minimumcount", least, f"it must be between 1 and virtualmachinecount, {count}")
+
+
+def _check_list(batch: DeployBatch) -> None:
+    """Entries against each other: no two VMs have one name, and pins are on all of them or on none."""
+    if not batch.listed:
+        return
+    seen: dict[str, int] = {}
+    for vm in sorted((vm for request in batch.requests for vm in request.vms), key=lambda vm: vm.entry):
+        if vm.name is None:
+            continue
+        first = seen.setdefault(vm.name.lower(), vm.entry)
+        if first != vm.entry:
+            rule = f"virtualmachines[{first}] has this name: no two VMs of a call have one"
+            raise InvalidParameter(f"virtualmachines[{vm.entry}].name", vm.name, rule)
+    pinned: list[int] = []
+    free: list[int] = []
+    for request in batch.requests:
+        pins = (request.pod_id, request.cluster_id, request.host_id)
+        (free if pins == (None, None, None) else pinned).append(request.vms[0].entry)
+    if pinned and free:
+        raise InvalidCombination(
+            ("podid", "clusterid", "hostid"),
+            "podid, clusterid or hostid must be given for all virtualmachines or for none: "
+            f"virtualmachines[{min(pinned)}] has one and virtualmachines[{min(free)}] has none",
         )
-    if request.minimum_count is not None and not 1 <= request.minimum_count <= request.count:
-        raise InvalidParameter(
-            "minimumcount", request.minimum_count, f"it must be between 1 and virtualmachinecount, {request.count}"
-        )
-    check_host_names(request)
 
 
 def _check_zone(connection: Connection, caller: Caller, request: DeployRequest, owner: Owner) -> ZoneFacts:

@@ -1,12 +1,14 @@
 """Names of new VMs: given, made of a prefix, or generated; unique in the network's domain."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from contextlib import nullcontext
 
 from sqlalchemy import Connection
 
-from bulkdeploy.domain.deployment import DeployRequest, DeploySpec
+from bulkdeploy.domain.deployment import DeployRequest, DeploySpec, NamedVm
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.services.deployments.list_entries import named_entry
 from bulkdeploy.store.configuration.configuration import Configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
 from bulkdeploy.store.deployments.deployment_rows import NewVms
@@ -18,52 +20,72 @@ LONGEST_PREFIX = 40
 
 
 def virtual_machine_names(
-    connection: Connection, configuration: Configuration, spec: DeploySpec, new: NewVms
+    connection: Connection,
+    configuration: Configuration,
+    spec: DeploySpec,
+    named: Sequence[NamedVm],
+    new: NewVms,
+    given: Set[str] = frozenset(),
+    *,
+    listed: bool = False,
 ) -> Sequence[str]:
     """One host name per VM, in creation order.
 
     Without name or prefix: ``<instance.name>-<uuid>`` (reference section 5.7). With a prefix:
     ``<prefix>-1``, ``<prefix>-2`` and so on, without those that somebody in the networks has already.
+    ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others of the call.
+    ``listed``: the call has a list, whose entry an error names.
 
     Raises:
         InvalidParameter: a given name that the network's domain has already.
     """
     networks = [network.id for network in spec.networks]
-    if spec.request.name is not None:
-        if names_in_use(connection, [spec.request.name], networks):
-            domain = next((network.network_domain for network in spec.networks if network.network_domain), "")
-            raise InvalidParameter(
-                "name",
-                spec.request.name,
-                f"The vm with hostName {spec.request.name} already exists in the network domain: {domain}",
-            )
-        return [spec.request.name]
-    if spec.request.name_prefix is None:
-        prefix = configuration.text("instance.name")
-        return [f"{prefix}-{uuid}" for uuid in new.uuids]
-    return _first_free(connection, spec.request.name_prefix, networks, new.count)
+    if spec.request.name_prefix is not None:
+        return _first_free(connection, spec.request.name_prefix, networks, new.count, given)
+    wanted = [vm for vm in named if vm.name is not None]
+    taken = names_in_use(connection, [vm.name or "" for vm in wanted], networks) if wanted else ()
+    for vm in wanted:
+        if vm.name is not None and vm.name.lower() in taken:
+            with named_entry(vm.entry) if listed else nullcontext():
+                raise _taken(spec, vm.name)
+    prefix = configuration.text("instance.name")
+    generated = [f"{prefix}-{uuid}" for uuid in new.uuids]
+    if not wanted:
+        return generated
+    return [vm.name or name for vm, name in zip(named, generated, strict=True)]
 
 
-def _first_free(connection: Connection, prefix: str, networks: Sequence[int], count: int) -> list[str]:
+def _taken(spec: DeploySpec, name: str) -> InvalidParameter:
+    domain = next((network.network_domain for network in spec.networks if network.network_domain), "")
+    return InvalidParameter(
+        "name", name, f"The vm with hostName {name} already exists in the network domain: {domain}"
+    )
+
+
+def _first_free(
+    connection: Connection, prefix: str, networks: Sequence[int], count: int, given: Set[str]
+) -> list[str]:
     """Numbered names that are free. Who takes one of them meanwhile makes the transaction repeat."""
     free: list[str] = []
     begin, width = 1, count
     while len(free) < count:  # ends: as many names are taken as there are VMs, at most
         names = [f"{prefix}-{number}" for number in range(begin, begin + width)]
-        taken = names_in_use(connection, names, networks)
+        taken = names_in_use(connection, names, networks) | given
         free += [name for name in names if name.lower() not in taken]
         begin, width = begin + width, width * 2
     return free[:count]
 
 
-def check_host_names(request: DeployRequest) -> None:
+def check_host_names(request: DeployRequest, *, listed: bool) -> None:
     """Whether name and prefix can be host names: said before anything is looked up, in dry runs too.
 
     Raises:
         InvalidParameter: one of them cannot.
     """
-    if request.name is not None:
-        require_host_name("name", request.name, LONGEST_NAME)
+    for vm in request.vms:
+        if vm.name is not None:
+            with named_entry(vm.entry) if listed else nullcontext():
+                require_host_name("name", vm.name, LONGEST_NAME)
     if request.name_prefix is not None:
         require_host_name("nameprefix", request.name_prefix, LONGEST_PREFIX)
 

@@ -1,26 +1,60 @@
 """What the row of a deployment keeps: its plan, whether it is pinned, and what all its VMs share."""
 
+from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
+import numpy as np
+
 from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.placement.model import Spread, total
 from bulkdeploy.scheduling.place import Planned
+from bulkdeploy.services.deployments.batch_parts import Wanted
 from bulkdeploy.store.configuration.configuration import Configuration
 
 
-def plan_record(planned: Planned | None) -> dict[str, Any]:
-    """What the deployment's row keeps of a plan: columns by cluster id, and why hosts were ruled out."""
+def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
+    """What the deployment's row keeps of its plan: columns by cluster id, and why hosts were ruled out.
+
+    Of unlike VMs, a cluster's capacity is for those of the kind that it had most room for.
+    """
     if planned is None:
         return {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []}
-    spread = planned.plan.spread
+    first = planned[0]
+    spread = first.plan.spread if len(planned) == 1 else _of_kinds([each.plan.spread for each in planned])
     return {
-        "planner": planned.request.planner,
-        "seed": planned.request.seed,
-        "capacity": planned.plan.capacity,
-        "excluded": dict(planned.plan.excluded),
+        "planner": first.request.planner,
+        "seed": first.request.seed,
+        "capacity": max(each.plan.capacity for each in planned),
+        "excluded": dict(first.plan.excluded),
         "clusters": spread.cluster_id.tolist(),
         "before": spread.before.tolist(),
         "room": spread.capacity.tolist(),
         "added": spread.added.tolist(),
+    }
+
+
+def _of_kinds(spreads: Sequence[Spread]) -> Spread:
+    """What the plans of several kinds do together: each began where those made before it ended."""
+    facts = [np.concatenate(column) for column in zip(*(astuple(spread) for spread in spreads), strict=True)]
+    cluster_id, pod_id, before, capacity, added = facts
+    clusters, first, member = np.unique(cluster_id, return_index=True, return_inverse=True)
+    least, most = np.full(len(clusters), np.iinfo(np.int64).max), np.zeros(len(clusters), dtype=np.int64)
+    np.minimum.at(least, member, before)
+    np.maximum.at(most, member, capacity)
+    return Spread(clusters, pod_id[first], least, most, total(member, added, len(clusters)))
+
+
+def list_config(wanted: Wanted) -> dict[str, Any]:
+    """What the deployment's row keeps of the call's list: the entry of each VM that is made, and what failed."""
+    entries = {
+        int(number): vm.entry
+        for spec, numbers in zip(wanted.specs, wanted.numbers, strict=True)
+        for vm, number in zip(spec.request.vms, numbers.tolist(), strict=True)
+    }
+    return {
+        "entries": [entries[number] for number in np.flatnonzero(wanted.kept).tolist()],
+        "failed": list(wanted.failures()),
     }
 
 

@@ -51,9 +51,14 @@ def vm_sizes(offering: OfferingFacts, request: DeployRequest) -> tuple[int, int,
 
 
 def _custom(given: Mapping[str, str], name: str, fixed: int | None, least: int | None, most: int, unit: str) -> int:
+    text = given.get(name)
     if fixed is not None:
+        if text not in (None, str(fixed)):
+            raise InvalidParameter(
+                f"details[0].{name}", text, f"the offering says {fixed} {unit}: it is not custom"
+            )
         return fixed
-    lower, text = least or 1, given.get(name)
+    lower = least or 1
     rule = f"the custom offering needs {name} from {lower} to {most} {unit}"
     if text is None or not (WHOLE_NUMBER.fullmatch(text) and lower <= int(text) <= most):
         raise InvalidParameter(f"details[0].{name}", text, rule)

@@ -8,7 +8,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.services.abilities import require_driver

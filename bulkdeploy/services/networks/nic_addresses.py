@@ -111,7 +111,7 @@ def _lock(
     vm = nics.read_vm(connection, seen.vm_id)
     _, owner = vm_of(connection, caller, EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name))
     keep_networks(connection, [seen.network_id])
-    lock_ranges(connection, seen.network_id)
+    lock_ranges(connection, [seen.network_id])
     row = lock_vm(connection, seen.vm_id)
     if row.account_id != vm.account_id:
         raise TransactionConflict

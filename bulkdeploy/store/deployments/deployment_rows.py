@@ -1,4 +1,4 @@
-"""Writing a deployment: all rows of a call, by COPY, inside the transaction that claims.
+"""Writing a deployment, by COPY, in the transaction that claims (one file: all rows of a call).
 
 What is written here exists whole or not at all: VMs, nics, volumes, group memberships, jobs, the
 outbox and the Scheduled events. Ids are reserved first, so that rows can refer to each other.
@@ -6,7 +6,7 @@ outbox and the Scheduled events. Ids are reserved first, so that rows can refer 
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.placement.model import Plan
+from bulkdeploy.placement.model import Ints, Plan
 from bulkdeploy.store.accounts.owned_entities import find_by_name, insert_entity
 from bulkdeploy.store.database.copying import PerRow, copy_rows, reserve_ids
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -47,6 +47,28 @@ class NewVms:
         """How many VMs."""
         return len(self.ids)
 
+    def of(self, at: Ints, disks: int) -> "NewVms":
+        """Those at some positions, with ``disks`` new volumes each."""
+        volume_uuids = [random_uuids(len(at)) for _ in range(disks)]
+        if len(at) == self.count:
+            return replace(self, volume_uuids=volume_uuids)
+        positions = at.tolist()
+        ids, uuids, job_ids, job_uuids = (
+            [column[position] for position in positions]
+            for column in (self.ids, self.uuids, self.job_ids, self.job_uuids)
+        )
+        return NewVms(ids, uuids, (), volume_uuids, job_ids, job_uuids)
+
+    def named(self, parts: Sequence[tuple[Ints, Sequence[str]]]) -> "NewVms":
+        """With names, which are given by positions."""
+        if len(parts) == 1:
+            return replace(self, names=parts[0][1])
+        names = [""] * self.count
+        for at, given in parts:
+            for position, name in zip(at.tolist(), given, strict=True):
+                names[position] = name
+        return replace(self, names=names)
+
 
 def random_uuids(count: int) -> list[str]:
     """Version 4 uuids as text; one system call for all of them."""
@@ -62,13 +84,13 @@ def random_uuids(count: int) -> list[str]:
     ]
 
 
-def reserve_identities(connection: Connection, count: int, disks: int) -> NewVms:
-    """Fresh ids and uuids for ``count`` VMs with ``disks`` volumes and one job each; names still empty."""
+def reserve_identities(connection: Connection, count: int) -> NewVms:
+    """Fresh ids and uuids for ``count`` VMs with one job each; names and volumes still empty."""
     return NewVms(
         ids=reserve_ids(connection, virtual_machines, count),
         uuids=random_uuids(count),
         names=(),
-        volume_uuids=[random_uuids(count) for _ in range(disks)],
+        volume_uuids=(),
         job_ids=reserve_ids(connection, async_jobs, count),
         job_uuids=random_uuids(count),
     )
@@ -80,11 +102,14 @@ def write_deployment_row(
     spec: DeploySpec,
     caller: Caller,
     count: int,
+    requested: int,
+    batch_id: int | None,
     pinned: bool,
     config: Mapping[str, Any],
     plan: Mapping[str, Any],
 ) -> Row[tuple[int, UUID, datetime]]:
-    """The row of the call itself: its ``id``, ``uuid`` and ``created``."""
+    """The row of the call itself, or of more of its VMs (``batch_id``): its ``id``, ``uuid`` and ``created``."""
+    token = spec.request.request_token if batch_id is None else None
     return connection.execute(
         insert(deployments)
         .values(
@@ -93,12 +118,13 @@ def write_deployment_row(
             user_id=caller.user_id,
             zone_id=spec.zone.id,
             vm_count=count,
-            asked_count=spec.request.count,
+            asked_count=requested,
+            batch_id=batch_id,
             config=dict(config),
             pinned=pinned,
             plan=dict(plan),
-            request_token=spec.request.request_token,
-            request_fingerprint=spec.request.fingerprint if spec.request.request_token is not None else None,
+            request_token=token,
+            request_fingerprint=spec.request.fingerprint if token is not None else None,
         )
         .returning(deployments.c.id, deployments.c.uuid, deployments.c.created)
     ).one()
@@ -202,7 +228,7 @@ def write_nics(
     connection: Connection, *, spec: DeploySpec, new: NewVms, addresses: Sequence[Sequence[Address] | None]
 ) -> None:
     """One nic per VM and network; the first is the default. A generated name, with a uuid in it, is not held."""
-    is_given = spec.request.name is not None or spec.request.name_prefix is not None
+    is_given = spec.request.has_given_names
     for position, network in enumerate(spec.networks):
         taken, mac = addresses[position], spec.request.nic_in(position, network.id).mac_address
         addressed: dict[str, object] = {}

@@ -1,13 +1,13 @@
 """Deployments as a whole: found by token, listed with the state of their jobs, cancelled."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Row, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
 from bulkdeploy.store.listing import Page, Paging, fetch_page
@@ -27,12 +27,16 @@ FILTERS: Filters = {
 
 @dataclass(frozen=True, slots=True)
 class DeployedVms:
-    """What a deploy call made: its jobs and VMs, in creation order."""
+    """What a deploy call made: its jobs and VMs, in creation order.
+
+    ``listed``: of a call with a list, ``entries``, the entry of each VM, and ``failed``, those that were left out.
+    """
 
     uuid: UUID
     created: datetime
     job_uuids: Sequence[str]
     vm_uuids: Sequence[str]
+    listed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
@@ -43,7 +47,7 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
     take_lock(connection, Lock.REQUEST_TOKEN, crc32(f"{user_id} {token}".encode()) - 2**31)
     row = connection.execute(
         text(
-            "SELECT id, uuid, created, request_fingerprint FROM deployments"
+            "SELECT id, uuid, created, request_fingerprint, config FROM deployments"
             " WHERE user_id = :user AND request_token = :token"
         ),
         {"user": user_id, "token": token},
@@ -55,7 +59,11 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
         {"id": row.id},
     ).all()
     deployed = DeployedVms(
-        row.uuid, row.created, [str(job.uuid) for job in jobs], [str(job.instance_uuid) for job in jobs]
+        row.uuid,
+        row.created,
+        [str(job.uuid) for job in jobs],
+        [str(job.instance_uuid) for job in jobs],
+        {name: row.config[name] for name in ("entries", "failed") if name in row.config},
     )
     return bytes(row.request_fingerprint), deployed
 
@@ -104,7 +112,7 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
         .select_from(
             with_owner(deployments, deployments.c.account_id).join(zones, zones.c.id == deployments.c.zone_id)
         )
-        .where(deployments.c.bulk, visible.condition())
+        .where(deployments.c.bulk, deployments.c.batch_id.is_(None), visible.condition())
         .order_by(deployments.c.id.desc()),
         FILTERS,
         arguments,
@@ -112,8 +120,8 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
     return fetch_page(connection, query, paging)
 
 
-def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """Per deployment its jobs that are queued, running, succeeded and failed.
+def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Per deployment its jobs that are queued, running, succeeded and failed, and when the latest ended.
 
     Queued are those that no worker has had in its hands: these, and only these, end for certain when the
     deployment is cancelled. A job that waits to be tried again has begun, and counts as running.
@@ -122,12 +130,43 @@ def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[in
         text(
             "SELECT deployment_id, count(*) FILTER (WHERE status = 0 AND attempts = 0) AS queued,"
             " count(*) FILTER (WHERE status = 0 AND attempts > 0) AS running,"
-            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed"
+            " count(*) FILTER (WHERE status = 1) AS succeeded, count(*) FILTER (WHERE status = 2) AS failed,"
+            " max(completed) AS completed"
             " FROM async_jobs WHERE deployment_id = ANY(:ids) GROUP BY deployment_id"
         ),
         {"ids": list(deployment_ids)},
     ).mappings()
-    return {row["deployment_id"]: {key: row[key] for key in JOB_COUNTS} for row in rows}
+    return {row["deployment_id"]: {key: row[key] for key in (*JOB_COUNTS, "completed")} for row in rows}
+
+
+def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int]:
+    """The deployment's VMs whose jobs succeeded, by the cluster (by id) that they are in now."""
+    rows = connection.execute(
+        text(
+            "SELECT v.cluster_id, count(*) AS vms FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
+            " WHERE j.deployment_id = :id AND j.status = 1 AND v.deployment_id = :id AND v.cluster_id IS NOT NULL"
+            " GROUP BY v.cluster_id"
+        ),
+        {"id": deployment_id},
+    )
+    return {row.cluster_id: row.vms for row in rows}
+
+
+def slowest_jobs(connection: Connection, deployment_id: int, most: int) -> list[dict[str, Any]]:
+    """The deployment's finished jobs that took longest, from the call to their end."""
+    rows = connection.execute(
+        text(
+            "SELECT j.uuid AS jobid, v.uuid AS virtualmachineid, v.name, h.name AS hostname,"
+            " CAST(extract(epoch FROM j.completed - j.created) AS double precision) AS seconds"
+            " FROM (SELECT * FROM async_jobs WHERE deployment_id = :id AND status <> 0"
+            "       ORDER BY completed - created DESC, id LIMIT :most) j"
+            " JOIN virtual_machines v ON v.id = j.instance_id"
+            " LEFT JOIN hosts h ON h.id = coalesce(v.host_id, v.last_host_id)"
+            " ORDER BY seconds DESC, j.id"
+        ),
+        {"id": deployment_id, "most": most},
+    ).mappings()
+    return [dict(row) for row in rows]
 
 
 def deployment_owner(connection: Connection, deployment_id: int) -> int:
@@ -150,15 +189,38 @@ def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) ->
 
 
 def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Names and uuids of these hosts and their clusters, by host id; removed ones are left out."""
+    """Names and uuids of these hosts, their clusters and pods, by host id; removed ones are left out."""
     rows = connection.execute(
         text(
-            "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername"
-            " FROM hosts h JOIN clusters c ON c.id = h.cluster_id WHERE h.id = ANY(:ids) AND h.removed IS NULL"
+            "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername,"
+            " p.uuid AS podid FROM hosts h JOIN clusters c ON c.id = h.cluster_id JOIN pods p ON p.id = c.pod_id"
+            " WHERE h.id = ANY(:ids) AND h.removed IS NULL"
         ),
         {"ids": list(host_ids)},
     ).mappings()
     return {row["id"]: {key: row[key] for key in row if key != "id"} for row in rows}
+
+
+def pool_uuids(connection: Connection, pool_ids: Sequence[int]) -> dict[int, UUID]:
+    """Storage pools by internal id."""
+    rows = connection.execute(
+        text("SELECT id, uuid FROM storage_pools WHERE id = ANY(:ids)"), {"ids": list(pool_ids)}
+    )
+    return {row.id: row.uuid for row in rows}
+
+
+def vm_places(connection: Connection, vm_uuids: Sequence[str]) -> dict[str, Row[Any]]:
+    """Name, ``host_id`` and ``pool_ids`` (of the volumes, by device) of those of these VMs that there are."""
+    rows = connection.execute(
+        text(
+            "SELECT CAST(v.uuid AS text) AS uuid, v.name, v.host_id, ARRAY("
+            "   SELECT x.pool_id FROM volumes x WHERE x.vm_id = v.id AND x.removed IS NULL"
+            "   AND x.pool_id IS NOT NULL ORDER BY x.device_id) AS pool_ids"
+            " FROM virtual_machines v WHERE v.uuid = ANY(CAST(:uuids AS uuid[]))"
+        ),
+        {"uuids": list(vm_uuids)},
+    )
+    return {row.uuid: row for row in rows}
 
 
 def failures_of(

@@ -49,3 +49,43 @@ def vms_by_state(connection: Connection) -> dict[str, int]:
     """VMs by state, every state; those that are gone do not count."""
     found = {row.state: row.vms for row in connection.execute(_VMS)}
     return {state.value: found.get(state, 0) for state in VmState}
+
+
+@dataclass(frozen=True, slots=True)
+class RecentJobs:
+    """What became of the last hour's jobs.
+
+    Attributes:
+        workers: workers that hold leases now.
+        failures: reasons with how many jobs failed for each, the most frequent first. What stands for one VM or
+            host in a reason is a star.
+    """
+
+    workers: int
+    finished: int
+    failed: int
+    failures: tuple[tuple[str, int], ...]
+
+
+_RECENT = text(
+    "SELECT (SELECT count(DISTINCT lease_owner) FROM async_jobs WHERE status = 0 AND lease_until >= now())"
+    " AS workers,"
+    " count(*) AS finished, count(*) FILTER (WHERE status = 2) AS failed"
+    " FROM async_jobs WHERE status <> 0 AND completed > now() - interval '1 hour'"
+)
+
+_FAILURES = text(
+    "SELECT reason, count(*) AS jobs FROM ("
+    "  SELECT regexp_replace(regexp_replace(CAST(result AS jsonb) ->> 'errortext',"
+    "    '\\mi-[0-9]+-[0-9]+-\\w+', '*', 'g'), '\\mon host [\\w.-]+', 'on host *', 'g') AS reason"
+    "  FROM async_jobs WHERE status = 2 AND completed > now() - interval '1 hour'"
+    "  ORDER BY completed DESC LIMIT 1000) latest"
+    " WHERE reason IS NOT NULL GROUP BY reason ORDER BY jobs DESC, reason LIMIT 10"
+)
+
+
+def recent_jobs(connection: Connection) -> RecentJobs:
+    """The jobs that ended within the last hour."""
+    row = connection.execute(_RECENT).one()
+    failures = tuple((found.reason, found.jobs) for found in connection.execute(_FAILURES))
+    return RecentJobs(row.workers, row.finished, row.failed, failures)

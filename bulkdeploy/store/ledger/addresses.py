@@ -18,6 +18,9 @@ from bulkdeploy.domain.errors import InsufficientAddresses
 MAC_PREFIX = 0x1E << 40
 """Locally administered, unicast: the first octet of every generated MAC address."""
 
+GENERATED = f"{MAC_PREFIX >> 40:02x}:"
+"""How every generated MAC address begins."""
+
 
 IN_USE = (
     "(SELECT network_id, ip_address FROM nics WHERE removed IS NULL"
@@ -40,7 +43,8 @@ def take_addresses(
 ) -> list[Address]:
     """One free address per entry of ``pod_ids`` (the pod of that VM, None: not placed), in order.
 
-    Ranges that belong to a pod serve that pod's VMs only (Basic zones); others serve all.
+    Ranges that belong to a pod serve that pod's VMs only (Basic zones); others serve all. Where every range is a
+    pod's, a VM that is not placed gets any of them, from where most are left: its address binds it to that pod.
 
     Raises:
         InsufficientAddresses: the network cannot serve all of them; nothing is kept.
@@ -60,11 +64,18 @@ def take_addresses(
     taken: dict[int | None, Iterator[Address]] = {}
     for key, count in wanted.items():
         usable = [row for row in ranges if row.pod_id == key]
+        if key is None and not usable:
+            usable = sorted(ranges, key=_left, reverse=True)
         found = _take(connection, network_id, usable, count)
         if len(found) < count:
             raise InsufficientAddresses(network_name, count, len(found))
         taken[key] = iter(found)
     return [next(taken[key]) for key in keys]
+
+
+def _left(row: Row[tuple[object, ...]]) -> int:
+    """How many addresses a range has above its cursor."""
+    return int(IPv4Address(row.end_ip)) - int(IPv4Address(row.next_ip))
 
 
 def _take(
@@ -150,10 +161,11 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
     return Address(row.id, ip, row.gateway, row.netmask)
 
 
-def lock_ranges(connection: Connection, network_id: int) -> None:
-    """Lock a network's ranges: nobody else takes an address of it, or gives one back, before the end."""
+def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
+    """Lock these networks' ranges: nobody else takes an address of theirs, or gives one back, before the end."""
     connection.execute(
-        text("SELECT FROM ip_ranges WHERE network_id = :network ORDER BY id FOR UPDATE"), {"network": network_id}
+        text("SELECT FROM ip_ranges WHERE network_id = ANY(:networks) ORDER BY id FOR UPDATE"),
+        {"networks": sorted(set(network_ids))},
     )
 
 
@@ -202,6 +214,15 @@ def take_mac_addresses(connection: Connection, count: int) -> list[str]:
         text("SELECT nextval('mac_address_numbers') FROM generate_series(1, :count)"), {"count": count}
     ).all()
     return [format_mac(number) for (number,) in rows]
+
+
+def will_be_generated(connection: Connection, mac: str) -> bool:
+    """Whether ``take_mac_addresses`` hands this address out some day."""
+    number = int(mac.replace(":", ""), 16) ^ MAC_PREFIX
+    if number >= 1 << 40:
+        return False
+    query = text("SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END FROM mac_address_numbers")
+    return number > int(connection.execute(query).scalar_one())
 
 
 def format_mac(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Claims of hosts and pools: written where the room is checked, in one global lock order.
+"""Claims of hosts and pools, written where the room is checked (one file: their global lock order).
 
 Every function here runs inside the caller's transaction. Locks: what the zone lets VMs use, clusters by id,
 hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5; reference openstack.md
@@ -37,6 +37,12 @@ class Thresholds:
     cpu: Floats
     memory: Floats
 
+    def joined(self, other: "Thresholds") -> "Thresholds":
+        """These and others of the same moment."""
+        ids, first = np.unique(np.concatenate((self.cluster_ids, other.cluster_ids)), return_index=True)
+        cpu, memory = np.concatenate((self.cpu, other.cpu)), np.concatenate((self.memory, other.memory))
+        return Thresholds(ids, cpu[first], memory[first])
+
     def of(self, cluster_ids: Ints) -> "Thresholds":
         """Those of these clusters that have any."""
         bounded = np.isin(self.cluster_ids, cluster_ids) & (np.isfinite(self.cpu) | np.isfinite(self.memory))
@@ -51,18 +57,20 @@ _CLAIM_HOSTS = text(
     "   unnest(CAST(:clusters AS bigint[]), CAST(:cpu_shares AS float8[]), CAST(:memory_shares AS float8[]))"
     "     AS t(cluster_id, cpu, memory)"
     "   JOIN hosts h ON h.cluster_id = t.cluster_id JOIN host_capacity c ON c.host_id = h.id"
-    "   LEFT JOIN unnest(CAST(:hosts AS bigint[]), CAST(:vms AS bigint[])) AS w(host_id, vms) ON w.host_id = h.id"
+    "   LEFT JOIN unnest(CAST(:hosts AS bigint[]), CAST(:cpu AS bigint[]), CAST(:memory AS bigint[]))"
+    "     AS w(host_id, cpu, memory) ON w.host_id = h.id"
     "   WHERE h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
     "   GROUP BY t.cluster_id, t.cpu, t.memory HAVING"
-    "   CAST(sum(c.cpu_mhz_used + coalesce(w.vms, 0) * :cpu) AS float8) / greatest(sum(c.cpu_mhz_limit), 1) > t.cpu"
-    "   OR CAST(sum(c.memory_mib_used + coalesce(w.vms, 0) * :memory) AS float8)"
+    "   CAST(sum(c.cpu_mhz_used + coalesce(w.cpu, 0)) AS float8) / greatest(sum(c.cpu_mhz_limit), 1) > t.cpu"
+    "   OR CAST(sum(c.memory_mib_used + coalesce(w.memory, 0)) AS float8)"
     "     / greatest(sum(c.memory_mib_limit), 1) > t.memory),"
-    " claimed AS (UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.vms * :cpu,"
-    "   memory_mib_used = memory_mib_used + w.vms * :memory, vms_used = vms_used + w.vms"
-    "   FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms) w"
+    " claimed AS (UPDATE host_capacity c SET cpu_mhz_used = cpu_mhz_used + w.cpu,"
+    "   memory_mib_used = memory_mib_used + w.memory, vms_used = vms_used + w.vms"
+    "   FROM (SELECT unnest(CAST(:hosts AS bigint[])) AS host_id, unnest(CAST(:vms AS bigint[])) AS vms,"
+    "     unnest(CAST(:cpu AS bigint[])) AS cpu, unnest(CAST(:memory AS bigint[])) AS memory) w"
     "   JOIN hosts h ON h.id = w.host_id"
-    "   WHERE c.host_id = w.host_id AND cpu_mhz_used + w.vms * :cpu <= cpu_mhz_limit"
-    "   AND memory_mib_used + w.vms * :memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
+    "   WHERE c.host_id = w.host_id AND cpu_mhz_used + w.cpu <= cpu_mhz_limit"
+    "   AND memory_mib_used + w.memory <= memory_mib_limit AND vms_used + w.vms <= vms_limit"
     "   AND h.state = 'Up' AND h.resource_state = 'Enabled' AND h.removed IS NULL"
     "   AND h.cluster_id NOT IN (SELECT cluster_id FROM crowded)"
     "   RETURNING h.cluster_id, w.vms),"
@@ -79,11 +87,13 @@ def claim_hosts(
     consumers: Sequence[UUID | str],
     *,
     account_id: int,
-    cpu_mhz: int,
-    memory_mib: int,
+    cpu_mhz: int | Ints,
+    memory_mib: int | Ints,
     thresholds: Thresholds = NO_THRESHOLDS,
 ) -> None:
     """Claim one host per VM of an account, all or nothing; entry i of ``host_ids`` belongs to consumer i.
+
+    ``cpu_mhz``, ``memory_mib``: what each VM claims, an entry per VM where they differ.
 
     ``thresholds``: those of the hosts' clusters, where the claim is bound by them.
 
@@ -91,7 +101,7 @@ def claim_hosts(
         TransactionConflict: a host has less room than needed, is no longer Up and Enabled, or its cluster would
             pass a threshold.
     """
-    hosts, vms = np.unique(host_ids, return_counts=True)
+    hosts, position, vms = np.unique(host_ids, return_inverse=True, return_counts=True)
     _lock_clusters(connection, thresholds)
     _lock_hosts(connection, hosts)
     changed = connection.execute(
@@ -99,8 +109,8 @@ def claim_hosts(
         {
             "hosts": int_array(hosts.tolist()),
             "vms": int_array(vms.tolist()),
-            "cpu": cpu_mhz,
-            "memory": memory_mib,
+            "cpu": int_array(_summed(position, vms, cpu_mhz)),
+            "memory": int_array(_summed(position, vms, memory_mib)),
             "account": account_id,
             "clusters": int_array(thresholds.cluster_ids.tolist()),
             "cpu_shares": thresholds.cpu.tolist(),
@@ -118,10 +128,17 @@ def claim_hosts(
             "host_id": PerRow(host_ids.tolist()),
             "consumer_kind": ConsumerKind.VM.value,
             "account_id": account_id,
-            "cpu_mhz": cpu_mhz,
-            "memory_mib": memory_mib,
+            "cpu_mhz": cpu_mhz if isinstance(cpu_mhz, int) else PerRow(cpu_mhz.tolist()),
+            "memory_mib": memory_mib if isinstance(memory_mib, int) else PerRow(memory_mib.tolist()),
         },
     )
+
+
+def _summed(host: Ints, vms: Ints, amount: int | Ints) -> list[int]:
+    """What the VMs of each host claim together; exact below 2**53."""
+    if isinstance(amount, int):
+        return [count * amount for count in vms.tolist()]
+    return [int(each) for each in np.bincount(host, weights=amount, minlength=len(vms)).tolist()]
 
 
 def claim_pools(

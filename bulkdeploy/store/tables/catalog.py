@@ -3,6 +3,7 @@
 from bulkdeploy.store.tables import (
     accounts,
     groups,
+    hypervisors,
     image_stores,
     jobs,
     ledger,
@@ -17,6 +18,7 @@ from bulkdeploy.store.tables.schema import metadata
 TABLE_MODULES = (
     accounts,
     groups,
+    hypervisors,
     image_stores,
     jobs,
     ledger,

@@ -41,7 +41,13 @@ deployments = Table(
     reference("zone_id", "zones.id"),
     Column("vm_count", Integer, nullable=False, comment="VMs made"),
     Column("asked_count", Integer, nullable=False, comment="virtualmachinecount as asked"),
-    Column("config", JSONB, nullable=False, comment="what all VMs of the call share"),
+    Column("config", JSONB, nullable=False, comment="what its VMs share"),
+    Column(
+        "batch_id",
+        BigInteger,
+        index=True,
+        comment="the deployment that is the call; NULL: this one is a whole call",
+    ),
     Column("pinned", Boolean, nullable=False, comment="pod, cluster or host given: no retry elsewhere"),
     Column("plan", StoredPlan, nullable=False, comment="seed, exclusions, VMs per cluster before and added"),
     Column("request_token", Text),
@@ -55,6 +61,17 @@ deployments = Table(
         unique=True,
         postgresql_where=text("request_token IS NOT NULL"),
     ),
+)
+
+deployment_plans = Table(
+    "deployment_plans",
+    metadata,
+    identity(),
+    Column("user_id", BigInteger, nullable=False),
+    Column("fingerprint", LargeBinary, nullable=False),
+    Column("kinds", JSONB, nullable=False, comment="places of each kind of VM: hosts, and pools per disk"),
+    created(),
+    Index("ix_deployment_plans_created", "created"),
 )
 
 virtual_machines = Table(

@@ -19,7 +19,7 @@ _VMS = text(
     " CASE WHEN v.key_pairs IS NOT NULL THEN ARRAY(SELECT k.public_key FROM ssh_key_pairs k"
     "   WHERE k.account_id = v.account_id AND k.removed IS NULL AND k.name = ANY(v.key_pairs) ORDER BY k.name)"
     " END AS public_keys, v.deployment_id, v.host_id, h.uuid AS host_uuid, h.name AS host_name,"
-    " h.ip_address AS host_ip_address, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
+    " h.ip_address AS host_ip_address, h.url AS host_url, coalesce(h.hypervisor, v.hypervisor) AS hypervisor"
     " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id"
     " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND num_nulls(v.removed) = 1"
 )
@@ -32,8 +32,13 @@ _VOLUMES = text(
 
 _NICS = text(
     "SELECT n.vm_id, n.uuid, n.mac_address, host(n.ip_address) AS ip_address, w.uuid AS network_uuid,"
-    " coalesce(r.vlan, w.vlan) AS vlan FROM nics n JOIN networks w ON w.id = n.network_id"
-    " LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
+    " coalesce(r.vlan, w.vlan) AS vlan, n.netmask, n.gateway, n.is_default, w.private_mtu AS mtu,"
+    " array_remove(ARRAY[coalesce(w.dns1, z.dns1), CASE WHEN w.dns1 IS NULL THEN z.dns2 ELSE w.dns2 END], NULL)"
+    "   AS dns, y.labels ->> (lower(v.hypervisor) || 'networklabel') AS label"
+    " FROM nics n JOIN networks w ON w.id = n.network_id JOIN zones z ON z.id = w.zone_id"
+    " JOIN virtual_machines v ON v.id = n.vm_id LEFT JOIN ip_ranges r ON r.id = n.ip_range_id"
+    " LEFT JOIN traffic_types y ON y.physical_network_id = w.physical_network_id AND y.traffic_type = 'Guest'"
+    "   AND y.removed IS NULL"
     " WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND num_nulls(n.removed) = 1 ORDER BY n.vm_id, n.device_id"
 )
 

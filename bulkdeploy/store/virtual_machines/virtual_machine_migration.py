@@ -26,10 +26,10 @@ def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> 
 
 
 def read_source(connection: Connection, migration: UUID) -> Row[Any] | None:
-    """The host that a migration holds (id, uuid, name, ip_address, hypervisor), or None where it holds none."""
+    """The host that a migration holds (id, uuid, name, ip_address, hypervisor, url); None: it holds none."""
     return connection.execute(
         text(
-            "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor FROM host_claims x"
+            "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM host_claims x"
             " JOIN hosts h ON h.id = x.host_id WHERE x.consumer = :migration"
         ),
         {"migration": migration},

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.accounts import costly_hashes
 from tests.support.people import PASSWORD, PERSON, can_log_in, done, keyed, make_account, new_name, refusal
 from tests.support.world import ADMIN, DOMAIN_ADMIN, USER, World
 
@@ -28,15 +29,21 @@ def test_an_account_comes_with_a_user_who_can_log_in(world: World) -> None:
     assert [group["name"] for group in groups["securitygroup"]] == ["default"]
 
 
-def test_passwords_are_hashes_and_keys_are_encrypted(world: World, hers: dict[str, Any]) -> None:
-    """Neither passwords nor secret keys can be read in the database, and no answer has a password."""
-    user = hers["user"][0]["id"]
+def test_passwords_are_hashes_and_keys_are_encrypted(world: World) -> None:
+    """Neither passwords nor secret keys can be read in the database, and no answer has a password.
+
+    To try a password costs 64 MiB of memory, three times over, as the library recommends.
+    """
+    with costly_hashes():
+        made = make_account(world)
+    user = made["user"][0]["id"]
     secret = world.client().call("registerUserKeys", id=user)["userkeys"]["secretkey"]
     kept = "SELECT password_hash || encode(secret_key_encrypted, 'escape') FROM users u JOIN api_keys k"
     row = world.scalar(f"{kept} ON k.user_id = u.id WHERE u.uuid = :id", id=user)
-    assert row.startswith("$argon2id$")
+    assert row.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
     assert secret not in row
-    assert PASSWORD not in row + str(hers)
+    assert PASSWORD not in row + str(made)
+    assert can_log_in(world, made["name"], PATH)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +72,7 @@ def test_what_an_account_cannot_be(world: World, wrong: dict[str, object], param
 
 
 @pytest.mark.parametrize("kind", [1, 3])
-def test_nobody_gives_rights_that_it_has_not(world: World, kind: int) -> None:
+def test_callers_grant_no_rights_they_lack(world: World, kind: int) -> None:
     """A domain admin makes neither root nor resource admins."""
     sent = {"username": new_name(), "accounttype": kind, **PERSON}
     code, text = refusal(world.client(DOMAIN_ADMIN).get("createAccount", **sent))
@@ -141,7 +148,7 @@ def test_names_roles_and_network_domains_change(world: World) -> None:
 
 
 @pytest.mark.parametrize("command", ["disableAccount", "deleteAccount"])
-def test_nobody_locks_itself_out(world: World, command: str) -> None:
+def test_callers_cannot_lock_themselves_out(world: World, command: str) -> None:
     """The default admin's account and the caller's own stay."""
     for by, account in ((ADMIN, "admin"), (DOMAIN_ADMIN, "customers-admin")):
         sent = {"id": world.id_of("accounts", account), "lock": "true"}

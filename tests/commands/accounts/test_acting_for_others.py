@@ -108,7 +108,7 @@ def test_an_owner_is_named_by_who_may(
                 resolve_owner(connection, who, account, domain_number, project_number)
 
 
-def test_a_deleted_account_is_nobody(fresh_world: World) -> None:
+def test_nothing_is_created_for_a_deleted_account(fresh_world: World) -> None:
     """An account that was deleted cannot be created for, even by its name."""
     fresh_world.change("UPDATE accounts SET removed = now() WHERE name = 'acme'")
     with fresh_world.engine.connect() as connection:

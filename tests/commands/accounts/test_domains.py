@@ -57,7 +57,7 @@ def test_a_domain_in_use_needs_cleanup(world: World) -> None:
 
 
 @pytest.mark.parametrize(("by", "domain"), [(ADMIN, "ROOT"), (DOMAIN_ADMIN, "customers"), (DOMAIN_ADMIN, "rivals")])
-def test_nobody_deletes_the_ground_under_its_feet(world: World, by: str, domain: str) -> None:
+def test_root_own_and_foreign_domains_cannot_be_deleted(world: World, by: str, domain: str) -> None:
     """Neither ROOT, nor the own domain, nor one of others."""
     answer = world.client(by).get("deleteDomain", id=world.id_of("domains", domain), cleanup="true")
     assert refusal(answer)[0] in (431, 531)

@@ -49,7 +49,7 @@ def test_members_come_and_go(world: World) -> None:
     assert refusal(world.client(NEIGHBOUR).get("listProjectAccounts", projectid=made["id"]))[0] == 431
 
 
-def test_somebody_always_manages_a_project(world: World) -> None:
+def test_a_project_always_has_an_admin(world: World) -> None:
     """The last Admin neither goes nor steps down; a new one may take over."""
     made = make_project(world)
     client, project = world.client(USER), made["id"]

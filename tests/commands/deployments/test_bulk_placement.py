@@ -18,7 +18,7 @@ from tests.support.zone import Zone
 
 Bulk = Callable[..., dict[str, Any]]
 OTHER_PLANNERS = ("FirstFitPlanner", "UserConcentratedPodPlanner", "ImplicitDedicationPlanner")
-OF_THE_INFRASTRUCTURE = {"capacity", "clusters", "excluded", "hosts", "skew", "planner"}
+OF_THE_INFRASTRUCTURE = {"capacity", "clusters", "excluded", "hosts", "placedhosts", "skew", "planner"}
 
 
 def offering_names(zone: Zone, planner: str) -> None:
@@ -172,7 +172,9 @@ def test_a_user_who_may_deploy_in_bulk_sees_no_infrastructure(
             user.call("bulkDeployVirtualMachine", **requested)
         assert failure.value.status == 531
     requested = zone.bulk_parameters(4, **own)
-    assert user.call("bulkDeployVirtualMachine", **requested, dryrun="true") == {"plan": {"count": 4, "fits": 4}}
+    assert user.call("bulkDeployVirtualMachine", **requested, dryrun="true") == {
+        "plan": {"index": 1, "count": 4, "fits": 4}
+    }
     assert nothing_written()
     user.call("bulkDeployVirtualMachine", **requested, deploymentplanner="FirstFitPlanner")
     assert sorted(zone.vms_per_cluster().values()) == [1, 1, 1, 1]
@@ -234,7 +236,9 @@ def test_a_single_call_has_a_dry_run_too(
     single = {name: value for name, value in zone.bulk_parameters(1).items() if name != "virtualmachinecount"}
     if by == "user":
         own = {name: value for name, value in single.items() if name not in ("account", "domainid")}
-        assert user.call("deployVirtualMachine", **own, dryrun="true") == {"plan": {"count": 1, "fits": 1}}
+        assert user.call("deployVirtualMachine", **own, dryrun="true") == {
+            "plan": {"index": 1, "count": 1, "fits": 1}
+        }
     else:
         zone.change("UPDATE hosts SET state = 'Down' WHERE name = 'a-1-1'")
         hosts = f"{zone.id_of('hosts', 'a-1-1')},{zone.id_of('hosts', 'a-1-2')}"

@@ -158,6 +158,22 @@ def test_a_basic_zone_takes_no_networks(bulk: Bulk, zone: Zone) -> None:
     refused(bulk, 431, "Can't specify 'networkids' parameter in basic zone small", networkids=network)
 
 
+def test_vms_that_do_not_start_have_addresses_of_a_pod_in_a_basic_zone(bulk: Bulk, zone: Zone) -> None:
+    """Every range is a pod's there: such VMs get those of the pod asked for, else from where most are left."""
+    zone.change("UPDATE zones SET network_type = 'Basic'")
+    zone.change("UPDATE ip_ranges SET pod_id = (SELECT min(id) FROM pods), next_ip = end_ip - 1")
+    zone.change(
+        "INSERT INTO ip_ranges (network_id, pod_id, gateway, netmask, start_ip, end_ip, next_ip)"
+        " SELECT network_id, (SELECT max(id) FROM pods), '10.90.0.1', '255.255.255.0', '10.90.0.10', '10.90.0.99',"
+        " '10.90.0.10' FROM ip_ranges LIMIT 1"
+    )
+    pod = zone.rows("SELECT uuid FROM pods ORDER BY id")[0].uuid
+    assert (bulk(count=2, startvm="false")["count"], bulk(count=1, startvm="false", podid=pod)["count"]) == (2, 1)
+    taken = [row.ip for row in zone.rows("SELECT host(ip_address) AS ip FROM nics ORDER BY id")]
+    assert taken[:2] == ["10.90.0.10", "10.90.0.11"]
+    assert not taken[2].startswith("10.90.")
+
+
 def test_security_groups_need_a_zone_that_has_them(bulk: Bulk, zone: Zone, nothing_written: Untouched) -> None:
     """An Advanced zone without security groups refuses them, by id and by name."""
     group = zone.id_of("security_groups", "web")
@@ -207,7 +223,7 @@ def test_pins_must_lie_in_the_zone(bulk: Bulk, zone: Zone, nothing_written: Unto
     "parameter",
     ["ip6address", "nicnetworklist[0].network", "snapshotid", "customid"],
 )
-def test_a_single_vm_is_never_made_without_what_was_asked_for(
+def test_unsupported_parameters_of_a_single_vm_are_refused_by_name(
     client: ApiClient, zone: Zone, nothing_written: Untouched, parameter: str
 ) -> None:
     """What CloudStack has for the call and this service can not honour is refused by name, not left out."""

@@ -97,7 +97,7 @@ def test_a_repeated_stop_is_one_job(
     assert waiting(system) == 2
 
 
-def test_a_repeated_change_is_made_and_told_once(zone: Zone, client: ApiClient, conflicts: Commits) -> None:
+def test_a_repeated_change_is_made_and_recorded_once(zone: Zone, client: ApiClient, conflicts: Commits) -> None:
     """A pod that is given a part of its network keeps the rest, and the event names what was changed."""
     made = {"gateway": "10.7.0.1", "netmask": "255.255.255.0", "startip": "10.7.0.10"}
     failpoints.arm(None)

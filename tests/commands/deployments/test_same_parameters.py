@@ -153,8 +153,8 @@ CASES: dict[str, Case] = {
     ),
     "startvm": (lambda _: {"startvm": "false"}, lambda _: {"cluster": None}),
 }
-ANSWERED = {"dryrun", "hostids"}
-"""These ask for another answer: tests/commands/deployments/test_bulk_placement.py."""
+ANSWERED = {"dryrun", "hostids", "planindex"}
+"""These ask for another answer: tests/commands/deployments/test_bulk_placement.py and test_plans.py."""
 
 
 @pytest.mark.parametrize("parameter", sorted(HONOURED - ANSWERED))
@@ -215,12 +215,14 @@ PLACES = (
 
 
 def test_a_custom_offering_needs_its_sizes(bulk: Bulk, zone: Zone, nothing_written: TableChanges) -> None:
-    """Without them, and with sizes for a fixed one, the refusal says so, as of a single call."""
+    """Without them, and with sizes that the offering fixes, the refusal says so, as of a single call."""
     custom = zone.id_of("service_offerings", "Custom")
     refused(bulk, 431, "details[0].cpuNumber", "from 1 to 8 cores", serviceofferingid=custom)
     sizes = {"details[0].cpuNumber": 9, "details[0].memory": 512}
     refused(bulk, 431, "details[0].cpuNumber", "from 1 to 8 cores", serviceofferingid=custom, **sizes)
     refused(bulk, 431, "should not be specified for static service offering", **sizes)
+    sizes = {"details[0].cpuNumber": 1, "details[0].memory": 512, "details[0].cpuSpeed": 9999}
+    refused(bulk, 431, "details[0].cpuSpeed", "not custom", serviceofferingid=custom, **sizes)
     disk = zone.id_of("disk_offerings", "Custom")
     refused(bulk, 431, "requires a custom size", diskofferingid=disk)
     refused(bulk, 431, "requires a custom size", **{"datadisksdetails[0].diskofferingid": disk})
@@ -298,7 +300,7 @@ def test_variables_of_user_data_are_read_as_clients_write_them(bulk: Bulk, zone:
     assert kept == {"role": "web", "size": "small", "place": "here"}
 
 
-def test_a_repeat_is_told_from_another_call_by_what_is_in_maps(bulk: Bulk, zone: Zone) -> None:
+def test_values_in_maps_distinguish_a_repeat_from_another_call(bulk: Bulk, zone: Zone) -> None:
     """The order of the entries' fields says nothing, their values do, and offerings count by id, not by name."""
     disk = zone.id_of("disk_offerings", "Custom")
     entry = {"datadisksdetails[0].diskofferingid": disk, "datadisksdetails[0].size": "3"}

@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HostAddress
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator import SimulatorDriver
 from bulkdeploy.drivers.simulator_control import FaultKind, Step
 from bulkdeploy.services.system import System

@@ -20,7 +20,7 @@ def test_they_list_what_the_plain_lists_do(world: World, name: str) -> None:
 
 @pytest.mark.parametrize("by", [ADMIN, DOMAIN_ADMIN, USER, NEIGHBOUR])
 @pytest.mark.parametrize("name", ["listVirtualMachinesMetrics", "listVolumesMetrics"])
-def test_everybody_sees_the_metrics_of_what_is_theirs(world: World, name: str, by: str) -> None:
+def test_callers_see_the_metrics_of_what_they_own(world: World, name: str, by: str) -> None:
     """Whose things are listed is as in the plain list."""
     plain = world.rows(name.removesuffix("Metrics"), by, listall="true")
     assert [row["id"] for row in world.rows(name, by, listall="true")] == [row["id"] for row in plain]

@@ -150,7 +150,7 @@ def test_hosts_are_changed_and_reached_again(cloud: Cloud) -> None:
     assert "Maintenance" in cloud.refused("updateHost", id=host["id"], allocationstate="Enable").errortext
 
 
-def test_a_name_is_given_once_whoever_is_first(cloud: Cloud) -> None:
+def test_concurrent_calls_create_a_name_once(cloud: Cloud) -> None:
     """Of eight calls at once with one name, one succeeds and the others are told why."""
     zone = cloud.zone()["id"]
 

@@ -95,7 +95,7 @@ def test_a_job_is_found_by_its_vm(fleet: Fleet, client: ApiClient) -> None:
     assert refused(client, "queryAsyncJobResult").status == 431
 
 
-def test_lists_show_what_is_asked_for(fleet: Fleet, acme: ApiClient, client: ApiClient) -> None:
+def test_lists_honour_their_filters(fleet: Fleet, acme: ApiClient, client: ApiClient) -> None:
     """Own jobs only without listall; keyword matches the command, startdate the time, resourceid the VM."""
     job_id = _deploy_for_acme(fleet, acme)
     batch = fleet.deploy(3)

@@ -1,7 +1,7 @@
 """Volumes and nics of running VMs: a job that succeeded means that the guest has the device, or has it no more."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit
 from tests.support.api_client import ApiClient
 from tests.support.clients import ACME, refused
-from tests.support.fleet import Fleet, OneDriver
+from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDevices, UnheardDevices
 
 PLACES = [
@@ -30,6 +30,8 @@ class Owned:
 
     fleet: Fleet
     client: ApiClient
+    patience_s: float = OPTIONS.driver_timeout_s
+    """How long the runner waits for a hypervisor: less where a test lets one be silent."""
 
     @property
     def vm(self) -> str:
@@ -47,13 +49,18 @@ class Owned:
     def done(self, command: str, drivers: Any = None, **parameters: object) -> dict[str, Any]:
         """Call, run the job, and what it polls then."""
         job = self.call(command, **parameters)
-        self.fleet.run(drivers=None if drivers is None else OneDriver(drivers))
+        self.run(drivers)
         return self.poll(job)
 
     def again(self) -> None:
         """Run what waits."""
         self.fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
-        self.fleet.run()
+        self.run()
+
+    def run(self, drivers: Any = None) -> None:
+        """Run all jobs as far as they go now."""
+        options = replace(OPTIONS, driver_timeout_s=self.patience_s)
+        self.fleet.run(drivers=None if drivers is None else OneDriver(drivers), options=options)
 
     def volume(self, name: str = "data") -> str:
         """A volume that no VM has, and that is nowhere."""
@@ -148,7 +155,7 @@ def test_a_running_guest_gets_a_nic_and_loses_it(owned: Owned) -> None:
         owned.assert_as_first()
 
 
-def test_nobody_else_gets_a_device_meanwhile(owned: Owned) -> None:
+def test_a_device_in_transition_cannot_be_taken_by_others(owned: Owned) -> None:
     """While the hypervisor works a volume is Attaching and nobody's to take, or it is still attached."""
     volume, other = owned.volume(), str(owned.fleet.vms()[1].uuid)
     calls: list[tuple[str, dict[str, object], str]] = [
@@ -214,7 +221,7 @@ def test_what_fails_is_as_before(owned: Owned, give: JobRequest, kind: FaultKind
 
 
 @pytest.mark.parametrize(("give", "unheard"), [("volume", 2), ("nic", 1)], indirect=["give"])
-def test_what_nobody_heard_of_is_undone(owned: Owned, give: JobRequest, unheard: int) -> None:
+def test_a_change_without_an_answer_is_undone(owned: Owned, give: JobRequest, unheard: int) -> None:
     """The guest got it and no answer came: it is taken away again, at once or when the hypervisor answers."""
     for has_it in (False, True):
         if has_it:
@@ -335,7 +342,7 @@ def test_what_is_given_up_stays_the_vms(owned: Owned) -> None:
     owned.fleet.assert_intact()
 
 
-def test_a_guest_that_is_gone_keeps_nobody_waiting(owned: Owned) -> None:
+def test_a_job_for_a_guest_that_is_gone_fails_at_once(owned: Owned) -> None:
     """Neither the change nor its opposite can be made: the job fails at once; a stop and a start heal the VM."""
     volume = owned.volume()
     owned.fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [owned.vm])

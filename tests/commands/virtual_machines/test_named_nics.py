@@ -62,7 +62,7 @@ def named(api_url: str, fleet: Fleet) -> Named:
     return Named(fleet, api_url)
 
 
-def test_nics_have_what_was_asked_of_them(named: Named) -> None:
+def test_nics_get_the_addresses_they_request(named: Named) -> None:
     """As Ansible, CAPC and the UI ask: the first entry is the default nic; what is not said is free."""
     first = {"networkid": named.front, "ip": "10.61.0.77", "mac": "02:00:5E:10:00:01"}
     nics = named.deployed(**named.in_networks(first, {"networkid": named.back, "ip": "10.62.0.9"}))

@@ -508,7 +508,9 @@ def test_a_vm_comes_with_the_security_groups_that_were_named(
     assert [each["name"] for each in vm["securitygroup"]] == (["closed"] if named else ["default"])
 
 
-def test_a_vm_goes_only_to_whom_may_have_it(stopped: Fleet, api_url: str, client: ApiClient) -> None:
+def test_a_vm_is_assigned_only_to_owners_allowed_to_have_it(
+    stopped: Fleet, api_url: str, client: ApiClient
+) -> None:
     """Its own account, nobody, and owners without a right to its network or template are refused."""
     acme = {"account": "acme", "domainid": stopped.zone.id_of("domains", "acme")}
     other = {"account": "customers-admin", "domainid": stopped.zone.id_of("domains", "customers")}
@@ -571,6 +573,10 @@ class PasswordNotes:
         """Note it."""
         self.passwords.append(guest.password)
         self._driver.ensure_running(host, guest, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else, as the driver does it."""
+        return getattr(self._driver, name)
 
 
 def test_a_new_password_reaches_the_guest_at_its_next_start(stopped: Fleet, acme: ApiClient) -> None:

@@ -60,7 +60,7 @@ def test_isos_are_for_those_who_may_use_them(owned_world: World) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "S3cret-enough"])
-def test_a_password_is_told_in_its_jobs_result_alone(owned_world: World, given: str | None) -> None:
+def test_a_password_is_shown_only_in_its_jobs_result(owned_world: World, given: str | None) -> None:
     """The caller and its admin read it there; no list has it, and no row of the database in the open."""
     vm = deployed_vm(owned_world, f"secretive-{given is None}".lower(), state="Stopped")
     more = {} if given is None else {"password": given}

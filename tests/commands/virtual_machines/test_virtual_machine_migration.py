@@ -42,7 +42,7 @@ def test_a_vm_moves_to_a_host_that_was_found(running: Fleet, client: ApiClient) 
     running.assert_intact()
 
 
-def test_looking_for_hosts_waits_for_nobody_who_changes_the_vm(running: Fleet, client: ApiClient) -> None:
+def test_finding_hosts_does_not_wait_for_changes_of_the_vm(running: Fleet, client: ApiClient) -> None:
     """A list locks no VM: whoever does so and then wants its affinity groups would wait crosswise for movers."""
     with running.engine.begin() as connection:
         connection.execute(text("SELECT FROM virtual_machines FOR UPDATE"))

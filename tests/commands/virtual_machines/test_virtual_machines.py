@@ -73,7 +73,7 @@ def test_a_row_says_what_was_deployed(world: World) -> None:
     assert row["hostid"] == world.id_of("hosts", str(row["hostname"]))
 
 
-def test_user_data_is_answered_only_where_asked_for(world: World) -> None:
+def test_user_data_is_listed_only_on_request(world: World) -> None:
     """User data may hold secrets: it is in a row only with ``userdata=true``."""
     assert "userdata" not in vm(world, "acme-1")
     shown = vm(world, "acme-1", userdata="true")

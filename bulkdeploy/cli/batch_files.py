@@ -1,0 +1,168 @@
+"""Files of ``batch-create``: a list of VMs in JSON or YAML, by our names or by Ganeti's."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bulkdeploy.cli.failures import UsageError
+
+LIST = "virtualmachines"
+STANDARD_INPUT = "-"
+MIB_IN_GIB = 1024
+UNITS = {"m": 1, "g": MIB_IN_GIB, "t": MIB_IN_GIB**2}
+GANETI_ONLY = frozenset({"instance_name", "os_type", "beparams", "disks", "nics", "pnode"})
+"""Fields by which an entry is known to be Ganeti's."""
+
+WITHOUT_EFFECT = frozenset(
+    {"mode", "name_check", "ip_check", "conflicts_check", "wait_for_sync", "no_install", "iallocator"}
+    | {"opportunistic_locking", "disk_template", "file_driver", "osparams", "hvparams", "tags", "snode"}
+)
+"""Ganeti's fields that nothing here corresponds to: said, and left out."""
+
+HYPERVISORS = {"kvm": "KVM", "xen-pvm": "XenServer", "xen-hvm": "XenServer", "lxc": "LXC", "fake": "Simulator"}
+
+
+@dataclass(slots=True)
+class BatchFile:
+    """What a file says: ``shared`` beside the list, the entries, and ``remarks`` on what was left out of them."""
+
+    shared: dict[str, Any]
+    entries: list[dict[str, Any]]
+    remarks: dict[str, list[int]] = field(default_factory=dict)
+
+
+def read_batch(path: str) -> BatchFile:
+    """A file's list; ``-``: that of standard input.
+
+    Raises:
+        UsageError: it can not be read, or an entry's field is wrong: both are named.
+    """
+    try:
+        content = (
+            sys.stdin.read() if path == STANDARD_INPUT else Path(path).expanduser().read_text(encoding="utf-8")
+        )
+        read = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())}") from error
+    shared: dict[str, Any] = {}
+    if isinstance(read, dict):
+        shared = dict(read)
+        read = shared.pop(LIST, shared.pop("instances", None))
+    if not isinstance(read, list) or not read:
+        raise UsageError(f"{path} must be a list of VMs, or an object with such a list as {LIST!r}")
+    batch = BatchFile(shared, [])
+    for number, entry in enumerate(read):
+        if not isinstance(entry, dict) or not all(isinstance(name, str) for name in entry):
+            raise UsageError(f"{_entry(number)} must be an object of names and values, not {entry!r:.80}")
+        batch.entries.append(_mapped(batch, number, entry) if entry.keys() & GANETI_ONLY else dict(entry))
+    return batch
+
+
+def _entry(number: int, name: str = "") -> str:
+    return f"{LIST}[{number}]" + (f".{name}" if name else "")
+
+
+def _mapped(batch: BatchFile, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Ganeti's entry by our names."""
+    mapped: dict[str, Any] = {}
+    for name, value in entry.items():
+        if name in WITHOUT_EFFECT:
+            batch.remarks.setdefault(name, []).append(number)
+        elif name == "start":
+            _share_start(batch, number, value)
+        else:
+            for ours, inner in _fields_of(number, name, value):
+                mapped[ours] = {**mapped[ours], **inner} if ours == "details" and ours in mapped else inner
+    return mapped
+
+
+def _fields_of(number: int, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    match name:
+        case "instance_name" | "name":
+            yield "name", str(value).partition(".")[0]
+        case "os_type" | "os":
+            yield "template", value
+        case "pnode":
+            yield "hostid", value
+        case "hypervisor":
+            if value not in HYPERVISORS:
+                raise UsageError(f"{_entry(number, name)}: {value!r} is none of {', '.join(HYPERVISORS)}")
+            yield "hypervisor", HYPERVISORS[value]
+        case "beparams":
+            yield "details", _sizes(number, value)
+        case "disks":
+            yield from _disks(number, value)
+        case "nics":
+            yield from _nics(number, value)
+        case _:
+            yield name, value
+
+
+def _sizes(number: int, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise UsageError(f"{_entry(number, 'beparams')} must be an object, not {given!r:.80}")
+    details: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "vcpus":
+            details["cpuNumber"] = value
+        elif name in ("maxmem", "memory"):
+            details["memory"] = _mib(number, f"beparams.{name}", value)
+        elif name not in ("minmem", "auto_balance", "always_failover", "spindle_use"):
+            raise UsageError(f"{_entry(number, f'beparams.{name}')} has nothing that corresponds to it here")
+    return details
+
+
+def _disks(number: int, given: Any) -> Iterator[tuple[str, Any]]:
+    """The first disk is the root disk; others are data disks of the offering that the call names."""
+    sizes = []
+    for at, disk in enumerate(given if isinstance(given, list) else [given]):
+        if not isinstance(disk, dict) or "size" not in disk:
+            raise UsageError(f"{_entry(number, f'disks[{at}]')} must be an object with size")
+        sizes.append(ceil(_mib(number, f"disks[{at}].size", disk["size"]) / MIB_IN_GIB))
+    if sizes:
+        yield "rootdisksize", sizes[0]
+    if len(sizes) > 1:
+        yield "datadisks", sizes[1:]
+
+
+def _nics(number: int, given: Any) -> Iterator[tuple[str, Any]]:
+    nics = []
+    for at, nic in enumerate(given if isinstance(given, list) else [given]):
+        if not isinstance(nic, dict):
+            raise UsageError(f"{_entry(number, f'nics[{at}]')} must be an object")
+        wrong = nic.keys() - {"network", "ip", "mac"}
+        if wrong:
+            name = f"nics[{at}].{min(wrong)}"
+            raise UsageError(f"{_entry(number, name)} has nothing that corresponds to it here: name its network")
+        nics.append({name: value for name, value in nic.items() if value not in (None, "auto", "generate", "pool")})
+    if len(nics) == 1 and "network" not in nics[0]:
+        names = {"ip": "ipaddress", "mac": "macaddress"}
+        yield from ((names[name], value) for name, value in nics[0].items())
+    elif nics:
+        yield (
+            "iptonetworklist",
+            [{("networkid" if name == "network" else name): nic[name] for name in nic} for nic in nics],
+        )
+
+
+def _mib(number: int, name: str, value: Any) -> int:
+    """Ganeti's sizes are MiB, or end with m, g or t."""
+    text = str(value).strip().lower()
+    unit = UNITS.get(text[-1:], 1)
+    digits = text[:-1] if text[-1:] in UNITS else text
+    if not (digits.isascii() and digits.isdecimal() and int(digits)):
+        raise UsageError(
+            f"{_entry(number, name)} must be a size in MiB, such as 512, 512m or 4g, not {value!r:.80}"
+        )
+    return int(digits) * unit
+
+
+def _share_start(batch: BatchFile, number: int, value: Any) -> None:
+    """Whether VMs are started is said once for all."""
+    if batch.shared.setdefault("startvm", bool(value)) != bool(value):
+        raise UsageError(f"{_entry(number, 'start')} must be the same for all VMs of a batch")

@@ -1,0 +1,138 @@
+"""``bulkmonkey confd``: asks several confd servers, of bulkdeploy or of Ganeti, and keeps the newest answer."""
+
+import json
+import random
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from bulkdeploy.cli.failures import ConnectionFailed, UsageError
+from bulkdeploy.confd_message import MOST_BYTES, PORT, PROTOCOL, NotSigned, QueryType, Status, pack, unpack
+
+MOST_SERVERS = 6
+WAIT_SECONDS = 10.0
+
+NAMES = {
+    "ping": QueryType.PING,
+    "node-role": QueryType.NODE_ROLE,
+    "node-of-address": QueryType.NODE_OF_ADDRESS,
+    "master": QueryType.MASTER,
+    "nodes": QueryType.NODES,
+    "candidates": QueryType.CANDIDATES,
+    "addresses": QueryType.ADDRESSES,
+    "instances": QueryType.INSTANCES,
+    "disks": QueryType.DISKS,
+    "configuration": QueryType.CONFIGURATION,
+}
+ERRORS = {0: "there is no such entry", 1: "internal error", 2: "the query has a wrong form"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, how it went, and the serial of the state that it is of."""
+
+    status: Status
+    answer: Any
+    serial: int
+
+
+def request(
+    servers: Sequence[tuple[str, int]],
+    key: bytes,
+    kind: QueryType,
+    query: Any,
+    *,
+    wait_s: float = WAIT_SECONDS,
+    now: Callable[[], float] = time.time,
+) -> Reply:
+    """Ask up to MOST_SERVERS servers; of the answers that come in time, the one with the highest serial.
+
+    It is enough to hear all of two servers, all but one of four, or more than half of more.
+
+    Raises:
+        ConnectionFailed: too few answered in ``wait_s`` seconds.
+    """
+    chosen = random.sample(list(servers), min(len(servers), MOST_SERVERS))
+    needed = len(chosen) if len(chosen) < 3 else len(chosen) - 1 if len(chosen) < 5 else len(chosen) // 2 + 1
+    salt = str(uuid4())
+    message = {"protocol": PROTOCOL, "type": kind, "query": query, "rsalt": salt}
+    datagram = pack(message, str(int(now())), key)
+    replies: dict[Any, Reply] = {}
+    families = {one: socket.getaddrinfo(*one, type=socket.SOCK_DGRAM)[0] for one in chosen}
+    sockets = {family: socket.socket(family, socket.SOCK_DGRAM) for family in {one[0] for one in families.values()}}
+    try:
+        for family, _, _, _, address in families.values():
+            sockets[family].sendto(datagram, address)
+        end = time.monotonic() + wait_s
+        while len(replies) < needed and (left := end - time.monotonic()) > 0:
+            for one in sockets.values():
+                one.settimeout(left / len(sockets))
+                _hear(one, key, salt, replies)
+    finally:
+        for one in sockets.values():
+            one.close()
+    if len(replies) < needed:
+        raise ConnectionFailed(
+            f"{len(replies)} of {len(chosen)} confd servers answered in {wait_s:g} s, {needed} are needed"
+        )
+    return max(replies.values(), key=lambda reply: reply.serial)
+
+
+def _hear(bound: socket.socket, key: bytes, salt: str, replies: dict[Any, Reply]) -> None:
+    try:
+        datagram, sender = bound.recvfrom(MOST_BYTES + 1)
+        message, came = unpack(datagram, key)
+        if came == salt and isinstance(message, dict):
+            replies[sender] = Reply(Status(message["status"]), message["answer"], int(message["serial"]))
+    except (OSError, NotSigned, KeyError, ValueError, TypeError):
+        return
+
+
+def answered(words: Sequence[str], servers: str, key_file: str) -> Any:
+    """What a command line asks for.
+
+    Raises:
+        UsageError: it is not understood, or a setting is missing.
+        ConnectionFailed: too few servers answered.
+    """
+    if not words or words[0] not in NAMES or len(words) > 2:
+        raise UsageError("which query?", hint=f"Queries: {', '.join(NAMES)}")
+    if not servers or not key_file:
+        raise UsageError("confdservers and confdkeyfile are not set", hint="set confdservers ADDRESS[:PORT],...")
+    try:
+        key = Path(key_file).expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(f"confdkeyfile cannot be read: {error}") from error
+    kind = NAMES[words[0]]
+    reply = request([_address(one.strip()) for one in servers.split(",")], key, kind, _query(kind, words[1:]))
+    if reply.status is not Status.OK:
+        reason = ERRORS.get(reply.answer, reply.answer) if isinstance(reply.answer, int) else reply.answer
+        raise UsageError(f"{words[0]}: {reason}")
+    return reply.answer
+
+
+def _query(kind: QueryType, words: Sequence[str]) -> Any:
+    if not words:
+        return None
+    if kind is QueryType.NODE_OF_ADDRESS:
+        address, _, link = words[0].partition("@")
+        return {"1": address, **({"0": link} if link else {})}
+    if words[0].startswith("{"):
+        try:
+            return json.loads(words[0])
+        except ValueError as error:
+            raise UsageError(f"the query is not JSON: {error}") from error
+    return words[0]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.endswith("]")):
+        return text.strip("[]"), PORT
+    if not port.isdigit():
+        raise UsageError(f"confdservers: {text!r} is no address")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,257 @@
+"""bulkCreateVirtualMachines: many unlike VMs with one call, all of them or, if so asked, those that fit.
+
+Ours, after Ganeti's bulk creation: CloudStack has no such call. An entry of the list has the parameters of
+deployVirtualMachine, but for those that are said once for all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
+from bulkdeploy.commands.deployments.deploy_calls import (
+    PLACED,
+    PLAN_FIELDS,
+    deploy_request,
+    fingerprints,
+    named_nics,
+    plan_row,
+)
+from bulkdeploy.commands.jobs.responses import ASYNC_JOB
+from bulkdeploy.declare.binding import Binder, Found, Kinds, Lookup
+from bulkdeploy.declare.command import Command, Instead
+from bulkdeploy.declare.parameters import boolean, entries, integer, string
+from bulkdeploy.declare.response_fields import number, objects, text, texts
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployment import DeployBatch, DeployRequest, NamedVm
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import (
+    InsufficientAddresses,
+    InsufficientCapacity,
+    InvalidCombination,
+    InvalidParameter,
+    OwnerDisabled,
+    PermissionDenied,
+    PlanStale,
+    ResourceLimitExceeded,
+    ResourceUnavailable,
+)
+from bulkdeploy.services.deployments.bulk_deployments import deployed_places, job_rows, planned_places
+from bulkdeploy.services.deployments.deploy import DryRun, deploy_batch
+from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
+from bulkdeploy.services.deployments.list_entries import OF_THE_CALL, named_entry
+from bulkdeploy.store.entities import resolve_known
+
+LIST = "virtualmachines"
+MOST_ENTRIES = 10_000
+OF_EACH = ("name", "displayname")
+"""What entries may differ in and still be configured alike."""
+
+SHARED = tuple(parameter for parameter in OF_ANY_VM if parameter.name in OF_THE_CALL)
+
+ENTRY = Binder(
+    Command(
+        name="bulkCreateVirtualMachines",
+        description="one entry of the list",
+        shape=Shape.OBJECT,
+        changes_state=True,
+        parameters=(
+            *(parameter for parameter in OF_ANY_VM if parameter not in SHARED and parameter.name != "hostids"),
+            *OF_ONE_VM,
+            integer("count", "how many such VMs, each with a generated name; default 1", minimum=1),
+            string("nameprefix", "generated names begin with it: prefix-1, prefix-2, ...", length=LONGEST_PREFIX),
+        ),
+        unsupported=UNSUPPORTED,
+        rules=RULES_OF_ONE_VM,
+        handler=lambda _: None,
+    )
+)
+"""Binds an entry as the parameters of a call are bound."""
+
+PLACE_FIELDS = (
+    number("index", "the VM's entry in the list"),
+    text("name", "its host name; in a plan, where the entry gives it"),
+    text("virtualmachineid", "the VM"),
+    text("jobid", "the job that starts it"),
+    text("hostid", "the host that it is placed on"),
+    text("hostname", "the host's name"),
+    text("clusterid", "the host's cluster"),
+    text("podid", "the cluster's pod"),
+    texts("pools", "the storage pools of its volumes, the root disk's first"),
+)
+
+FAILED = objects(
+    "failed",
+    "with partial: entries that were left out",
+    (
+        number("index", "the entry in the list"),
+        text("name", "the name that it gives"),
+        number("errorcode", "what the whole call would be refused with, were it not partial"),
+        text("errortext", "why; of room, how much is missing on the host that comes closest"),
+    ),
+)
+
+CREATED = Response(
+    "virtualmachines",
+    (
+        number("count", "VMs made"),
+        objects("asyncjobs", "the jobs that start them, in the list's order", ASYNC_JOB.fields),
+        objects("placements", "where each is placed, in the list's order", PLACE_FIELDS),
+        FAILED,
+    ),
+)
+
+PLAN = Response(
+    "plan",
+    (
+        number("count", "VMs asked for"),
+        number("fits", "VMs that would be made"),
+        number("capacity", "VMs of the kind that there is most room for, were there no others", ROOT_ADMIN_ONLY),
+        *PLAN_FIELDS,
+        *PLACED,
+        objects("placements", "where each would be placed, in the list's order", PLACE_FIELDS),
+        FAILED,
+    ),
+)
+
+
+def bulk_create_virtual_machines(call: Call) -> Mapping[str, Any] | Instead:
+    """Deploy all VMs of the list; answers their jobs and places in its order, or the plan of a dry run."""
+    token = call.text("requesttoken")
+    batch = DeployBatch(tuple(_requests(call, token)), listed=True, partial=call.flag("partial"))
+    result = deploy_batch(call.connection, call.system, call.caller, batch)
+    if isinstance(result, DryRun):
+        row = plan_row(call, result)
+        places = planned_places(call.connection, result.parts)
+        return Instead(PLAN, {**row, "placements": places, "failed": result.failures})
+    count = len(result.job_uuids)
+    return {
+        "count": count,
+        "asyncjobs": list(job_rows(call.caller, result, range(count)).values()),
+        "placements": deployed_places(call.connection, result),
+        "failed": result.listed["failed"],
+    }
+
+
+def _requests(call: Call, token: str | None) -> Sequence[DeployRequest]:
+    """One request for each configuration that entries share, in order of its first entry."""
+    listed: Mapping[int, Mapping[str, str]] = call.arguments[LIST]
+    shared = {name: value for name, value in call.arguments.items() if name != LIST}
+    alike: dict[frozenset[tuple[str, str]], list[int]] = {}
+    for index, given in listed.items():
+        key = frozenset((name, value) for name, value in given.items() if name.lower() not in OF_EACH)
+        alike.setdefault(key, []).append(index)
+    lookup = _remembering(partial(resolve_known, call.connection, call.caller))
+    of_call = fingerprints(call.arguments)
+    requests = []
+    for indexes in alike.values():
+        with named_entry(indexes[0]):
+            given = dict(listed[indexes[0]])
+            _refuse_unknown(given)
+            arguments = {**shared, **ENTRY.bind(given, call.caller.role_type, lookup)}
+            vms = [vm for index in indexes for vm in _vms(index, listed[index], arguments.get("count", 1))]
+            requests.append(_request(replace(call, arguments=arguments), vms, token, of_call))
+    return requests
+
+
+def _remembering(lookup: Lookup) -> Lookup:
+    """The same look-up, each id once."""
+    known: dict[Kinds, dict[str, EntityRef | None]] = {}
+
+    def find(wanted: Mapping[Kinds, Sequence[str]]) -> Found:
+        new = {
+            kinds: [each for each in ids if each not in known.setdefault(kinds, {})]
+            for kinds, ids in wanted.items()
+        }
+        missing = {kinds: ids for kinds, ids in new.items() if ids}
+        found = lookup(missing) if missing else {}
+        for kinds, ids in missing.items():
+            known[kinds] |= {each: found[kinds].get(each) for each in ids}
+        return {
+            kinds: {each: ref for each in ids if (ref := known[kinds][each]) is not None}
+            for kinds, ids in wanted.items()
+        }
+
+    return find
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    for name in ENTRY.unknown(given):
+        bare = name.partition("[")[0].lower()
+        rule = "it is given once, beside the list" if bare in OF_THE_CALL else "an entry has no such parameter"
+        # Not by the name alone: that of a parameter of the call would be taken for the call's own.
+        raise InvalidParameter(f"{name[:80]} of an entry", given[name][:80], rule)
+
+
+def _vms(index: int, given: Mapping[str, str], count: int) -> list[NamedVm]:
+    """The VMs of one entry."""
+    with named_entry(index):
+        named = {
+            name.lower(): ENTRY.value_of(name.lower(), value)
+            for name, value in given.items()
+            if name.lower() in OF_EACH
+        }
+    if count > 1 and "name" in named:
+        raise InvalidCombination(
+            ("name", "count"), "no two VMs have one name: with count, give nameprefix instead of name"
+        )
+    return [NamedVm(named.get("name"), named.get("displayname"), index)] * count
+
+
+def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: Mapping[str, bytes]) -> DeployRequest:
+    nics = named_nics(call)
+    if len(vms) > 1 and any(nic.ip_address or nic.mac_address for nic in nics):
+        entry = f"virtualmachines[{vms[1].entry}]"
+        raise InvalidCombination(
+            ("ipaddress", "macaddress", "iptonetworklist"),
+            f"{entry} would have the same address: each VM has its own",
+        )
+    return deploy_request(
+        call,
+        bulk=True,
+        count=len(vms),
+        vms=tuple(vms),
+        host_id=call.ref_id("hostid"),
+        nics=nics,
+        name_prefix=call.text("nameprefix"),
+        request_token=token,
+        **of_call,
+    )
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="bulkCreateVirtualMachines",
+        description="Deploys many unlike VMs with one call, dispersed by count over clusters or pods: all of them "
+        "or none, or with partial those that fit. Answers at once with one job per VM, and where each is placed.",
+        roles=ROOT_ADMIN_ONLY,
+        shape=Shape.BARE,
+        response=CREATED,
+        instead=PLAN,
+        changes_state=True,
+        parameters=(
+            entries(
+                LIST,
+                "the VMs, each with the parameters of deployVirtualMachine, count and nameprefix: "
+                "virtualmachines[0].name=..., or as one JSON list of objects",
+                maximum=MOST_ENTRIES,
+            ),
+            *SHARED,
+            boolean("partial", "leave out what does not fit, and deploy the rest; default false: all or none"),
+            string("requesttoken", "the same token with the same parameters answers the same jobs again"),
+        ),
+        errors=(
+            PermissionDenied,
+            OwnerDisabled,
+            ResourceLimitExceeded,
+            InsufficientCapacity,
+            InsufficientAddresses,
+            ResourceUnavailable,
+            PlanStale,
+        ),
+        handler=bulk_create_virtual_machines,
+    ),
+)

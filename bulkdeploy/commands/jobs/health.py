@@ -1,0 +1,85 @@
+"""getHealth: how the service as a whole is doing, for whoever has no metrics at hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.response_fields import flag, fraction, number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.queue.job_queue import QueueUnavailable
+from bulkdeploy.store.jobs.state_figures import recent_jobs, unfinished_jobs, unsent_messages, vms_by_state
+
+
+def get_health(call: Call) -> Mapping[str, Any]:
+    """What rows and the message broker say now; where the broker does not answer, there are no queues."""
+    try:
+        queues = call.system.job_queue.waiting()
+    except QueueUnavailable:
+        queues = {}
+    outbox, recent = unsent_messages(call.connection), recent_jobs(call.connection)
+    return {
+        "redisup": bool(queues),
+        "workers": recent.workers,
+        "finished": recent.finished,
+        "failed": recent.failed,
+        "jobs": [
+            {"state": state, "count": backlog.count, "oldest": backlog.oldest_s}
+            for state, backlog in unfinished_jobs(call.connection).items()
+        ],
+        "outbox": outbox.count,
+        "outboxoldest": outbox.oldest_s,
+        "queues": [{"name": queue, "messages": messages} for queue, messages in queues.items()],
+        "virtualmachines": [{"state": state, "count": vms} for state, vms in vms_by_state(call.connection).items()],
+        "failures": [{"errortext": reason, "count": count} for reason, count in recent.failures],
+    }
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="getHealth",
+        description="Tells how the service is doing: jobs by state and age, outbox, queues, VMs by state",
+        handler=get_health,
+        shape=Shape.OBJECT,
+        response=Response(
+            "health",
+            (
+                flag("redisup", "whether Redis answers"),
+                number("workers", "workers that have jobs in their hands"),
+                number("finished", "jobs that ended within the last hour"),
+                number("failed", "those of them that failed"),
+                objects(
+                    "jobs",
+                    "unfinished jobs",
+                    (
+                        text(
+                            "state",
+                            "queued, running, dropped (by a worker), waiting (for another try) or throttled",
+                        ),
+                        number("count", "how many"),
+                        fraction("oldest", "age of the oldest in seconds"),
+                    ),
+                ),
+                number("outbox", "messages not sent to Redis yet"),
+                fraction("outboxoldest", "age of the oldest in seconds"),
+                objects(
+                    "queues",
+                    "messages that wait for a worker",
+                    (text("name", "the queue"), number("messages", "how many")),
+                ),
+                objects(
+                    "virtualmachines",
+                    "VMs that are not gone",
+                    (text("state", "their state"), number("count", "how many")),
+                ),
+                objects(
+                    "failures",
+                    "the 10 most frequent reasons of the last hour's failed jobs, of the latest 1000",
+                    (text("errortext", "why"), number("count", "how many jobs")),
+                ),
+            ),
+        ),
+        roles=ROOT_ADMIN_ONLY,
+    ),
+)

@@ -1,0 +1,229 @@
+"""What is answered to each type of query, from one state of the inventory; no I/O.
+
+Hosts are nodes, VMs are instances, networks are links. Confd servers are the master candidates, the first of them
+is the master. Source of the answers' forms: Ganeti's Confd/Server.hs, version 3.0.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from bulkdeploy.confd_message import QueryType, Status
+from bulkdeploy.store.whereabouts import Whereabouts
+
+MASTER, CANDIDATE, OFFLINE, DRAINED, REGULAR = range(5)
+"""Roles of nodes."""
+
+UNKNOWN_ENTRY, INTERNAL, ARGUMENT = range(3)
+"""Errors."""
+
+LINK, ADDRESS, ADDRESSES, FIELDS = "0", "1", "2", "3"
+"""Members of a query that is an object."""
+
+Answer: TypeAlias = tuple[Status, Any]
+
+_UNKNOWN: Answer = (Status.ERROR, UNKNOWN_ENTRY)
+_WRONG: Answer = (Status.ERROR, ARGUMENT)
+
+_MIB = 1 << 20
+
+
+class Directory:
+    """The inventory, made for looking things up; it is never changed.
+
+    Args:
+        serial: grows with the inventory's changes.
+        found: what there is.
+        servers: addresses of the confd servers.
+    """
+
+    def __init__(self, serial: int, found: Whereabouts, servers: Sequence[str]) -> None:
+        self.serial, self._version, self._servers = serial, found.version, tuple(servers)
+        self._hosts = {host["id"]: host for host in found.hosts}
+        self._host_of_key = _unambiguous(
+            (key, host) for host in found.hosts for key in (host["name"], host["uuid"])
+        )
+        self._vms = {vm["id"]: vm for vm in found.vms}
+        self._vm_of_key = _unambiguous(
+            (key, vm) for vm in found.vms for key in (vm["name"], vm["instance_name"], vm["uuid"])
+        )
+        self._found = found
+        self._instances_of_host: dict[int, list[Mapping[str, Any]]] = {host: [] for host in self._hosts}
+        for vm in found.vms:
+            if vm["host_id"] in self._instances_of_host:
+                self._instances_of_host[vm["host_id"]].append(vm)
+
+    def answer(self, kind: QueryType, query: Any) -> Answer:
+        """The status and the answer of a query."""
+        if kind not in _ANSWERS:
+            return Status.NOT_IMPLEMENTED, f"query type {kind.value} is not implemented"
+        return _ANSWERS[kind](self, query)
+
+    def ping(self, _query: Any) -> Answer:
+        """The version of the configuration: that of the database's schema."""
+        return Status.OK, self._version
+
+    def node_role(self, query: Any) -> Answer:
+        """What a host, or a confd server, is for."""
+        if not isinstance(query, str):
+            return _WRONG
+        if query in self._servers:
+            return Status.OK, MASTER if query == self._servers[0] else CANDIDATE
+        host = self._host_of_key.get(query)
+        if host is None:
+            return _UNKNOWN
+        if host["resource_state"] != "Enabled":
+            return Status.OK, DRAINED
+        return Status.OK, REGULAR if host["state"] == "Up" else OFFLINE
+
+    def node_of_address(self, query: Any) -> Answer:
+        """The address of the host that runs the VM with an address, or one answer for each of several."""
+        if not isinstance(query, dict):
+            return _WRONG
+        link, address, several = query.get(LINK), query.get(ADDRESS), query.get(ADDRESSES)
+        if not (link is None or isinstance(link, str)):
+            return _WRONG
+        if isinstance(address, str):
+            return self._host_address(link, address)
+        if address is None and isinstance(several, list) and all(isinstance(one, str) for one in several):
+            return Status.OK, [self._host_address(link, one) for one in several]
+        return _WRONG
+
+    def master(self, query: Any) -> Answer:
+        """The first confd server: its name, or the fields asked for, all of which are its address."""
+        if query is None:
+            return (Status.OK, self._servers[0]) if self._servers else _UNKNOWN
+        fields = query.get(FIELDS) if isinstance(query, dict) else None
+        if not isinstance(fields, list) or not all(type(field) is int and 0 <= field <= 2 for field in fields):
+            return _WRONG
+        return (Status.OK, [self._servers[0]] * len(fields)) if self._servers else _UNKNOWN
+
+    def nodes(self, _query: Any) -> Answer:
+        """The addresses of all hosts."""
+        return Status.OK, [host["ip_address"] for host in self._hosts.values()]
+
+    def candidates(self, _query: Any) -> Answer:
+        """The addresses of the confd servers."""
+        return Status.OK, list(self._servers)
+
+    def addresses(self, query: Any) -> Answer:
+        """The addresses of all VMs in a network, or in all."""
+        if not (query is None or isinstance(query, str)):
+            return _WRONG
+        return Status.OK, list(self._vm_by_address.get(query, {}))
+
+    def instances(self, query: Any) -> Answer:
+        """The VMs of a host: those that it runs, and an empty list of those that it mirrors."""
+        host = self._host_of_key.get(query) if isinstance(query, str) else None
+        if not isinstance(query, str):
+            return _WRONG
+        if host is None:
+            return _UNKNOWN
+        return Status.OK, [[self._instance(vm) for vm in self._instances_of_host[host["id"]]], []]
+
+    def disks(self, query: Any) -> Answer:
+        """The volumes of a VM; sizes in MiB."""
+        vm = self._vm_of_key.get(query) if isinstance(query, str) else None
+        if not isinstance(query, str):
+            return _WRONG
+        return _UNKNOWN if vm is None else (Status.OK, self._disks_of_vm.get(vm["id"], []))
+
+    def configuration(self, query: Any) -> Answer:
+        """What a JSON pointer (RFC 6901) points to in the whole of the inventory."""
+        if not isinstance(query, str) or (query and not query.startswith("/")):
+            return _WRONG
+        value: Any = self._document
+        for part in query.split("/")[1:]:
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(value):
+                value = value[int(key[:9])]
+            else:
+                return _UNKNOWN
+        return Status.OK, value
+
+    def _host_address(self, link: str | None, address: str) -> Answer:
+        vm = self._vm_by_address.get(link, {}).get(address)
+        host = None if vm is None else self._hosts.get(self._vms[vm]["host_id"])
+        return _UNKNOWN if host is None else (Status.OK, host["ip_address"])
+
+    def _instance(self, vm: Mapping[str, Any]) -> dict[str, Any]:
+        host = self._hosts.get(vm["host_id"])
+        return {
+            "name": vm["name"],
+            "uuid": vm["uuid"],
+            "primary_node": None if host is None else host["uuid"],
+            "admin_state": "up" if vm["host_id"] else "down",
+            "beparams": {"memory": vm["memory_mib"], "vcpus": vm["cpu_number"]},
+            "disks": [disk["uuid"] for disk in self._disks_of_vm.get(vm["id"], [])],
+        }
+
+    @cached_property
+    def _vm_by_address(self) -> dict[str | None, dict[str, int]]:
+        """By network (name or uuid; None: any), the VM of each address; None has those that only one VM has."""
+        found: dict[str | None, dict[str, int]] = {}
+        repeated = set()
+        for row in self._found.addresses:
+            if row["vm_id"] not in self._vms:
+                continue
+            for link in {row["network"], row["network_name"]}:
+                found.setdefault(link, {})[row["address"]] = row["vm_id"]
+            everywhere = found.setdefault(None, {})
+            if everywhere.setdefault(row["address"], row["vm_id"]) != row["vm_id"]:
+                repeated.add(row["address"])
+        for address in repeated:
+            del found[None][address]
+        return found
+
+    @cached_property
+    def _disks_of_vm(self) -> dict[int, list[dict[str, Any]]]:
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in self._found.volumes:
+            disk = {"uuid": row["uuid"], "name": row["name"], "size": row["size_bytes"] // _MIB, "mode": "rw"}
+            found.setdefault(row["vm_id"], []).append({**disk, "dev_type": row["pool_type"], "pool": row["pool"]})
+        return found
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return {
+            "version": self._version,
+            "serial_no": self.serial,
+            "cluster": {"serial_no": self.serial, "master_candidates": list(self._servers)},
+            "nodes": {
+                host["uuid"]: {
+                    "name": host["name"],
+                    "uuid": host["uuid"],
+                    "primary_ip": host["ip_address"],
+                    "group": host["cluster"],
+                    "offline": host["state"] != "Up",
+                    "drained": host["resource_state"] != "Enabled",
+                }
+                for host in self._hosts.values()
+            },
+            "instances": {vm["uuid"]: self._instance(vm) for vm in self._vms.values()},
+        }
+
+
+_ANSWERS: Mapping[QueryType, Callable[[Directory, Any], Answer]] = {
+    QueryType.PING: Directory.ping,
+    QueryType.NODE_ROLE: Directory.node_role,
+    QueryType.NODE_OF_ADDRESS: Directory.node_of_address,
+    QueryType.MASTER: Directory.master,
+    QueryType.NODES: Directory.nodes,
+    QueryType.CANDIDATES: Directory.candidates,
+    QueryType.ADDRESSES: Directory.addresses,
+    QueryType.INSTANCES: Directory.instances,
+    QueryType.DISKS: Directory.disks,
+    QueryType.CONFIGURATION: Directory.configuration,
+}
+
+
+def _unambiguous(pairs: Any) -> dict[str, Mapping[str, Any]]:
+    """What each key means; keys that mean several things are left out."""
+    found: dict[str, Mapping[str, Any]] = {}
+    repeated = set()
+    for key, row in pairs:
+        if found.setdefault(key, row)["id"] != row["id"]:
+            repeated.add(key)
+    return {key: row for key, row in found.items() if key not in repeated}

@@ -1,0 +1,234 @@
+"""The console as a web application in front of the API: pages below ``/console/``, everything else is the API's."""
+
+from collections.abc import Callable, Iterable, Mapping
+from http.cookies import SimpleCookie
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from flask import Flask, Request, Response, redirect, request, send_from_directory
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+
+from bulkdeploy.console.calls import ApiRefused, Environ, SignedOut, Wsgi, call_api, content_of
+from bulkdeploy.console.pages import capacity, deploy, deployment, health, tables, virtual_machine
+from bulkdeploy.console.rendering import PAGE_ADDRESS, STATIC, Pages, address
+from bulkdeploy.console.visit import (
+    KEY,
+    NAME_COOKIE,
+    THEME_COOKIE,
+    THEMES,
+    TOKEN_COOKIE,
+    Permissions,
+    Visit,
+    open_visit,
+)
+
+PREFIX = "/console"
+FORWARDED = "X-Forwarded-Proto"
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+)
+YEAR_S = 31_536_000
+View: TypeAlias = Callable[[Visit], Response]
+VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
+    {
+        key: view
+        for module in (deploy, deployment, tables, virtual_machine, capacity, health)
+        for key, view in module.VIEWS.items()
+    }
+)
+"""Pages by method and name."""
+
+
+def with_console(api: Wsgi) -> Wsgi:
+    """The API with the console before it."""
+    console = create_console(api)
+
+    def application(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        mine = path == PREFIX or path.startswith(f"{PREFIX}/")
+        return (console if mine else api)(environ, start_response)
+
+    return application
+
+
+def create_console(api: Wsgi) -> Flask:
+    """The console alone; ``api`` answers its calls."""
+    app = Flask(__name__, static_folder=None)
+    pages, permissions = Pages(), Permissions()
+    front = _Front(api, pages, permissions)
+    app.add_url_rule(PREFIX, "root", lambda: redirect("console/"), strict_slashes=True)
+    app.add_url_rule(f"{PREFIX}/", "home", front.home)
+    app.add_url_rule(f"{PREFIX}/static/<path:name>", "static_file", _static_file)
+    app.add_url_rule(f"{PREFIX}/sign-in", "sign_in", front.sign_in, methods=["GET", "POST"])
+    app.add_url_rule(f"{PREFIX}/sign-out", "sign_out", front.sign_out, methods=["POST"])
+    app.add_url_rule(f"{PREFIX}/theme", "theme", front.theme, methods=["POST"])
+    app.add_url_rule(f"{PREFIX}/<name>", "page", front.page, methods=["GET", "POST"])
+    app.before_request(front.refuse_other_sites)
+    app.after_request(_with_headers)
+    app.register_error_handler(HTTPException, front.failed)
+    app.autocorrect_location_header = False  # type: ignore[attr-defined]
+    return app
+
+
+class _Front:
+    """What all pages have before them: the session, other sites kept out, and refusals made into pages."""
+
+    def __init__(self, api: Wsgi, pages: Pages, permissions: Permissions) -> None:
+        self._api, self._pages, self._permissions = api, pages, permissions
+
+    def home(self) -> Response:
+        """The first page that this person may see."""
+        try:
+            visit = self._visit()
+        except SignedOut:
+            return self._to_sign_in()
+        return _go("deployments" if "listBulkDeployments" in visit.may else "virtual-machines")
+
+    def page(self, name: str) -> Response:
+        """A page, or what it says when the API refuses."""
+        method = "GET" if request.method == "HEAD" else request.method
+        view = VIEWS.get((method, name))
+        if view is None:
+            raise MethodNotAllowed if any(known == name for _, known in VIEWS) else NotFound
+        try:
+            visit = self._visit()
+            try:
+                return view(visit)
+            except ApiRefused as refused:
+                template = "fragments/refused.html" if "HX-Request" in request.headers else "refused.html"
+                return visit.page(
+                    template, refused.status if refused.status in (404, 429, 503) else 422, text=str(refused)
+                )
+        except SignedOut:
+            return self._to_sign_in()
+
+    def sign_in(self) -> Response:
+        """The form, or the session that begins with it."""
+        wanted = request.values.get("next", "")
+        target = wanted if PAGE_ADDRESS.fullmatch(wanted) else ""
+        if request.method != "POST":
+            return self._sign_in_form(target, over="over" in request.args)
+        names = {name: request.form.get(name, "") for name in ("username", "password", "domain")}
+        status, body, headers = call_api(self._api, request.environ, "login", names, None)
+        try:
+            begun = content_of(status, body)
+        except ApiRefused as refused:
+            return self._sign_in_form(target, error=str(refused), status=403 if status != 429 else status)
+        answer = _go(target or "./")
+        cookies = SimpleCookie()
+        for header, value in headers:
+            if header.lower() == "set-cookie":
+                cookies.load(value)
+        _set_cookie(answer, TOKEN_COOKIE, cookies[TOKEN_COOKIE].value)
+        _set_cookie(answer, KEY, begun["sessionkey"])
+        _set_cookie(answer, NAME_COOKIE, str(begun["username"]))
+        return answer
+
+    def sign_out(self) -> Response:
+        """The session ends; who did not send its key only loses the cookies."""
+        if request.form.get(KEY, "") == request.cookies.get(KEY):
+            call_api(self._api, request.environ, "logout", None, request.form.get(KEY))
+        answer = _go("sign-in")
+        answer.headers["Clear-Site-Data"] = '"cache"'
+        for name in (TOKEN_COOKIE, KEY, NAME_COOKIE):
+            _set_cookie(answer, name, None)
+        return answer
+
+    def theme(self) -> Response:
+        """Light, dark, or as the system is."""
+        wanted = request.form.get("theme", "")
+        back = request.form.get("next", "")
+        answer = _go(back if PAGE_ADDRESS.fullmatch(back) else "./")
+        _set_cookie(answer, THEME_COOKIE, wanted if wanted in THEMES else None, max_age=YEAR_S)
+        return answer
+
+    def refuse_other_sites(self) -> Response | None:
+        """A form of another site is refused; browsers say where a request comes from."""
+        if request.method == "POST" and request.headers.get("Sec-Fetch-Site", "none") not in (
+            "same-origin",
+            "none",
+        ):
+            return Response(self._pages.texts.errors.other_site, 403, content_type="text/plain; charset=UTF-8")
+        return None
+
+    def failed(self, error: HTTPException) -> Response:
+        """A page that is not there, a method that it does not have."""
+        text = self._pages.render(
+            "plain.html",
+            theme=_theme(request),
+            title=error.name,
+            text=self._pages.texts.errors.get(str(error.code)),
+        )
+        return Response(text, error.code, content_type="text/html; charset=UTF-8")
+
+    def _visit(self) -> Visit:
+        return open_visit(request, self._api, self._permissions, self._pages)
+
+    def _to_sign_in(self) -> Response:
+        """To the form, and from there back here; a script is told so that the whole page goes there."""
+        had = TOKEN_COOKIE in request.cookies
+        where = request.headers.get("HX-Current-URL", request.full_path) if _is_fragment() else request.full_path
+        where = where.rpartition("/console/")[2].rstrip("?")
+        wanted = where if PAGE_ADDRESS.fullmatch(where) and (request.method == "GET" or _is_fragment()) else ""
+        target = address("sign-in", over="1" if had else "", next=wanted)
+        if _is_fragment():
+            return Response(status=200, headers={"HX-Redirect": target})
+        return _go(target)
+
+    def _sign_in_form(self, target: str, *, over: bool = False, error: str = "", status: int = 200) -> Response:
+        given = request.form if request.method == "POST" else {}
+        text = self._pages.render(
+            "sign_in.html",
+            theme=_theme(request),
+            next=target,
+            over=over,
+            error=error,
+            username=given.get("username", ""),
+            domain=given.get("domain", ""),
+        )
+        return Response(text, status, content_type="text/html; charset=UTF-8")
+
+
+def _is_fragment() -> bool:
+    return "HX-Request" in request.headers
+
+
+def _theme(requested: Request) -> str:
+    theme = requested.cookies.get(THEME_COOKIE)
+    return theme if theme in THEMES else ""
+
+
+def _go(where: str) -> Response:
+    """To a page beside this one: the address stays relative, whatever a proxy put before it."""
+    return Response(status=303, headers={"Location": where})
+
+
+def _set_cookie(answer: Response, name: str, value: str | None, max_age: int | None = None) -> None:
+    """A cookie of the folder that the console's pages seem to stand in, which a browser works out by itself."""
+    answer.set_cookie(
+        name,
+        value or "",
+        max_age=max_age if value else 0,
+        path=None,
+        secure=request.is_secure or request.headers.get(FORWARDED, "").lower() == "https",
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _static_file(name: str) -> Response:
+    answer = send_from_directory(STATIC, name)
+    answer.headers["Cache-Control"] = f"public, max-age={YEAR_S}, immutable"
+    return answer
+
+
+def _with_headers(answer: Response) -> Response:
+    answer.headers.extend(HEADERS)
+    answer.headers.setdefault("Cache-Control", "private, no-cache")
+    return answer

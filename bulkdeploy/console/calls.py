@@ -1,0 +1,151 @@
+"""Calling the API as the person at the browser: the same application, request for request, and nothing else.
+
+A call is a POST to ``/client/api`` that never leaves the process. It carries the cookies, address and proxy's
+headers of the request that it is made for, so the API identifies, authorises, limits and logs it like any other.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import orjson
+
+Environ: TypeAlias = dict[str, Any]
+Wsgi: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+Row: TypeAlias = Mapping[str, Any]
+
+UNAUTHORISED = 401
+READING = ("list", "find", "query", "get")
+"""How the names of commands begin that change nothing."""
+MOST_PAGES = 200
+
+
+class ApiRefused(Exception):
+    """The API refused a call; its text is the API's own."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class SignedOut(Exception):
+    """There is no session, or it is over."""
+
+
+class ChangeByGet(Exception):
+    """A page that is only looked at wants to change something: a defect of the page."""
+
+
+class Calls:
+    """The calls that one request of a browser makes.
+
+    Args:
+        session_key: what is sent as the parameter ``sessionkey``. For a page that is looked at the browser's cookie
+            has it; for whatever changes something only the form does, and no other site can read that.
+    """
+
+    def __init__(self, api: Wsgi, environ: Environ, session_key: str) -> None:
+        self._api, self._environ, self._session_key = api, environ, session_key
+        self._only_reads = environ["REQUEST_METHOD"] != "POST"
+        self._seen = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """A digest of all answers so far: as long as it is the same, so is the page that they make."""
+        return self._seen.hexdigest()
+
+    def __call__(self, command: str, parameters: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """The content of an answer.
+
+        Raises:
+            SignedOut: there is no session.
+            ApiRefused: the API refused the call, or cannot answer now.
+            ChangeByGet: the command changes something, and the request is no POST.
+        """
+        if self._only_reads and not command.startswith(READING):
+            raise ChangeByGet(command)
+        status, body, _ = call_api(self._api, self._environ, command, parameters, self._session_key)
+        self._seen.update(body)
+        return content_of(status, body)
+
+    def rows(self, command: str, parameters: Mapping[str, object] | None = None) -> list[dict[str, Any]]:
+        """The rows of one page of a list command."""
+        return self.page(command, parameters)[0]
+
+    def page(
+        self, command: str, parameters: Mapping[str, object] | None = None
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The rows of one page of a list command, and how many there are in all."""
+        content = self(command, parameters)
+        rows = next((value for value in content.values() if isinstance(value, list)), [])
+        return rows, int(content.get("count") or len(rows))
+
+    def every_row(
+        self,
+        command: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        page_size: int,
+        most: int = MOST_PAGES,
+    ) -> Iterator[dict[str, Any]]:
+        """The rows of a list command page by page, of at most ``most`` pages."""
+        for number in range(1, most + 1):
+            rows = self.rows(command, {**(parameters or {}), "page": number, "pagesize": page_size})
+            yield from rows
+            if len(rows) < page_size:
+                return
+
+
+def call_api(
+    api: Wsgi, environ: Environ, command: str, parameters: Mapping[str, object] | None, session_key: str | None
+) -> tuple[int, bytes, list[tuple[str, str]]]:
+    """Status, body and headers of the API's answer to a call for the request ``environ``."""
+    sent = {name: _text(value) for name, value in (parameters or {}).items() if value not in (None, "")}
+    sent |= {"command": command, "response": "json"} | ({} if session_key is None else {"sessionkey": session_key})
+    form = urlencode(sent).encode()
+    own = {
+        "REQUEST_METHOD": "POST",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/client/api",
+        "QUERY_STRING": "",
+        "CONTENT_TYPE": "application/x-www-form-urlencoded",
+        "CONTENT_LENGTH": str(len(form)),
+        "wsgi.input": BytesIO(form),
+    }
+    kept = {name: value for name, value in environ.items() if not name.startswith(("werkzeug.", "flask."))}
+    begun: list[tuple[int, list[tuple[str, str]]]] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        del exc_info
+        begun.append((int(status[:3]), headers))
+
+    parts = api({**kept, **own}, start_response)
+    try:
+        body = b"".join(parts)
+    finally:
+        close = getattr(parts, "close", None)
+        if close is not None:
+            close()
+    status, headers = begun[-1]
+    return status, body, headers
+
+
+def content_of(status: int, body: bytes) -> dict[str, Any]:
+    """What stands in the envelope of an answer.
+
+    Raises:
+        SignedOut: as ``Calls``.
+        ApiRefused: as ``Calls``.
+    """
+    content: dict[str, Any] = next(iter(orjson.loads(body).values()))
+    if status == UNAUTHORISED:
+        raise SignedOut
+    if status >= 400:
+        raise ApiRefused(status, str(content.get("errortext") or status))
+    return content
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

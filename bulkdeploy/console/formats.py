@@ -1,0 +1,112 @@
+"""How values look: numbers, sizes, moments and shares; what templates use as filters."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from markupsafe import Markup
+
+KIB = 1024
+SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+MHZ_PER_GHZ = 1000
+PER_CENT = 100
+MOST_CACHED = 4096
+"""Values whose HTML is kept: the rows of a table have few different ones."""
+
+STATES = {
+    "good": ("Running", "Up", "Enabled", "Completed", "succeeded"),
+    "busy": ("Starting", "Stopping", "Migrating", "InProgress", "in progress", "Expunging"),
+    "warn": ("Unknown", "WARN", "Cancelled", "Maintenance", "PrepareForMaintenance", "Disabled"),
+    "bad": ("Error", "failed", "ERROR", "Down", "Alert", "ErrorInMaintenance"),
+}
+"""What states mean, by their class in the style sheet; all others mean nothing."""
+KIND_OF_STATE = {state: kind for kind, states in STATES.items() for state in states}
+
+
+def number(value: object) -> str:
+    """A count with its thousands apart; a dash where there is none."""
+    if value in (None, ""):
+        return "\u2013"
+    amount = float(str(value))
+    return f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.1f}"
+
+
+def size(value: object) -> str:
+    """An amount of bytes in the largest unit of which there is one or more."""
+    if value in (None, ""):
+        return "\u2013"
+    amount, unit = float(str(value)), 0
+    while amount >= KIB and unit < len(SIZES) - 1:
+        amount, unit = amount / KIB, unit + 1
+    return (
+        f"{amount:,.0f}\u00a0{SIZES[unit]}" if amount >= 100 or unit == 0 else f"{amount:,.1f}\u00a0{SIZES[unit]}"
+    )
+
+
+def mebibytes(value: object) -> str:
+    """An amount of MiB."""
+    return size(None if value in (None, "") else float(str(value)) * KIB * KIB)
+
+
+def frequency(value: object) -> str:
+    """An amount of MHz, in GHz."""
+    return "\u2013" if value in (None, "") else f"{float(str(value)) / MHZ_PER_GHZ:,.1f}\u00a0GHz"
+
+
+def duration(seconds: object) -> str:
+    """Seconds as people say them, in two units at most."""
+    if seconds is None:
+        return "\u2013"
+    left = round(float(str(seconds)))
+    for unit, name, smaller, smaller_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if left >= unit:
+            rest = left % unit // smaller
+            return f"{left // unit}\u00a0{name}" + (f" {rest}\u00a0{smaller_name}" if rest else "")
+    return f"{left}\u00a0s"
+
+
+def share(part: object, whole: object) -> float:
+    """What per cent a part is of the whole, between 0 and 100; of nothing, 0."""
+    total = float(str(whole or 0))
+    return 0.0 if total <= 0 else max(0.0, min(float(PER_CENT), float(str(part or 0)) * PER_CENT / total))
+
+
+@lru_cache(MOST_CACHED)
+def moment(value: object) -> Markup:
+    """A moment: the browser tells how long ago it is, and shows the moment itself as the title."""
+    when = parsed(value)
+    if when is None:
+        return Markup("\u2013")
+    text = when.strftime("%Y-%m-%d %H:%M:%S")
+    return Markup('<time datetime="{}">{}</time>').format(when.isoformat(), text)
+
+
+def parsed(value: object) -> datetime | None:
+    """A moment of the API's."""
+    try:
+        return datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+
+
+def seconds_between(begin: object, end: object) -> float | None:
+    """Seconds from one moment of the API's to another; None where one is not known."""
+    first, last = parsed(begin), parsed(end)
+    return None if first is None or last is None else (last - first).total_seconds()
+
+
+def joined(values: Iterable[Mapping[str, Any]], name: str) -> str:
+    """One field of some rows, separated by commas."""
+    return ", ".join(str(value[name]) for value in values if value.get(name))
+
+
+FILTERS = {
+    "number": number,
+    "size": size,
+    "mebibytes": mebibytes,
+    "frequency": frequency,
+    "duration": duration,
+    "moment": moment,
+    "joined": joined,
+}

@@ -1,0 +1,187 @@
+"""What there is and what of it is promised: zones, clusters, hosts; how many more VMs of a kind would fit."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from flask import Response
+
+from bulkdeploy.console.calls import ApiRefused, Row
+from bulkdeploy.console.formats import PER_CENT, share
+from bulkdeploy.console.rendering import address
+from bulkdeploy.console.spread import Spread, spread_of
+from bulkdeploy.console.visit import Visit
+
+NOT_FOUND = 404
+PAGE = 500
+MOST_PAGES = 10
+RESOURCES = ("MEMORY", "CPU", "STORAGE_ALLOCATED")
+HEAT = (1, 25, 50, 70, 85, 95)
+"""Where one shade ends and the next begins, in per cent."""
+HOST_ACTIONS = {
+    "prepareHostForMaintenance": ("Enabled",),
+    "cancelHostMaintenance": ("Maintenance", "PrepareForMaintenance", "ErrorInMaintenance"),
+}
+
+
+def heat(per_cent: float) -> int:
+    """The shade of a share: 0 is empty, 6 is full."""
+    return sum(per_cent >= edge for edge in HEAT)
+
+
+def capacity(visit: Visit) -> Response:
+    """A zone's pods and clusters."""
+    zones = visit.calls.rows("listZones", {"showcapacities": True})
+    zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
+    by = visit.given.get("by", "")
+    by = by if by in RESOURCES else RESOURCES[0]
+    of_zone = {"zoneid": zone.get("id", "")}
+    clusters = (
+        [_cluster(row) for row in _rows(visit, "listClusters", {**of_zone, "showcapacities": True})] if zone else []
+    )
+    figures = {row["id"]: row for row in _rows(visit, "listClustersMetrics", of_zone)} if zone else {}
+    pods: dict[str, list[Row]] = {}
+    for row in sorted(clusters, key=lambda one: (str(one["podname"]), str(one["name"]))):
+        pods.setdefault(str(row["podname"]), []).append({**figures.get(row["id"], {}), **row})
+    return visit.page(
+        "capacity.html",
+        zones=zones,
+        zone=zone,
+        whole={row["name"]: row for row in zone.get("capacity") or ()},
+        pods=pods,
+        by=by,
+        resources=RESOURCES,
+        heat=heat,
+        offerings=visit.calls.rows("listServiceOfferings", {"state": "Active"}),
+        templates=visit.calls.rows("listTemplates", {"templatefilter": "executable", **of_zone}) if zone else [],
+    )
+
+
+def fit(visit: Visit) -> Response:
+    """How many more VMs of an offering fit, and where: the plan of one."""
+    form = visit.form
+    wanted = {name: form.get(name, "") for name in ("zoneid", "serviceofferingid", "templateid")}
+    if not all(wanted.values()):
+        return visit.page("fragments/fit.html", plan=None, refused="", spread=Spread((), ()))
+    networks = visit.calls.rows("listNetworks", {"zoneid": wanted["zoneid"], "canusefordeploy": True})
+    zones = visit.calls.rows("listZones", {"id": wanted["zoneid"]})
+    if networks and zones and zones[0].get("networktype") == "Advanced":
+        wanted["networkids"] = networks[0]["id"]
+    try:
+        plan = visit.calls("bulkDeployVirtualMachine", {**wanted, "virtualmachinecount": 1, "dryrun": True})["plan"]
+    except ApiRefused as error:
+        return visit.page("fragments/fit.html", plan=None, refused=str(error), spread=Spread((), ()))
+    return visit.page("fragments/fit.html", plan=plan, refused="", spread=spread_of(plan))
+
+
+def cluster(visit: Visit) -> Response:
+    """A cluster's hosts."""
+    wanted = {"id": visit.given.get("id") or "-"}
+    rows = visit.calls.rows("listClusters", {**wanted, "showcapacities": True})
+    if not rows:
+        raise ApiRefused(NOT_FOUND, visit.pages.texts.capacity.no_cluster)
+    hosts = [
+        _host(row) for row in _rows(visit, "listHostsMetrics", {"clusterid": rows[0]["id"], "type": "Routing"})
+    ]
+    by = visit.given.get("by", "")
+    return visit.page(
+        "cluster.html",
+        cluster=_cluster(rows[0]),
+        hosts=sorted(hosts, key=lambda one: str(one["name"])),
+        by=by if by in RESOURCES[:2] else RESOURCES[0],
+        resources=RESOURCES[:2],
+        heat=heat,
+    )
+
+
+def host(visit: Visit) -> Response:
+    """A host: who holds what."""
+    return visit.page("host.html", **_host_values(visit))
+
+
+def host_live(visit: Visit) -> Response:
+    """What of it changes."""
+    return visit.page("fragments/host.html", **_host_values(visit))
+
+
+def change_host(visit: Visit) -> Response:
+    """Begin or end a host's maintenance."""
+    action, host_id = visit.form.get("action", ""), visit.form.get("id", "")
+    back = address("host", id=host_id)
+    if action not in HOST_ACTIONS:
+        return Response(status=303, headers={"Location": back})
+    if action == "prepareHostForMaintenance" and "sure" not in visit.form:
+        texts = visit.pages.texts
+        return visit.page(
+            "confirm.html",
+            title=texts.capacity.maintenance_title,
+            text=texts.capacity.maintenance_text,
+            yes=texts.capacity.maintenance_yes,
+            action="host-change",
+            fields=[("action", action), ("id", host_id)],
+            back=back,
+            names=(),
+        )
+    visit.calls(action, {"id": host_id})
+    return Response(status=303, headers={"Location": back})
+
+
+def _host_values(visit: Visit) -> dict[str, Any]:
+    host_id = visit.given.get("id") or "-"
+    rows = visit.calls.rows("listHostsMetrics", {"id": host_id})
+    if not rows:
+        raise ApiRefused(NOT_FOUND, visit.pages.texts.capacity.no_host)
+    found = _host(rows[0])
+    vms, count = visit.calls.page(
+        "listVirtualMachines", {"hostid": host_id, "listall": True, "page": 1, "pagesize": 200}
+    )
+    return {
+        "host": found,
+        "vms": sorted(vms, key=lambda row: -int(row.get("memory") or 0)),
+        "count": count,
+        "moving": sum(row.get("state") == "Migrating" for row in vms),
+        "actions": [
+            action
+            for action, states in HOST_ACTIONS.items()
+            if found.get("resourcestate") in states and action in visit.may
+        ],
+        "is_moving": found.get("resourcestate") == "PrepareForMaintenance",
+    }
+
+
+def _rows(visit: Visit, command: str, parameters: Mapping[str, object]) -> list[dict[str, Any]]:
+    return list(visit.calls.every_row(command, parameters, page_size=PAGE, most=MOST_PAGES))
+
+
+def _cluster(row: Row) -> dict[str, Any]:
+    """A cluster with its capacities by name, each with its share in per cent."""
+    found = {one["name"]: {**one, "share": float(one["percentused"])} for one in row.get("capacity") or ()}
+    return {**row, "capacities": found}
+
+
+def _host(row: Row) -> dict[str, Any]:
+    """A host with its capacities as a cluster has them."""
+    cpu_total, cpu = float(row.get("cpuwithoverprovisioning") or 0), float(row.get("cpuallocatedvalue") or 0)
+    memory_total = float(row.get("memorywithoverprovisioning") or 0)
+    memory = float(row.get("memoryallocatedbytes") or 0)
+    return {
+        **row,
+        "capacities": {
+            "MEMORY": {"capacitytotal": memory_total, "capacityused": memory, "share": share(memory, memory_total)},
+            "CPU": {"capacitytotal": cpu_total, "capacityused": cpu, "share": share(cpu, cpu_total)},
+        },
+        "is_off": row.get("state") != "Up" or row.get("resourcestate") != "Enabled",
+        "in_per_cent": PER_CENT,
+    }
+
+
+VIEWS = MappingProxyType(
+    {
+        ("GET", "capacity"): capacity,
+        ("POST", "capacity-fit"): fit,
+        ("GET", "cluster"): cluster,
+        ("GET", "host"): host,
+        ("GET", "host-live"): host_live,
+        ("POST", "host-change"): change_host,
+    }
+)

@@ -1,0 +1,251 @@
+"""The bulk form, its plan as one types, and the call itself."""
+
+import base64
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlencode
+
+from flask import Response
+
+from bulkdeploy.console.calls import ApiRefused, Calls
+from bulkdeploy.console.rendering import address
+from bulkdeploy.console.spread import spread_of
+from bulkdeploy.console.visit import Visit
+
+COMMAND = "bulkDeployVirtualMachine"
+SIMPLE = (
+    "zoneid",
+    "serviceofferingid",
+    "templateid",
+    "virtualmachinecount",
+    "nameprefix",
+    "minimumcount",
+    "userdataid",
+    "diskofferingid",
+    "size",
+    "rootdisksize",
+    "group",
+    "hypervisor",
+    "deploymentplanner",
+)
+"""Fields that are parameters as they are."""
+MANY = ("networkids", "securitygroupids", "affinitygroupids", "keypairs")
+"""Fields with several values."""
+CUSTOM = ("cpuNumber", "cpuSpeed", "memory")
+"""What offerings leave open."""
+FIELDS = (*SIMPLE, *MANY, *CUSTOM, "owner", "place", "userdata", "startvm")
+FIELD_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "account": "owner",
+        "domainid": "owner",
+        "projectid": "owner",
+        "podid": "place",
+        "clusterid": "place",
+        "details": "cpuNumber",
+    }
+)
+"""Parameters that stand in fields of other names."""
+NEEDED = ("zoneid", "serviceofferingid", "templateid", "virtualmachinecount")
+INSUFFICIENT_CAPACITY = 533
+WORD = re.compile(r"[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form as it was filled in."""
+
+    values: Mapping[str, str]
+    many: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, visit: Visit) -> "Form":
+        """What was sent; before anything was, what the address says."""
+        source = visit.request.form if visit.request.method == "POST" else visit.request.args
+        return cls(
+            {name: source.get(name, "").strip() if name != "userdata" else source.get(name, "") for name in FIELDS},
+            {name: tuple(value for value in source.getlist(name) if value) for name in MANY},
+        )
+
+    def of_owner(self) -> dict[str, str]:
+        """The parameters that name the owner; none: whoever is signed in."""
+        kind, _, rest = self.values["owner"].partition(":")
+        if kind == "project":
+            return {"projectid": rest}
+        domain, _, account = rest.partition(":")
+        return {"account": account, "domainid": domain} if kind == "account" else {}
+
+    def parameters(self, *, custom: bool) -> dict[str, str]:
+        """The parameters of the call."""
+        values = self.values
+        given = {name: values[name] for name in SIMPLE} | self.of_owner()
+        given |= {name: ",".join(self.many[name]) for name in MANY}
+        kind, _, place = values["place"].partition(":")
+        if kind in ("pod", "cluster"):
+            given[f"{kind}id"] = place
+        if values["userdata"]:
+            given["userdata"] = base64.b64encode(values["userdata"].replace("\r\n", "\n").encode()).decode()
+        if values["startvm"]:
+            given["startvm"] = values["startvm"]
+        if custom:
+            given |= {f"details[0].{name}": values[name] for name in CUSTOM}
+        return {name: value for name, value in given.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What may be chosen, after what was chosen before."""
+
+    form: Form
+    lists: Mapping[str, list[dict[str, Any]]]
+    zone: Mapping[str, Any]
+    custom: bool
+    without_hypervisor: bool
+
+    def parameters(self) -> dict[str, str]:
+        """The parameters of the call."""
+        return self.form.parameters(custom=self.custom)
+
+
+def choices(visit: Visit) -> Choices:
+    """What may be chosen, read anew for each form: a page that was left open offers nothing that is gone."""
+    form, calls = Form.of(visit), visit.calls
+    zones = calls.rows("listZones")
+    zone = next((row for row in zones if row["id"] == form.values["zoneid"]), zones[0] if len(zones) == 1 else {})
+    form = Form({**form.values, "zoneid": zone.get("id", "")}, form.many)
+    lists = {"zones": zones, "offerings": calls.rows("listServiceOfferings", {"state": "Active"})}
+    lists |= _of_owner(calls, form) | (_of_zone(calls, zone, form) if zone else {})
+    lists |= {
+        "accounts": calls.rows("listAccounts", {"listall": True, "state": "enabled"}),
+        "projects": calls.rows("listProjects", {"listall": True, "state": "Active"}),
+        "disks": calls.rows("listDiskOfferings", {"state": "Active"}),
+        "planners": calls.rows("listDeploymentPlanners"),
+    }
+    offering = next((row for row in lists["offerings"] if row["id"] == form.values["serviceofferingid"]), {})
+    template = next((row for row in lists.get("templates", ()) if row["id"] == form.values["templateid"]), {})
+    return Choices(
+        form,
+        lists,
+        zone,
+        str(offering.get("iscustomized")).lower() == "true",
+        bool(template and not template.get("hypervisor")),
+    )
+
+
+def _of_owner(calls: Calls, form: Form) -> dict[str, list[dict[str, Any]]]:
+    owner = form.of_owner()
+    return {
+        "affinity_groups": calls.rows("listAffinityGroups", owner),
+        "keypairs": calls.rows("listSSHKeyPairs", owner),
+        "user_data": calls.rows("listUserData", owner),
+    }
+
+
+def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, list[dict[str, Any]]]:
+    of_zone = {"zoneid": zone["id"]}
+    with_groups = str(zone.get("securitygroupsenabled")).lower() == "true"
+    return {
+        "templates": calls.rows("listTemplates", {"templatefilter": "executable", **of_zone}),
+        "networks": calls.rows("listNetworks", {**of_zone, **form.of_owner(), "canusefordeploy": True})
+        if zone.get("networktype") == "Advanced"
+        else [],
+        "security_groups": calls.rows("listSecurityGroups", form.of_owner()) if with_groups else [],
+        "pods": calls.rows("listPods", of_zone),
+        "clusters": calls.rows("listClusters", of_zone),
+    }
+
+
+def form_page(visit: Visit) -> Response:
+    """The form."""
+    return visit.page("deploy.html", choices=choices(visit), token=secrets.token_urlsafe(16), wrong={}, text="")
+
+
+def form_fields(visit: Visit) -> Response:
+    """The form's fields after something was chosen that others depend on."""
+    return visit.page("fragments/deploy_fields.html", choices=choices(visit), wrong={})
+
+
+def plan(visit: Visit) -> Response:
+    """What the call would do now: its dry run, or why it would be refused."""
+    chosen = choices(visit)
+    parameters = chosen.parameters()
+    missing = [name for name in NEEDED if not parameters.get(name)]
+    shown: Mapping[str, Any] = {}
+    refused = ""
+    if not missing:
+        try:
+            shown, refused = _planned(visit, parameters)
+        except ApiRefused as error:
+            refused = str(error)
+    return visit.page(
+        "fragments/plan.html",
+        plan=shown,
+        spread=spread_of(shown),
+        missing=missing,
+        refused=refused,
+        wrong={} if shown else wrong_field(refused),
+        fields=FIELDS,
+        line=command_line(parameters),
+        call=f"command={COMMAND}&{urlencode(parameters)}",
+    )
+
+
+def _planned(visit: Visit, parameters: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
+    """The plan, and why the call would be refused all the same: it does not fit whole, and then what would fit.
+
+    Raises:
+        ApiRefused: there is no plan at all.
+    """
+    try:
+        return visit.calls(COMMAND, {**parameters, "dryrun": True})["plan"], ""
+    except ApiRefused as error:
+        if error.status != INSUFFICIENT_CAPACITY:
+            raise
+        why = str(error)
+    try:
+        return visit.calls(COMMAND, {**parameters, "dryrun": True, "minimumcount": 1})["plan"], why
+    except ApiRefused:
+        raise ApiRefused(INSUFFICIENT_CAPACITY, why) from None
+
+
+def deploy(visit: Visit) -> Response:
+    """Deploy; what the API refuses stands beside its field."""
+    chosen = choices(visit)
+    token = visit.form.get("requesttoken", "")
+    try:
+        answer = visit.calls(COMMAND, {**chosen.parameters(), "requesttoken": token})
+    except ApiRefused as error:
+        text = str(error)
+        return visit.page(
+            "deploy.html", 422, choices=chosen, token=secrets.token_urlsafe(16), wrong=wrong_field(text), text=text
+        )
+    jobs = next(value for value in answer.values() if isinstance(value, list))
+    return Response(status=303, headers={"Location": address("deployment", id=jobs[0]["deploymentid"])})
+
+
+def wrong_field(text: str) -> dict[str, str]:
+    """The field that an error is about: the API names the parameter."""
+    known = {name.lower(): name for name in FIELDS} | dict(FIELD_OF)
+    found = (known[word.lower()] for word in WORD.findall(text) if word.lower() in known)
+    field = next(found, None)
+    return {} if field is None else {field: text}
+
+
+def command_line(parameters: Mapping[str, str]) -> str:
+    """The same call with bulkmonkey."""
+    words = [shlex.quote(f"{name}={value}") for name, value in parameters.items()]
+    return " ".join(["bulkmonkey", "bulk", "deployvirtualmachine", *words])
+
+
+VIEWS = MappingProxyType(
+    {
+        ("GET", "deploy"): form_page,
+        ("POST", "deploy"): deploy,
+        ("POST", "deploy-fields"): form_fields,
+        ("POST", "deploy-plan"): plan,
+    }
+)

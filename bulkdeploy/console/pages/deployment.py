@@ -1,0 +1,110 @@
+"""One bulk deployment, followed live: one fragment is asked for again and again, until nothing more can change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from flask import Response
+
+from bulkdeploy.cli.deployments.batch_report import grouped
+from bulkdeploy.cli.deployments.jobs import Failure
+from bulkdeploy.console.calls import ApiRefused
+from bulkdeploy.console.formats import seconds_between
+from bulkdeploy.console.rendering import address
+from bulkdeploy.console.spread import spread_of
+from bulkdeploy.console.visit import Visit
+
+NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A deployment's jobs in numbers.
+
+    Attributes:
+        per_second: jobs that ended per second, from the call to the latest end; None before two ended.
+    """
+
+    total: int
+    queued: int
+    running: int
+    succeeded: int
+    failed: int
+    seconds: float | None
+
+    @property
+    def done(self) -> int:
+        """Jobs that ended."""
+        return self.succeeded + self.failed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can change."""
+        return self.queued + self.running == 0
+
+    @property
+    def per_second(self) -> float | None:
+        """Jobs that ended per second so far; None where that is not known yet."""
+        return self.done / self.seconds if self.seconds and self.done > 1 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at that rate."""
+        return (self.total - self.done) / self.per_second if self.per_second and not self.is_over else None
+
+
+def progress_of(row: Mapping[str, Any]) -> Progress:
+    """How far a deployment is."""
+    counts = {name: int(row.get(name) or 0) for name in ("queued", "running", "succeeded", "failed")}
+    return Progress(
+        sum(counts.values()), **counts, seconds=seconds_between(row.get("created"), row.get("completed"))
+    )
+
+
+def page(visit: Visit) -> Response:
+    """The whole page."""
+    return visit.page("deployment.html", **_values(visit))
+
+
+def live(visit: Visit) -> Response:
+    """What of it changes."""
+    return visit.page("fragments/deployment.html", **_values(visit))
+
+
+def cancel(visit: Visit) -> Response:
+    """Cancel it, once that was said twice."""
+    deployment = visit.form.get("id", "")
+    if "sure" not in visit.form:
+        return visit.page(
+            "confirm.html",
+            title=visit.pages.texts.deployment.cancel_title,
+            text=visit.pages.texts.deployment.cancel_text,
+            yes=visit.pages.texts.deployment.cancel_yes,
+            action="deployment-cancel",
+            fields=[("id", deployment)],
+            back=address("deployment", id=deployment),
+            names=(),
+        )
+    visit.calls("cancelBulkDeployment", {"id": deployment})
+    return Response(status=303, headers={"Location": address("deployment", id=deployment)})
+
+
+def _values(visit: Visit) -> dict[str, Any]:
+    rows = visit.calls.rows("listBulkDeployments", {"id": visit.given.get("id") or "-", "listall": True})
+    if not rows:
+        raise ApiRefused(NOT_FOUND, visit.pages.texts.deployment.gone)
+    row = rows[0]
+    failures = [Failure.of_row(failure) for failure in row.get("failures") or ()]
+    return {
+        "deployment": row,
+        "progress": progress_of(row),
+        "spread": spread_of(row),
+        "failures": [group.as_row() for group in grouped(failures)],
+        "failures_read": len(failures),
+    }
+
+
+VIEWS = MappingProxyType(
+    {("GET", "deployment"): page, ("GET", "deployment-live"): live, ("POST", "deployment-cancel"): cancel}
+)

@@ -1,0 +1,47 @@
+"""How the service is doing, judged as docs/operations.md says."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from flask import Response
+
+from bulkdeploy.console.visit import Visit
+
+LONGEST_OUTBOX_S, LONGEST_QUEUED_S = 60.0, 300.0
+MOST_FAILED = 0.05
+
+
+def page(visit: Visit) -> Response:
+    """The whole page."""
+    return visit.page("health.html", **_values(visit))
+
+
+def live(visit: Visit) -> Response:
+    """What of it changes."""
+    return visit.page("fragments/health.html", **_values(visit))
+
+
+def _values(visit: Visit) -> dict[str, Any]:
+    health = visit.calls("getHealth")["health"]
+    jobs = {row["state"]: row for row in health["jobs"]}
+    vms = {row["state"]: int(row["count"]) for row in health["virtualmachines"]}
+    return {"health": health, "jobs": jobs, "vms": vms, "alarms": _alarms(health, jobs, vms)}
+
+
+def _alarms(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:
+    """The alarms of the operations guide that hold now, by their names in the texts."""
+    queued, running = jobs["queued"], jobs["running"]
+    holds = {
+        "redis": not health["redisup"],
+        "dropped": jobs["dropped"]["count"] > 0,
+        "queued": queued["count"] > 0 and running["count"] == 0 and queued["oldest"] > LONGEST_QUEUED_S,
+        "outbox": health["outboxoldest"] > LONGEST_OUTBOX_S,
+        "failed": health["failed"] > MOST_FAILED * max(1, health["finished"]),
+        "unknown": vms.get("Unknown", 0) > 0,
+        "error": vms.get("Error", 0) > 0,
+    }
+    return [name for name, is_so in holds.items() if is_so]
+
+
+VIEWS = MappingProxyType({("GET", "health"): page, ("GET", "health-live"): live})

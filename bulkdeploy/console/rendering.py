@@ -1,0 +1,69 @@
+"""Templates with the console's texts and formats; every value is escaped."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bulkdeploy.console import formats
+from bulkdeploy.console.texts import read_texts
+
+FOLDER = Path(__file__).parent
+PAGE_ADDRESS = re.compile(r"[a-z-]{1,40}(\?[^\s\\#]{0,2000})?", re.ASCII)
+"""What another page may be called in a form: a page of this console, never another site."""
+TEMPLATES, STATIC = FOLDER / "templates", FOLDER / "static"
+
+
+class Pages:
+    """Draws pages; made once per process, used by many threads.
+
+    Attributes:
+        version: a digest of all that pages are made of, so that a browser never keeps one of another release.
+    """
+
+    def __init__(self) -> None:
+        self.texts = read_texts()
+        parts = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        self.version = hashlib.sha256(b"".join(path.read_bytes() for path in parts)).hexdigest()[:16]
+        self._environment = Environment(
+            loader=FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(formats.FILTERS)
+        self._environment.globals.update(
+            t=self.texts,
+            share=formats.share,
+            version=self.version,
+            address=address,
+            state=lru_cache(formats.MOST_CACHED)(self._state),
+        )
+
+    def _state(self, value: str) -> Markup:
+        """A state in words, with the colour of what it means."""
+        kind, text = formats.KIND_OF_STATE.get(value, ""), self.texts.states.get(value)
+        return Markup('<span class="state {}">{}</span>').format(kind, text)
+
+    def render(self, template: str, **values: Any) -> str:
+        """The text that a template makes of these values."""
+        return self._environment.get_template(template).render(**values)
+
+
+def address(page: str, /, *given: Mapping[str, Any], **more: Any) -> str:
+    """The address of a page, relative to all others: they stand in one folder, wherever a proxy puts that.
+
+    Of parameters given twice the last one counts; empty ones are left out.
+    """
+    values: dict[str, Any] = {}
+    for part in (*given, more):
+        values |= part
+    kept = {name: value for name, value in values.items() if value not in (None, "")}
+    return f"{page}?{urlencode(kept, doseq=True)}" if kept else page

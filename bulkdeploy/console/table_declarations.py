@@ -1,0 +1,196 @@
+"""The tables there are: what each lists, its columns, and what narrows it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bulkdeploy.cli.deployments.jobs import has_succeeded, is_finished, result_of, virtual_machine_of
+from bulkdeploy.console.calls import Row
+from bulkdeploy.console.formats import seconds_between
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        kind: how a value looks; ``link``: the row's name, which leads to its own page.
+        shown: whether it is there before anybody chose columns.
+        to: for links, the page; by which field of the row: ``by``.
+    """
+
+    name: str
+    kind: str = "text"
+    shown: bool = True
+    to: str = ""
+    by: str = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What narrows a table: one parameter of its command.
+
+    Attributes:
+        words: its values; without them it is a text to type, or the ids of what ``rows_of`` lists.
+        hidden: no field of the form: only addresses have it, and the page shows that it holds.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    rows_of: str = ""
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: the command that lists its rows, and how they are shown.
+
+    Attributes:
+        read: makes what the columns show of a row that the API answered.
+        actions: commands that may be called with the id of each chosen row.
+    """
+
+    page: str
+    command: str
+    columns: tuple[Column, ...]
+    filters: tuple[Filter, ...]
+    read: Callable[[Row], Row] = dict
+    actions: tuple[str, ...] = ()
+
+
+def _job(row: Row) -> Row:
+    """A job with its state and what it was about in words."""
+    vm = virtual_machine_of(row)
+    finished = is_finished(row)
+    return {
+        **row,
+        "id": row.get("jobid"),
+        "action": str(row.get("cmd", "")).rpartition(".")[2].removesuffix("ByAdmin").removesuffix("Cmd"),
+        "state": "in progress" if not finished else "succeeded" if has_succeeded(row) else "failed",
+        "seconds": seconds_between(row.get("created"), row.get("completed")),
+        "virtualmachine": vm.get("name") or row.get("jobinstanceid"),
+        "hostname": vm.get("hostname"),
+        "reason": result_of(row).get("errortext") if finished and not has_succeeded(row) else None,
+    }
+
+
+TABLES: Mapping[str, Table] = MappingProxyType(
+    {
+        table.page: table
+        for table in (
+            Table(
+                "deployments",
+                "listBulkDeployments",
+                (
+                    Column("id", "link", to="deployment"),
+                    Column("state", "state"),
+                    Column("progress", "progress"),
+                    Column("count", "number"),
+                    Column("succeeded", "number"),
+                    Column("failed", "number"),
+                    Column("running", "number", shown=False),
+                    Column("queued", "number", shown=False),
+                    Column("skew", "number", shown=False),
+                    Column("account"),
+                    Column("project", shown=False),
+                    Column("domain", shown=False),
+                    Column("zonename"),
+                    Column("planner", shown=False),
+                    Column("created", "moment"),
+                    Column("completed", "moment", shown=False),
+                ),
+                (Filter("keyword"), Filter("zoneid", rows_of="listZones")),
+            ),
+            Table(
+                "virtual-machines",
+                "listVirtualMachines",
+                (
+                    Column("name", "link", to="virtual-machine"),
+                    Column("state", "state"),
+                    Column("ipaddress"),
+                    Column("hostname", "link", to="host", by="hostid"),
+                    Column("account"),
+                    Column("project", shown=False),
+                    Column("domain", shown=False),
+                    Column("zonename", shown=False),
+                    Column("serviceofferingname"),
+                    Column("cpunumber", "number", shown=False),
+                    Column("memory", "mebibytes"),
+                    Column("templatename"),
+                    Column("group", shown=False),
+                    Column("hypervisor", shown=False),
+                    Column("instancename", shown=False),
+                    Column("id", shown=False),
+                    Column("created", "moment"),
+                ),
+                (
+                    Filter("keyword"),
+                    Filter(
+                        "state",
+                        (
+                            "Running",
+                            "Starting",
+                            "Stopped",
+                            "Stopping",
+                            "Migrating",
+                            "Destroyed",
+                            "Error",
+                            "Unknown",
+                        ),
+                    ),
+                    Filter("zoneid", rows_of="listZones"),
+                    Filter("clusterid", rows_of="listClusters"),
+                    Filter("hostid", hidden=True),
+                    Filter("podid", hidden=True),
+                ),
+                actions=(
+                    "startVirtualMachine",
+                    "stopVirtualMachine",
+                    "rebootVirtualMachine",
+                    "destroyVirtualMachine",
+                ),
+            ),
+            Table(
+                "jobs",
+                "listAsyncJobs",
+                (
+                    Column("id", "link", to="job"),
+                    Column("action"),
+                    Column("state", "state"),
+                    Column("virtualmachine", "link", to="virtual-machine", by="jobinstanceid"),
+                    Column("hostname"),
+                    Column("reason", "long"),
+                    Column("account"),
+                    Column("seconds", "number"),
+                    Column("created", "moment"),
+                    Column("completed", "moment", shown=False),
+                ),
+                (Filter("keyword"), Filter("deploymentid", hidden=True), Filter("resourceid", hidden=True)),
+                read=_job,
+            ),
+            Table(
+                "events",
+                "listEvents",
+                (
+                    Column("created", "moment"),
+                    Column("level", "state"),
+                    Column("type"),
+                    Column("state", "state"),
+                    Column("description", "long"),
+                    Column("username"),
+                    Column("account"),
+                    Column("domain", shown=False),
+                    Column("id", shown=False),
+                ),
+                (
+                    Filter("keyword"),
+                    Filter("level", ("INFO", "WARN", "ERROR")),
+                    Filter("state", ("Created", "Scheduled", "Started", "Completed")),
+                    Filter("type"),
+                    Filter("resourceid", hidden=True),
+                    Filter("startid", hidden=True),
+                ),
+            ),
+        )
+    }
+)

@@ -1,0 +1,53 @@
+"""All words of the console: one file, ``texts.toml``; a translation is another such file."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("texts.toml")
+ONE_OR_MANY = " | "
+
+
+class Text(str):
+    """A text; called, with its fields filled in.
+
+    ``{count} VM | {count} VMs`` has a form for one and one for any other count.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, **values: object) -> str:
+        """The text with ``values`` in the places of its fields."""
+        one, _, many = self.partition(ONE_OR_MANY)
+        return (many if many and values.get("count") != 1 else one).format(**values)
+
+
+class Texts:
+    """Texts by name, in groups: ``texts.deploy.title``."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._content = {
+            name: Texts(value) if isinstance(value, dict) else Text(value) for name, value in content.items()
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        """The text or group of that name.
+
+        Raises:
+            AttributeError: there is none.
+        """
+        try:
+            return self._content[name]
+        except KeyError:
+            raise AttributeError(f"the console has no text {name!r}") from None
+
+    def get(self, name: str) -> Text:
+        """The text of that name, or the name itself: what an API of tomorrow says is shown as it is."""
+        found = self._content.get(name)
+        return found if isinstance(found, Text) else Text(name)
+
+
+def read_texts() -> Texts:
+    """The console's texts."""
+    return Texts(tomllib.loads(FILE.read_text("utf-8")))

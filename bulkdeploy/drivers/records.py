@@ -1,0 +1,163 @@
+"""What the service remembers for drivers whose hypervisors can not: hosts, pools, fences, templates.
+
+A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
+transactions of their own, so that what stands there outlives whoever wrote it. Safe to share between threads.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A primary storage pool: its type as CloudStack names it, server, path; ``host_uuid``: that host's disks."""
+
+    uuid: UUID
+    name: str
+    pool_type: str
+    server: str | None
+    path: str | None
+    host_uuid: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateImage:
+    """Where a template's image is: url, format (QCOW2, RAW, ...), checksum (``{SHA-256}...``) and size in bytes."""
+
+    uuid: UUID
+    name: str
+    url: str | None
+    image_format: str
+    checksum: str | None
+    size_bytes: int
+
+
+class Directory(Protocol):
+    """The hosts of a driver's hypervisor types, their pools and templates, as rows have them now; read-only."""
+
+    def hosts(self) -> Sequence[HostAddress]:
+        """Every host."""
+
+    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
+        """Every host that reaches a pool."""
+
+    def pools(self) -> Sequence[Pool]:
+        """Every pool that a host reaches."""
+
+    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
+        """Every pool that this host reaches."""
+
+    def template(self, template_uuid: UUID) -> TemplateImage | None:
+        """A template's image; None: there is no such template."""
+
+
+class Overtaken(Exception):
+    """A higher fence of the guest was seen."""
+
+    def __init__(self, guest_uuid: UUID, fence: int) -> None:
+        self.guest_uuid, self.fence = guest_uuid, fence
+        super().__init__(f"fence {fence} of guest {guest_uuid} was overtaken")
+
+
+@dataclass(frozen=True, slots=True)
+class FencedGuest:
+    """Where a guest is, or may be: its host, and where it moves, if it does."""
+
+    host_uuid: UUID | None = None
+    destination_uuid: UUID | None = None
+
+    @property
+    def host_uuids(self) -> frozenset[UUID]:
+        """Every host that may have it."""
+        return frozenset({self.host_uuid, self.destination_uuid} - {None})  # type: ignore[arg-type]
+
+
+class Fences(Protocol):
+    """The highest fence seen for each guest, and the one host that may have it (docs/adr/0024).
+
+    What a guest holds it holds until ``release``: host, destination, volumes.
+    """
+
+    def raise_fence(self, guest_uuid: UUID, fence: int) -> FencedGuest:
+        """Refuse lower fences from now on; returns where the guest is.
+
+        Raises:
+            Overtaken: a higher one was seen.
+        """
+
+    def claim(
+        self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
+    ) -> tuple[FencedGuest, frozenset[UUID]]:
+        """As ``raise_fence``; then a guest that is on no host is on this one, with these volumes.
+
+        Returns:
+            Where the guest is now, and those volumes that other guests hold: then nothing was claimed.
+        """
+
+    def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
+        """Whether no higher fence was seen."""
+
+    def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
+        """The guest is on this host, and moves to that one, or nowhere.
+
+        Raises:
+            Overtaken: a higher fence was seen.
+        """
+
+    def release(self, guest_uuid: UUID, fence: int) -> None:
+        """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""
+
+    def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
+        """Those of these volumes that guests hold, with their guests; within the context no guest takes others."""
+
+
+class CopyState(StrEnum):
+    """What is to be done for a template in a pool."""
+
+    READY = "ready"
+    TO_MAKE = "to make"
+    UNDER_WAY = "under way"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCopy:
+    """A template in a pool: which attempt at a copy it is, and how far that is, in percent."""
+
+    attempt: int
+    state: CopyState
+    percent: int
+
+
+class TemplateCopies(Protocol):
+    """Which templates pools have. One caller at a time makes a copy; who is silent for a minute has died."""
+
+    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+        """The attempt that made the copy; None: there is none yet."""
+
+    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+        """READY: there is one. TO_MAKE: the caller makes one under this attempt. UNDER_WAY: another caller does."""
+
+    def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
+        """The attempt goes on; False: another one has taken over."""
+
+    def end(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, *, made: bool) -> bool:
+        """The attempt has ended; False: another one has taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """All that is remembered for one driver."""
+
+    directory: Directory
+    fences: Fences
+    copies: TemplateCopies
+
+
+MakeRecords = Callable[[Callable[[str], bool]], Records]
+"""Records of a driver, given which hypervisor types it serves."""

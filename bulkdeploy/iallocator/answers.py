@@ -1,0 +1,260 @@
+"""Answers to the requests that place new instances, or choose one more node for a placed one.
+
+Each takes the request's members and gives what the protocol calls ``result``, with a line of information.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from bulkdeploy.iallocator.cluster import GanetiCluster
+from bulkdeploy.iallocator.document import Instance, MalformedDocument, Members, get, strings, wanted_instance
+from bulkdeploy.iallocator.placing import Placing
+from bulkdeploy.iallocator.refusal import Refusal
+from bulkdeploy.iallocator.rules import Scope
+
+
+class Refused(Exception):
+    """The request as a whole cannot be met; the text is shown to who made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the protocol calls ``result``, and a line of information."""
+
+    result: Any
+    info: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What requests are answered with; ``pairs``: failed instances of a bulk request are listed with the reason."""
+
+    cluster: GanetiCluster
+    placing: Placing
+    pairs: bool = False
+
+    def instance(self, name: str) -> Instance:
+        """A placed instance.
+
+        Raises:
+            MalformedDocument: there is none of this name.
+        """
+        found = self.cluster.document.instances.get(name)
+        if found is None:
+            raise MalformedDocument(f"instance {name!r} is not in the cluster")
+        return found
+
+    def node(self, name: str) -> int:
+        """The position of a node.
+
+        Raises:
+            MalformedDocument: there is none of this name.
+        """
+        if name not in self.cluster.position:
+            raise MalformedDocument(f"node {name!r} is not in the cluster")
+        return self.cluster.position[name]
+
+    def names(self, nodes: Sequence[int]) -> list[str]:
+        """The names of nodes."""
+        return [self.cluster.names[node] for node in nodes]
+
+    def group(self, node: int) -> frozenset[int]:
+        """The group of a node, alone."""
+        return frozenset({int(self.cluster.group_of[node])})
+
+
+Answers: TypeAlias = Callable[[Work, Members], Answer]
+
+
+def allocate(work: Work, request: Members) -> Answer:
+    """Nodes for one new instance.
+
+    Raises:
+        MalformedDocument: the request lacks a member.
+        Refused: it fits nowhere.
+    """
+    found = _place(work, request, _scope(work, request))
+    if isinstance(found, Refusal):
+        raise Refused(str(found))
+    return Answer(work.names(found), f"group {_group_name(work, found)}")
+
+
+def multi_allocate(work: Work, request: Members) -> Answer:
+    """Nodes for many new instances, in their order; those with most memory are placed first, which spreads best.
+
+    Only a request that names a group is answered in part: otherwise Ganeti creates all of them or none.
+
+    Raises:
+        MalformedDocument: the request, or one of the instances, lacks a member.
+        Refused: one fits nowhere, and no group is named.
+    """
+    given = get(request, "instances", list, "the request")
+    instances = [wanted_instance(one) for one in given]
+    found: dict[int, list[int] | Refusal] = {}
+    hopeless: dict[tuple[Any, ...], Refusal] = {}
+    for at in sorted(range(len(given)), key=lambda at: -instances[at].memory):
+        scope = _scope(work, {**request, **given[at]})
+        alike = (replace(instances[at], name=""), scope)
+        nodes = hopeless.get(alike) or _place(work, given[at], scope)
+        if isinstance(nodes, Refusal):  # what found no nodes once finds none later: nothing becomes free
+            hopeless[alike] = nodes = replace(nodes, instance=instances[at])
+        else:
+            work.cluster.place(instances[at], nodes)
+        found[at] = nodes
+    return _bulk_answer(work, [found[at] for at in range(len(given))], instances, partly="group_name" in request)
+
+
+def _bulk_answer(
+    work: Work, found: Sequence[list[int] | Refusal], instances: Sequence[Instance], *, partly: bool
+) -> Answer:
+    failed = [each for each in found if isinstance(each, Refusal)]
+    if failed and not partly:
+        raise Refused(_summary(failed))
+    placed = [
+        [instance.name, work.names(nodes)]
+        for instance, nodes in zip(instances, found, strict=True)
+        if not isinstance(nodes, Refusal)
+    ]
+    reasons = f": {_summary(failed)}" if failed else ""
+    return Answer(
+        [placed, _failed(work, failed)],
+        f"{len(failed)} instances failed to allocate and {len(placed)} were allocated successfully{reasons}",
+    )
+
+
+def relocate(work: Work, request: Members) -> Answer:
+    """Another secondary for a mirrored instance, or another primary for one on shared storage.
+
+    Raises:
+        MalformedDocument: the request lacks a member, or does not fit the instance.
+        Refused: the instance cannot be moved, or fits nowhere else.
+    """
+    instance = work.instance(get(request, "name", str, "the request"))
+    leaving = frozenset(work.node(name) for name in strings(request, "relocate_from", "the request"))
+    nodes = work.cluster.nodes_of(instance)
+    if not instance.movable:
+        raise Refused(f"{instance.name}: disk template {instance.template} cannot be relocated")
+    if get(request, "required_nodes", int, "the request") != 1 or leaving != {nodes[-1]}:
+        raise MalformedDocument(
+            f"relocate must be for 1 node, from {work.cluster.names[nodes[-1]]}, for instance {instance.name!r}"
+        )
+    found = (new_secondary if instance.mirrored else new_primary)(work, instance, nodes)
+    if isinstance(found, Refusal):
+        raise Refused(str(found))
+    return Answer(work.names(found[-1:]), "success")
+
+
+def allocate_secondary(work: Work, request: Members) -> Answer:
+    """A secondary for an instance that has none.
+
+    Raises:
+        MalformedDocument: the request lacks a member.
+        Refused: no node takes it.
+    """
+    instance = work.instance(get(request, "name", str, "the request"))
+    nodes = work.cluster.nodes_of(instance)
+    if len(nodes) != 1:
+        raise Refused(f"{instance.name} has a secondary node: {work.cluster.names[nodes[1]]}")
+    mirrored = replace(instance, template="drbd")
+    found = work.placing.secondary(mirrored, Scope(), nodes[0], leaving=frozenset())
+    if isinstance(found, Refusal):
+        raise Refused(str(found))
+    return Answer(work.cluster.names[found], f"beside {work.cluster.names[nodes[0]]}")
+
+
+def multi_evacuate(work: Work, request: Members) -> Answer:
+    """New secondaries for all instances that have theirs on given nodes: what node-evacuate replaced.
+
+    Raises:
+        MalformedDocument: the request lacks a member.
+        Refused: one of them finds none.
+    """
+    leaving = frozenset(work.node(name) for name in strings(request, "evac_nodes", "the request"))
+    moved, failed = [], []
+    for instance in work.cluster.document.instances.values():
+        nodes = work.cluster.nodes_of(instance)
+        if leaving & set(nodes[1:]):
+            found = new_secondary(work, instance, nodes, leaving=leaving)
+            if isinstance(found, Refusal):
+                failed.append(found)
+            else:
+                moved.append([instance.name, work.cluster.names[found[1]]])
+    if failed:
+        raise Refused(_summary(failed))
+    return Answer(moved, f"{len(moved)} instances get another secondary node")
+
+
+def new_secondary(
+    work: Work, instance: Instance, nodes: Sequence[int], *, leaving: frozenset[int] = frozenset()
+) -> list[int] | Refusal:
+    """Move an instance's secondary elsewhere in its group; where it has its nodes then."""
+    work.cluster.take_away(instance, nodes)
+    scope = Scope(work.group(nodes[0]))
+    found = work.placing.secondary(instance, scope, nodes[0], leaving=leaving | {nodes[1]})
+    return _moved(work, instance, nodes, found if isinstance(found, Refusal) else [nodes[0], found])
+
+
+def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
+    """Move an instance on shared storage elsewhere in its group; where it is then."""
+    work.cluster.take_away(instance, nodes)
+    found = work.placing.primary(instance, Scope(work.group(nodes[0])), leaving=frozenset(nodes))
+    return _moved(work, instance, nodes, found if isinstance(found, Refusal) else [found])
+
+
+def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
+    """Let an instance run on its secondary, and mirror it where it ran."""
+    work.cluster.take_away(instance, nodes)
+    found = work.placing.runs(replace(instance, disk_space=0, spindles=0), nodes[1])
+    return _moved(work, instance, nodes, found or [nodes[1], nodes[0]])
+
+
+def all_new(work: Work, instance: Instance, nodes: Sequence[int], groups: frozenset[int]) -> list[int] | Refusal:
+    """Move an instance to other nodes altogether, of these groups; where it is then."""
+    work.cluster.take_away(instance, nodes)
+    found = work.placing.find(instance, Scope(groups), leaving=frozenset(nodes), mirrored=instance.mirrored)
+    return _moved(work, instance, nodes, found)
+
+
+def _moved(work: Work, instance: Instance, nodes: Sequence[int], found: list[int] | Refusal) -> list[int] | Refusal:
+    work.cluster.place(instance, nodes if isinstance(found, Refusal) else found)
+    return replace(found, instance=instance) if isinstance(found, Refusal) else found
+
+
+def _place(work: Work, members: Members, scope: Scope) -> list[int] | Refusal:
+    instance = wanted_instance(members)
+    required = get(members, "required_nodes", int, f"instance {instance.name!r}")
+    if required not in (1, 2):
+        raise MalformedDocument(f"required_nodes must be 1 or 2, not {required}, for instance {instance.name!r}")
+    if instance.name in work.cluster.document.instances:
+        return Refusal(instance, "an instance of this name is in the cluster")
+    return work.placing.find(instance, scope, mirrored=required == 2)
+
+
+def _scope(work: Work, members: Mapping[str, Any]) -> Scope:
+    groups, nodes = None, None
+    if members.get("group_name") is not None:
+        wanted = get(members, "group_name", str, "the request")
+        groups = frozenset(at for at, group in enumerate(work.cluster.groups) if wanted in (group.name, group.uuid))
+        if not groups:
+            raise MalformedDocument(f"group {wanted!r} is not in the cluster")
+    if members.get("restrict-to-nodes") is not None:
+        nodes = frozenset(work.node(name) for name in strings(members, "restrict-to-nodes", "the request"))
+    return Scope(groups, nodes)
+
+
+def _failed(work: Work, failed: Sequence[Refusal]) -> list[Any]:
+    return [[each.instance.name, each.reason] if work.pairs else each.instance.name for each in failed]
+
+
+MOST_SHOWN = 5
+"""Refusals in a line of information."""
+
+
+def _summary(failed: Sequence[Refusal]) -> str:
+    more = f" | and {len(failed) - MOST_SHOWN} more" if len(failed) > MOST_SHOWN else ""
+    return " | ".join(str(each) for each in failed[:MOST_SHOWN]) + more
+
+
+def _group_name(work: Work, nodes: Sequence[int]) -> str:
+    return work.cluster.groups[int(work.cluster.group_of[nodes[0]])].name

@@ -1,0 +1,180 @@
+"""A Ganeti cluster as placement reads it: nodes as hosts, node groups as clusters, and what instances use.
+
+Nodes and groups are numbered in the order of their names, which are their ids for placement. It changes as
+instances are placed and taken away; each snapshot shows the state of its moment.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bulkdeploy.iallocator.document import ALLOC_POLICIES, Document, Instance
+from bulkdeploy.placement.model import ClusterColumns, Flags, HostColumns, Ints, PoolColumns, ZoneSnapshot
+
+
+class GanetiCluster:
+    """Nodes as columns, in MiB.
+
+    Attributes:
+        free_disk, free_spindles: what is left on each node.
+        spindles_used, spindle_limit: of nodes that share spindles.
+        secondaries: how many instances have each node as their secondary.
+        peers: the memory that instances with primary p (row) and secondary s (column) use.
+        reserve: the most memory that any one node's failure would bring to each node.
+        tagged: per tag, how many primaries with it each node has.
+        primaries: per node, the instances that it runs, by name.
+        largest_memory: the most memory that an instance used so far.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.names = sorted(document.nodes)
+        self.position = {name: at for at, name in enumerate(self.names)}
+        self.nodes = [document.nodes[name] for name in self.names]
+        self.groups = sorted(document.groups.values(), key=lambda group: (group.name, group.uuid))
+        group_at = {group.uuid: at for at, group in enumerate(self.groups)}
+        count = len(self.nodes)
+        self.group_of = _ints([group_at[node.group] for node in self.nodes])
+        self.policy_rank = _ints([ALLOC_POLICIES.index(group.alloc_policy) for group in self.groups])
+        self.free_disk = _ints([node.free_disk for node in self.nodes])
+        self.free_spindles = _ints([node.free_spindles for node in self.nodes])
+        self.exclusive = np.array([node.exclusive_storage for node in self.nodes], dtype=bool)
+        self.spindle_limit = self._limit("spindle_ratio", [node.spindle_count for node in self.nodes])
+        self.spindles_used = np.zeros(count, dtype=np.int64)
+        self.secondaries = np.zeros(count, dtype=np.int64)
+        self.peers = np.zeros((count, count), dtype=np.int64)
+        self.reserve = np.zeros(count, dtype=np.int64)
+        self.tagged: defaultdict[str, Ints] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
+        self.primaries: list[dict[str, Instance]] = [{} for _ in self.nodes]
+        self.largest_memory = 0
+        self._clusters = self._cluster_columns()
+        self._hosts = self._host_columns()
+        self._secondary_vcpus = np.zeros(count, dtype=np.int64)
+        for instance in document.instances.values():
+            self._count(instance, self._positions(instance.nodes), 1)
+            if instance.admin_state == "down":  # not in the node's free memory, but it may start at any time
+                self._hosts.memory_used[self.position[instance.nodes[0]]] += instance.memory
+
+    @property
+    def free_memory(self) -> Ints:
+        """What is free on each node; placement leaves 1 MiB of it."""
+        return self._hosts.memory_limit + 1 - self._hosts.memory_used
+
+    @property
+    def free_vcpus(self) -> Ints:
+        """How many more virtual CPUs the ratio of each node's group allows."""
+        return self._hosts.cpu_limit - self._hosts.cpu_used
+
+    def snapshot(self, *, with_reserve: bool) -> ZoneSnapshot:
+        """The cluster for a primary; ``with_reserve``: what peers' failures would bring counts as used."""
+        hosts = self._hosts
+        if with_reserve:
+            hosts = replace(hosts, memory_used=hosts.memory_used + self.reserve)
+        return self._snapshot(hosts)
+
+    def snapshot_without(self, primary: int) -> ZoneSnapshot:
+        """The cluster for a secondary: as if this primary had failed, and its instances ran on their secondaries.
+
+        As CPU in use all secondaries count, so that they are spread, too.
+        """
+        hosts = self._hosts
+        memory = hosts.memory_used + self.peers[primary]
+        return self._snapshot(replace(hosts, memory_used=memory, cpu_used=hosts.cpu_used + self._secondary_vcpus))
+
+    def place(self, instance: Instance, nodes: Sequence[int]) -> None:
+        """Let an instance use these nodes: primary, then secondary."""
+        self._use(instance, nodes, 1)
+
+    def take_away(self, instance: Instance, nodes: Sequence[int]) -> None:
+        """Undo ``place``, or what the document says of a placed instance."""
+        self._use(instance, nodes, -1)
+
+    def nodes_of(self, instance: Instance) -> list[int]:
+        """Where the document has a placed instance."""
+        return self._positions(instance.nodes)
+
+    def _use(self, instance: Instance, nodes: Sequence[int], sign: int) -> None:
+        self._count(instance, nodes, sign)
+        if instance.uses_memory:
+            self._hosts.memory_used[nodes[0]] += sign * instance.memory
+        for node in nodes:
+            self.free_disk[node] -= sign * instance.disk_space
+            self.free_spindles[node] -= sign * instance.spindles
+
+    def _count(self, instance: Instance, nodes: Sequence[int], sign: int) -> None:
+        primary = nodes[0]
+        self._hosts.cpu_used[primary] += sign * instance.vcpus
+        self._hosts.vms_used[primary] += sign
+        self.spindles_used[primary] += sign * instance.spindle_use
+        for tag in instance.tags:
+            if tag.startswith(self.document.exclusion_prefixes):
+                self.tagged[tag][primary] += sign
+        if sign > 0:
+            self.largest_memory = max(self.largest_memory, instance.memory)
+            self.primaries[primary][instance.name] = instance
+        else:
+            del self.primaries[primary][instance.name]
+        for secondary in nodes[1:]:
+            self.secondaries[secondary] += sign
+            self._secondary_vcpus[secondary] += sign * instance.vcpus
+            self.peers[primary, secondary] += sign * instance.memory * instance.uses_memory
+            self.reserve[secondary] = self.peers[:, secondary].max()
+
+    def _positions(self, names: Sequence[str]) -> list[int]:
+        return [self.position[name] for name in names]
+
+    def _limit(self, ratio: str, amounts: Sequence[int]) -> Ints:
+        ratios = (getattr(self.groups[at].policy, ratio) for at in self.group_of.tolist())
+        return _ints([int(each * amount) for each, amount in zip(ratios, amounts, strict=True)])
+
+    def _snapshot(self, hosts: HostColumns) -> ZoneSnapshot:
+        return ZoneSnapshot(self._clusters, hosts, _NO_POOLS, (frozenset(),))
+
+    def _cluster_columns(self) -> ClusterColumns:
+        count = len(self.groups)
+        zeros = np.zeros(count, dtype=np.int64)
+        return ClusterColumns(
+            id=np.arange(count, dtype=np.int64),
+            pod_id=zeros,
+            hypervisor=("",) * count,
+            enabled=np.ones(count, dtype=bool),
+            pod_enabled=np.ones(count, dtype=bool),
+            cpu_threshold=np.full(count, np.inf),
+            memory_threshold=np.full(count, np.inf),
+            owner_vms=zeros,
+            all_vms=zeros,
+        )
+
+    def _host_columns(self) -> HostColumns:
+        count = len(self.nodes)
+        zeros = np.zeros(count, dtype=np.int64)
+        no: Flags = np.zeros(count, dtype=bool)
+        return HostColumns(
+            id=np.arange(count, dtype=np.int64),
+            cluster=self.group_of,
+            up=np.array([node.online for node in self.nodes], dtype=bool),
+            enabled=np.array([node.takes_instances for node in self.nodes], dtype=bool),
+            cores=zeros,
+            mhz=zeros,
+            cpu_limit=self._limit("vcpu_ratio", [node.total_cpus for node in self.nodes]),
+            cpu_used=zeros.copy(),
+            memory_limit=_ints([node.total_memory - 1 for node in self.nodes]),
+            memory_used=_ints([node.total_memory - node.free_memory for node in self.nodes]),
+            vms_limit=zeros,
+            vms_used=zeros.copy(),
+            owner_vms=zeros,
+            tag_set=zeros,
+            foreign=no,
+            own=no,
+        )
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+_NO_POOLS = PoolColumns(_NONE, _NONE, _NONE, np.zeros(0, dtype=bool), _NONE, _NONE, _NONE, ())
+"""Disks are rules here: each node has its one free space."""

@@ -1,0 +1,294 @@
+"""An allocator request of Ganeti, read and checked: groups, nodes, instances, and what is wanted.
+
+Ganeti's doc/iallocator.rst, version 2 of the protocol, says what is in it. Amounts are MiB. Members that no answer
+depends on (addresses, operating systems) are not read. It is read by hand because a schema library would take
+longer to load than an allocation takes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Members: TypeAlias = Mapping[str, Any]
+
+VERSION = 2
+EXCLUSION_PREFIX = "htools:iextags:"
+LOCATION_PREFIX = "htools:nlocation:"
+ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
+"""Of groups, in the order in which they are tried; the last never takes new instances by itself."""
+
+
+class MalformedDocument(Exception):
+    """The document is not one of the protocol; the text names the member and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstancePolicy:
+    """What a group takes: each instance within one of the pairs of bounds, and with an allowed template."""
+
+    bounds: tuple[tuple[Mapping[str, int], Mapping[str, int]], ...]
+    templates: frozenset[str]
+    vcpu_ratio: float
+    spindle_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group."""
+
+    uuid: str
+    name: str
+    alloc_policy: str
+    networks: frozenset[str]
+    policy: InstancePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node; all amounts are 0 where it is offline or not for instances, as Ganeti leaves them out there."""
+
+    name: str
+    group: str
+    online: bool
+    takes_instances: bool
+    exclusive_storage: bool
+    tags: frozenset[str]
+    total_memory: int
+    free_memory: int
+    free_disk: int
+    total_cpus: int
+    spindle_count: int
+    free_spindles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance, placed (``nodes``: primary, then secondary) or to be placed."""
+
+    name: str
+    memory: int
+    vcpus: int
+    spindle_use: int
+    disk_space: int
+    template: str
+    tags: frozenset[str]
+    disk_sizes: tuple[int, ...]
+    spindles: int
+    nic_count: int
+    networks: frozenset[str]
+    admin_state: str = "up"
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether it has a secondary node."""
+        return self.template == "drbd"
+
+    @property
+    def movable(self) -> bool:
+        """Whether another node can run it with its disks."""
+        return self.template not in ("plain", "file")
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether memory is kept for it: all but those that are marked offline."""
+        return self.admin_state != "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A whole request; ``request`` is read by what answers its type."""
+
+    exclusion_prefixes: tuple[str, ...]
+    location_prefixes: tuple[str, ...]
+    groups: Mapping[str, Group]
+    nodes: Mapping[str, Node]
+    instances: Mapping[str, Instance]
+    request: Members
+
+
+def read_document(given: object) -> Document:
+    """Check a parsed document.
+
+    Raises:
+        MalformedDocument: a member is missing, of another type, or names what is not there.
+    """
+    members = _members(given, "the document")
+    version = members.get("version", VERSION)
+    if version != VERSION:
+        raise MalformedDocument(f"version must be {VERSION}, not {version!r}")
+    tags = strings(members, "cluster_tags", "the document")
+    groups = {uuid: _group(uuid, one) for uuid, one in _named(members, "nodegroups")}
+    nodes = {name: _node(name, one, groups) for name, one in _named(members, "nodes")}
+    return Document(
+        exclusion_prefixes=_prefixes(tags, EXCLUSION_PREFIX),
+        location_prefixes=_prefixes(tags, LOCATION_PREFIX),
+        groups=groups,
+        nodes=nodes,
+        instances={name: _placed(name, one, nodes) for name, one in _named(members, "instances")},
+        request=get(members, "request", dict, "the document"),
+    )
+
+
+def wanted_instance(given: object) -> Instance:
+    """An instance that is to be placed, of an allocate request.
+
+    Raises:
+        MalformedDocument: see ``read_document``.
+    """
+    members = _members(given, "an instance")
+    return _instance(get(members, "name", str, "an instance"), members)
+
+
+def get(members: Members, key: str, kind: type[T], owner: str) -> T:
+    """A member that must be there and of a type; ``owner`` is named in errors.
+
+    Raises:
+        MalformedDocument: it is not.
+    """
+    if key not in members:
+        raise MalformedDocument(f"invalid data for {owner}: key {key!r} not found, it has only {sorted(members)}")
+    value = members[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise MalformedDocument(f"invalid data for {owner}: {key} must be of type {kind.__name__}, not {value!r}")
+    if isinstance(value, int) and abs(value) > MOST:
+        raise MalformedDocument(f"invalid data for {owner}: {key} must be at most {MOST}, not {value}")
+    return value
+
+
+MOST = 1 << 40
+"""No amount is larger (an exbibyte in MiB), so that sums stay exact."""
+
+
+def strings(members: Members, key: str, owner: str) -> list[str]:
+    """A member that must be a list of strings.
+
+    Raises:
+        MalformedDocument: it is not.
+    """
+    found = get(members, key, list, owner)
+    if not all(isinstance(one, str) for one in found):
+        raise MalformedDocument(f"invalid data for {owner}: {key} must be a list of strings, not {found!r}")
+    return found
+
+
+def _members(given: object, owner: str) -> Members:
+    if not isinstance(given, dict):
+        raise MalformedDocument(f"{owner} must be a JSON object, not {given!r:.100}")
+    return given
+
+
+def _named(members: Members, key: str) -> Iterable[tuple[str, Members]]:
+    for name, one in get(members, key, dict, "the document").items():
+        yield name, _members(one, f"{key} {name!r}")
+
+
+def _prefixes(tags: Iterable[str], prefix: str) -> tuple[str, ...]:
+    return tuple(f"{tag.removeprefix(prefix)}:" for tag in tags if tag.startswith(prefix))
+
+
+def _ratio(members: Members, key: str, owner: str) -> float:
+    value = members.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise MalformedDocument(f"invalid data for {owner}: {key} must be a number from 0, not {value!r}")
+    return float(value)
+
+
+def _group(uuid: str, members: Members) -> Group:
+    owner = f"group {uuid!r}"
+    policy = get(members, "ipolicy", dict, owner)
+    alloc_policy = get(members, "alloc_policy", str, owner)
+    if alloc_policy not in ALLOC_POLICIES:
+        among = ", ".join(ALLOC_POLICIES)
+        raise MalformedDocument(
+            f"invalid data for {owner}: alloc_policy must be one of {among}, not {alloc_policy!r}"
+        )
+    pairs = [_members(pair, f"minmax of {owner}") for pair in get(policy, "minmax", list, owner)]
+    return Group(
+        uuid=uuid,
+        name=get(members, "name", str, owner),
+        alloc_policy=alloc_policy,
+        networks=frozenset(strings(members, "networks", owner)),
+        policy=InstancePolicy(
+            bounds=tuple((_spec(pair, "min", owner), _spec(pair, "max", owner)) for pair in pairs),
+            templates=frozenset(strings(policy, "disk-templates", owner)),
+            vcpu_ratio=_ratio(policy, "vcpu-ratio", owner),
+            spindle_ratio=_ratio(policy, "spindle-ratio", owner),
+        ),
+    )
+
+
+SPEC = ("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use")
+"""What an instance policy bounds."""
+
+
+def _spec(pair: Members, key: str, owner: str) -> Mapping[str, int]:
+    bound = get(pair, key, dict, f"minmax of {owner}")
+    return {name: get(bound, name, int, f"{key} of {owner}") for name in SPEC}
+
+
+def _node(name: str, members: Members, groups: Mapping[str, Group]) -> Node:
+    owner = f"node {name!r}"
+    group = get(members, "group", str, owner)
+    if group not in groups:
+        raise MalformedDocument(f"invalid data for {owner}: group {group!r} is not among the nodegroups")
+    online = not get(members, "offline", bool, owner)
+    capable = members.get("vm_capable", True) is True
+    parameters = get(members, "ndparams", dict, owner)
+
+    def amount(key: str) -> int:
+        return get(members, key, int, owner) if online and capable else 0
+
+    return Node(
+        name=name,
+        group=group,
+        online=online,
+        takes_instances=capable and not get(members, "drained", bool, owner),
+        exclusive_storage=get(parameters, "exclusive_storage", bool, owner),
+        tags=frozenset(strings(members, "tags", owner)) if "tags" in members else frozenset(),
+        total_memory=amount("total_memory"),
+        free_memory=amount("free_memory"),
+        free_disk=amount("free_disk"),
+        total_cpus=amount("total_cpus"),
+        spindle_count=get(parameters, "spindle_count", int, owner),
+        free_spindles=amount("free_spindles"),
+    )
+
+
+def _placed(name: str, members: Members, nodes: Mapping[str, Node]) -> Instance:
+    on = tuple(strings(members, "nodes", f"instance {name!r}"))
+    missing = [node for node in on if node not in nodes]
+    if missing or not on:
+        raise MalformedDocument(
+            f"invalid data for instance {name!r}: nodes must name nodes of the cluster, not {on}"
+        )
+    return _instance(name, members, on)
+
+
+def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Instance:
+    owner = f"instance {name!r}"
+    disks = [_members(disk, f"a disk of {owner}") for disk in get(members, "disks", list, owner)]
+    nics = [_members(nic, f"a nic of {owner}") for nic in get(members, "nics", list, owner)]
+
+    def amount(key: str) -> int:
+        value = get(members, key, int, owner)
+        if value < 0:
+            raise MalformedDocument(f"invalid data for {owner}: {key} must be at least 0, not {value}")
+        return value
+
+    return Instance(
+        name=name,
+        memory=amount("memory"),
+        vcpus=amount("vcpus"),
+        spindle_use=amount("spindle_use"),
+        disk_space=amount("disk_space_total"),
+        template=get(members, "disk_template", str, owner),
+        tags=frozenset(strings(members, "tags", owner)),
+        disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
+        spindles=sum(get(disk, "spindles", int, owner) for disk in disks if disk.get("spindles") is not None),
+        nic_count=len(nics),
+        networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
+        admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",
+        nodes=nodes,
+    )

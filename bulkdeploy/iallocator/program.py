@@ -1,0 +1,93 @@
+"""``bulkdeploy-iallocator``: the planner as an allocator program of Ganeti (docs/ganeti.md).
+
+One argument, a file with the request (``-``: standard input); the answer goes to standard output. Exit status 0
+also for refusals, then ``success`` is false; 1 for what is no request. Placement is loaded only once there is
+something to place.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer one request; the exit status."""
+    options = _options(arguments)
+    try:
+        document = json.loads(sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        return _malformed(f"cannot read {options.file}: {error}")
+    from bulkdeploy.iallocator.document import MalformedDocument
+
+    try:
+        answer = _answered(document, options)
+    except MalformedDocument as error:
+        return _malformed(str(error))
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+def answer_to(document: object, arguments: Sequence[str]) -> Mapping[str, Any]:
+    """The answer to a parsed request, in the form of the protocol; arguments as the program takes them.
+
+    Raises:
+        MalformedDocument: it is not a request.
+    """
+    return _answered(document, _options(arguments))
+
+
+def _answered(document: object, options: argparse.Namespace) -> Mapping[str, Any]:
+    from bulkdeploy.iallocator import answers, evacuation
+    from bulkdeploy.iallocator.cluster import GanetiCluster
+    from bulkdeploy.iallocator.document import MalformedDocument, get, read_document
+    from bulkdeploy.iallocator.placing import Checks, Placing
+
+    by_type: dict[str, answers.Answers] = {
+        "allocate": answers.allocate,
+        "multi-allocate": answers.multi_allocate,
+        "relocate": answers.relocate,
+        "node-evacuate": evacuation.node_evacuate,
+        "change-group": evacuation.change_group,
+        "allocate-secondary": answers.allocate_secondary,
+        "multi-evacuate": answers.multi_evacuate,
+    }
+    read = read_document(document)
+    wanted = get(read.request, "type", str, "the request")
+    if wanted not in by_type:
+        raise MalformedDocument(f"request type must be one of {', '.join(by_type)}, not {wanted!r}")
+    cluster = GanetiCluster(read)
+    checks = Checks(soft=not options.ignore_soft_errors, capacity=not options.no_capacity_checks)
+    try:
+        answer = by_type[wanted](answers.Work(cluster, Placing(cluster, checks), options.pairs), read.request)
+    except answers.Refused as error:
+        return {"success": False, "info": f"Request failed: {error}", "result": []}
+    return {"success": True, "info": f"Request successful: {answer.info}", "result": answer.result}
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("bulkdeploy-iallocator", description="Answers an allocator request of Ganeti.")
+    parser.add_argument("file", metavar="FILE", help="the request as JSON; -: standard input")
+    parser.add_argument(
+        "--pairs",
+        action="store_true",
+        help="list failed instances of a bulk request as [name, reason], not as names",
+    )
+    parser.add_argument(
+        "--ignore-soft-errors",
+        action="store_true",
+        help="pass over CPU and spindle ratios, exclusion tags, and memory kept for mirrored instances",
+    )
+    parser.add_argument(
+        "--no-capacity-checks",
+        action="store_true",
+        help="do not keep memory to restart the instances of a failed node that are not mirrored",
+    )
+    return parser.parse_args(arguments)
+
+
+def _malformed(reason: str) -> int:
+    sys.stderr.write(f"Error: {reason}\n")
+    return 1

@@ -1,0 +1,55 @@
+"""Whether the instances of any one node could be restarted on the others of its group (Ganeti's global N+1).
+
+It holds for instances without a secondary node; those with one have memory kept for them on it.
+"""
+
+import numpy as np
+
+from bulkdeploy.iallocator.cluster import GanetiCluster
+from bulkdeploy.iallocator.document import Instance
+from bulkdeploy.placement.model import Ints
+
+
+def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | None:
+    """What would find no memory if ``instance`` ran on ``node`` and a node of its group failed; None: nothing."""
+    usable = [one.online and one.takes_instances for one in cluster.nodes]
+    members = np.flatnonzero((cluster.group_of == cluster.group_of[node]) & usable)
+    free = np.maximum(cluster.free_memory - cluster.reserve - 1, 0)
+    free[node] -= instance.memory
+    for failed in _doubtful(cluster, instance, node, members, free):
+        sizes = [each.memory for each in cluster.primaries[failed].values() if _restarts(each)]
+        if failed == node:
+            sizes.append(instance.memory)
+        missing = _unfit(sizes, free[members[members != failed]].tolist())
+        if missing:
+            return (
+                f"with it on {cluster.names[node]}, those of {cluster.names[failed]} could not be restarted "
+                f"on other nodes: {missing} MiB of memory are lacking (N+1)"
+            )
+    return None
+
+
+def _doubtful(cluster: GanetiCluster, instance: Instance, node: int, members: Ints, free: Ints) -> list[int]:
+    """The nodes whose instances might not all fit elsewhere: were each as large as the largest, they would not."""
+    most = max(instance.memory, cluster.largest_memory, 1)
+    places = free // most
+    instances = np.array([len(each) for each in cluster.primaries], dtype=np.int64)
+    instances[node] += 1
+    elsewhere = places[members].sum() - places[members]
+    doubtful: list[int] = members[elsewhere < instances[members]].tolist()
+    return doubtful
+
+
+def _restarts(instance: Instance) -> bool:
+    return not instance.mirrored and instance.uses_memory
+
+
+def _unfit(sizes: list[int], free: list[int]) -> int:
+    """How much is lacking for the first that fits nowhere, largest first, each on the freest node; 0: all fit."""
+    left = sorted(free)
+    for size in sorted(sizes, reverse=True):
+        if not left or left[-1] < size:
+            return size - (left[-1] if left else 0)
+        left[-1] -= size
+        left.sort()
+    return 0

@@ -1,0 +1,191 @@
+"""Ganeti's rules for an instance, as rules of placement, and what a node lacks by each.
+
+Those of a policy or of free space are Ganeti's (doc/iallocator.rst, ipolicy, htools): free memory and disk stay
+above zero, virtual CPUs of primaries within the group's ratio, exclusion tags once a node. Soft rules are those
+that ``hail --ignore-soft-errors`` passes over.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.iallocator.cluster import GanetiCluster
+from bulkdeploy.iallocator.document import Group, Instance
+from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.rule import Rule
+from bulkdeploy.placement.rules import avoided, cpu, host_not_enabled, host_not_up, memory, out_of_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where an instance may go.
+
+    Attributes:
+        groups: by position; None: all whose policy is not unallocable.
+        nodes: by position; None: all.
+    """
+
+    groups: frozenset[int] | None = None
+    nodes: frozenset[int] | None = None
+
+
+class InstanceRules:
+    """The rules, bound to a cluster and to the instance of the moment."""
+
+    def __init__(self, cluster: GanetiCluster) -> None:
+        self._cluster = cluster
+        self.instance: Instance
+        self.scope = Scope()
+
+    def primary(self, *, soft: bool) -> list[Rule]:
+        """Those of a primary node."""
+        rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
+        if soft:
+            tags = self._rule("tags", 155, excludes_hosts=self._tags)
+            rules += [cpu.RULE, self._rule("spindle_ratio", 165, excludes_hosts=self._spindle_ratio), tags]
+        return [*rules, memory.RULE]
+
+    def secondary(self, *, soft: bool) -> list[Rule]:
+        """Those of a secondary node; its memory is soft."""
+        rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
+        return [*rules, memory.RULE] if soft else rules
+
+    def _of_any_node(self) -> Iterator[Rule]:
+        yield from (out_of_scope.RULE, host_not_up.RULE, host_not_enabled.RULE, avoided.RULE)
+        yield self._rule("elsewhere", 20, excludes_hosts=self._elsewhere)
+        yield self._rule("group", 25, excludes_clusters=self._groups)
+        yield self._rule("policy", 30, excludes_clusters=self._policy)
+        yield self._rule("networks", 35, excludes_clusters=self._networks)
+        yield self._rule("spindles", 175, excludes_hosts=self._spindles)
+
+    @staticmethod
+    def _rule(
+        reason: str,
+        order: int,
+        *,
+        excludes_hosts: Callable[[], Flags | None] | None = None,
+        excludes_clusters: Callable[[], Flags | None] | None = None,
+    ) -> Rule:
+        def bound(
+            function: Callable[[], Flags | None] | None,
+        ) -> Callable[[ZoneSnapshot, PlacementRequest], Flags | None] | None:
+            return None if function is None else lambda _zone, _request: function()
+
+        return Rule(
+            reason=reason,
+            text=TEXTS[reason],
+            remedy="",
+            order=order,
+            excludes_hosts=bound(excludes_hosts),
+            excludes_clusters=bound(excludes_clusters),
+        )
+
+    def _elsewhere(self) -> Flags | None:
+        if self.scope.nodes is None:
+            return None
+        outside = np.ones(len(self._cluster.nodes), dtype=bool)
+        outside[list(self.scope.nodes)] = False
+        return outside
+
+    def _groups(self) -> Flags:
+        if self.scope.groups is None:
+            unallocable: Flags = self._cluster.policy_rank == UNALLOCABLE
+            return unallocable
+        outside = np.ones(len(self._cluster.groups), dtype=bool)
+        outside[list(self.scope.groups)] = False
+        return outside
+
+    def _policy(self) -> Flags:
+        return np.array([breach(group, self.instance) is not None for group in self._cluster.groups], dtype=bool)
+
+    def _networks(self) -> Flags | None:
+        if not self.instance.networks:
+            return None
+        return np.array(
+            [not self.instance.networks <= group.networks for group in self._cluster.groups], dtype=bool
+        )
+
+    def _disk(self) -> Flags | None:
+        if self.instance.disk_space == 0:
+            return None
+        return self._cluster.free_disk <= self.instance.disk_space
+
+    def _spindles(self) -> Flags | None:
+        if not self.instance.spindles:
+            return None
+        return self._cluster.exclusive & (self._cluster.free_spindles < self.instance.spindles)
+
+    def _spindle_ratio(self) -> Flags:
+        cluster = self._cluster
+        return ~cluster.exclusive & (cluster.spindles_used + self.instance.spindle_use > cluster.spindle_limit)
+
+    def _tags(self) -> Flags | None:
+        cluster = self._cluster
+        clashing = [cluster.tagged[tag] > 0 for tag in self.instance.tags if tag in cluster.tagged]
+        return np.any(clashing, axis=0) if clashing else None
+
+
+UNALLOCABLE = 2
+
+TEXTS = {
+    "out_of_scope": "outside the group requested",
+    "host_not_up": "offline",
+    "host_not_enabled": "drained, or not for instances",
+    "avoided": "the instance is to leave it",
+    "elsewhere": "not among the nodes requested",
+    "group": "its group takes no new instances, or is not among those requested",
+    "policy": "against its group's instance policy",
+    "networks": "its group lacks a network of the instance",
+    "cpu": "virtual CPUs",
+    "tags": "runs an instance with the same exclusion tag",
+    "memory": "memory",
+    "spindle_ratio": "spindle use",
+    "disk": "disk space",
+    "spindles": "spindles",
+}
+"""What each reason means, said of a node; of amounts, what of."""
+
+
+def breach(group: Group, instance: Instance) -> str | None:
+    """What an instance has against a group's policy; None: nothing."""
+    if instance.template not in group.policy.templates:
+        return f"disk template {instance.template} is not allowed in group {group.name}"
+    amounts = {
+        "memory-size": (instance.memory,),
+        "cpu-count": (instance.vcpus,),
+        "disk-size": instance.disk_sizes if instance.template != "diskless" else (),
+        "disk-count": (len(instance.disk_sizes),),
+        "nic-count": (instance.nic_count,),
+        "spindle-use": (instance.spindle_use,),
+    }
+    found = None
+    for least, most in group.policy.bounds:
+        wrong = next(
+            (
+                f"{name} must be from {least[name]} to {most[name]} in group {group.name}, not {amount}"
+                for name, each in amounts.items()
+                for amount in each
+                if not least[name] <= amount <= most[name]
+            ),
+            None,
+        )
+        if wrong is None:
+            return None
+        found = found or wrong
+    return found
+
+
+def lacking(cluster: GanetiCluster, reason: str, instance: Instance, free_memory: Ints) -> tuple[Ints, str] | None:
+    """How much each node lacks by a reason, and the unit; None: it is no amount."""
+    amounts: dict[str, tuple[Ints, str]] = {
+        "memory": (instance.memory + 1 - free_memory, "MiB of memory"),
+        "disk": (instance.disk_space + 1 - cluster.free_disk, "MiB of disk space"),
+        "cpu": (instance.vcpus - cluster.free_vcpus, "virtual CPUs"),
+        "spindles": (instance.spindles - cluster.free_spindles, "spindles"),
+        "spindle_ratio": (
+            cluster.spindles_used + instance.spindle_use - cluster.spindle_limit,
+            "of the spindle ratio",
+        ),
+    }
+    return amounts.get(reason)

@@ -1,0 +1,90 @@
+"""Whether a plan that was made before still stands: by the same rules, on the zone as it is now."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bulkdeploy.placement.batch import after
+from bulkdeploy.placement.capacity import measure_capacity
+from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, ZoneSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of a plan, as ``Plan`` has them, by ids."""
+
+    host_ids: Ints
+    pool_ids: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A host, cluster or pool (``noun``), by id, that takes fewer of a plan's VMs or disks than it is to get."""
+
+    noun: str
+    id: int
+    needed: int
+    capacity: int
+
+
+def stands(
+    snapshot: ZoneSnapshot, request: PlacementRequest, places: Places, catalog: PlacementCatalog
+) -> Plan | list[Lacking]:
+    """The plan at those places, or everything that keeps it from being claimed now.
+
+    Raises:
+        PlannerNotInstalled: the request names a planner that is not there.
+    """
+    found = measure_capacity(snapshot, request, catalog)
+    hosts, clusters = snapshot.hosts, snapshot.clusters
+    ids, vms = np.unique(places.host_ids, return_counts=True)
+    gone = [Lacking("host", each, 1, 0) for each in ids[~np.isin(ids, hosts.id)].tolist()]
+    if gone:
+        return gone
+    capacity = np.zeros(len(hosts.id), dtype=np.int64)
+    capacity[found.candidates.at] = found.of_candidates()
+    order = np.argsort(hosts.id, kind="stable")
+    at = order[np.searchsorted(hosts.id, ids, sorter=order)]
+    lacking = _short("host", ids, vms, capacity[at])
+    of_cluster = np.zeros(len(clusters.id), dtype=np.int64)
+    np.add.at(of_cluster, hosts.cluster[at], vms)
+    capacity_of_cluster = np.zeros(len(clusters.id), dtype=np.int64)
+    capacity_of_cluster[found.order] = found.alone
+    lacking += _short("cluster", clusters.id, of_cluster, capacity_of_cluster)
+    cluster = hosts.cluster[order[np.searchsorted(hosts.id, places.host_ids, sorter=order)]]
+    opened = np.flatnonzero((of_cluster > 0) | (capacity_of_cluster > 0))
+    opened = opened[np.argsort(clusters.id[opened])]
+    made = Plan(
+        requested=request.count,
+        host_ids=places.host_ids,
+        cluster_ids=clusters.id[cluster],
+        pod_ids=clusters.pod_id[cluster],
+        pool_ids=places.pool_ids,
+        capacity=int(found.clusters.sum()),
+        excluded=found.hosts.excluded(),
+        spread=Spread(
+            clusters.id[opened],
+            clusters.pod_id[opened],
+            clusters.owner_vms[opened],
+            capacity_of_cluster[opened],
+            of_cluster[opened],
+        ),
+    )
+    return lacking or _in_pools(snapshot, request, made) or made
+
+
+def _in_pools(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> list[Lacking]:
+    """The pools that its disks no longer fit in, in bytes."""
+    pools = snapshot.pools
+    used = np.unique(made.pool_ids[made.pool_ids >= 0])
+    gone = used[~np.isin(used, pools.id[pools.up])]
+    if len(gone):
+        return [Lacking("storage pool", pool, 1, 0) for pool in gone.tolist()]
+    added = after(snapshot, request, made).pools.allocated - pools.allocated
+    return _short("storage pool", pools.id, added, np.maximum(pools.limit - pools.allocated, 0))
+
+
+def _short(noun: str, ids: Ints, needed: Ints, capacity: Ints) -> list[Lacking]:
+    short = np.flatnonzero(needed > capacity)
+    return [Lacking(noun, int(ids[at]), int(needed[at]), int(capacity[at])) for at in short]

@@ -1,0 +1,74 @@
+"""Plans that were shown and are applied: what happens is what was shown, to the host, or nothing happens."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.domain.errors import InvalidParameter, PlanStale
+from bulkdeploy.placement.standing import Lacking, Places
+from bulkdeploy.scheduling.place import Planned, apply_in_zone
+from bulkdeploy.services.deployments.batch_parts import Kind
+from bulkdeploy.store.configuration.configuration import Configuration
+from bulkdeploy.store.deployments import plans as store
+
+MOST_NAMED = 5
+UNITS = {"storage pool": "bytes"}
+
+
+def places_of(planned: Planned) -> dict[str, Any]:
+    """What is kept of a kind's plan."""
+    made = planned.plan
+    return {"requested": made.requested, "host_ids": made.host_ids, "pool_ids": np.ascontiguousarray(made.pool_ids)}
+
+
+def shown_plan(
+    connection: Connection,
+    configuration: Configuration,
+    caller: Caller,
+    request: DeployRequest,
+    kinds: Sequence[Kind],
+) -> list[Planned]:
+    """The plan that a dry run showed, where it can be claimed now.
+
+    Raises:
+        InvalidParameter: there is no such plan, or another call was planned.
+        PlanStale: a host, cluster or pool takes less than the plan needs; root admins are told which.
+    """
+    index = request.plan_index or 0
+    found = store.find_plan(connection, caller.user_id, index)
+    if found is None:
+        rule = (
+            f"you have no such plan: plans are kept for {store.KEPT_HOURS} hours, for the user who made the dry run"
+        )
+        raise InvalidParameter("planindex", index, rule)
+    fingerprint, kept = found
+    if fingerprint != request.plan_fingerprint:
+        raise InvalidParameter("planindex", index, "it is the plan of a call with other parameters")
+    if [each["requested"] for each in kept] != [len(kind.vms) for kind in kinds]:
+        raise PlanStale(index, ["limits or addresses leave another number of VMs"])
+    places = [(kind.need, _places(each, len(kind.need.disks))) for kind, each in zip(kinds, kept, strict=True)]
+    planned = apply_in_zone(connection, configuration, places, [len(kind.vms) for kind in kinds])
+    lacking = [each for each in planned if isinstance(each, Lacking)]
+    if lacking:
+        raise PlanStale(index, _named(connection, lacking) if caller.is_root_admin else ())
+    return [each for each in planned if isinstance(each, Planned)]
+
+
+def _places(kept: Mapping[str, Any], disks: int) -> Places:
+    host_ids = np.array(kept["host_ids"], dtype=np.int64)
+    return Places(host_ids, np.array(kept["pool_ids"], dtype=np.int64).reshape(len(host_ids), disks))
+
+
+def _named(connection: Connection, lacking: Sequence[Lacking]) -> list[str]:
+    said = []
+    for each in lacking[:MOST_NAMED]:
+        names = store.names_of(connection, each.noun, [each.id])
+        unit = UNITS.get(each.noun, "VMs")
+        name = names.get(each.id, each.id)
+        said.append(f"{each.noun} {name} has room for {each.capacity} of the {each.needed} {unit} planned there")
+    more = len(lacking) - MOST_NAMED
+    return [*said, f"and {more} more"] if more > 0 else said

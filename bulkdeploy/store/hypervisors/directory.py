@@ -1,0 +1,59 @@
+"""Hosts, pools and templates as drivers need them. Few rows, read whole, when a driver looks at everything."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+_HOSTS = text(
+    "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM hosts h WHERE h.removed IS NULL ORDER BY h.id"
+)
+
+_HOSTS_OF_POOL = text(
+    "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url FROM storage_pools p JOIN hosts h"
+    " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
+    " OR (p.scope = 'ZONE' AND p.zone_id = h.zone_id AND lower(p.hypervisor) = lower(h.hypervisor))"
+    " WHERE p.uuid = :pool AND h.removed IS NULL ORDER BY h.id"
+)
+
+
+def hosts(connection: Connection, pool_uuid: UUID | None = None) -> Sequence[Row[Any]]:
+    """All hosts, or those that reach a pool: uuid, name, ip_address, hypervisor, url."""
+    if pool_uuid is None:
+        return connection.execute(_HOSTS).all()
+    return connection.execute(_HOSTS_OF_POOL, {"pool": pool_uuid}).all()
+
+
+_POOLS = text(
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path, h.uuid AS host_uuid,"
+    " coalesce(h.hypervisor, c.hypervisor, p.hypervisor) AS hypervisor FROM storage_pools p"
+    " LEFT JOIN hosts h ON h.id = p.host_id LEFT JOIN clusters c ON c.id = p.cluster_id"
+    " WHERE p.removed IS NULL ORDER BY p.id"
+)
+
+_POOLS_OF_HOST = text(
+    "SELECT p.uuid, p.name, p.pool_type, p.ip_address, p.path,"
+    " CASE WHEN p.host_id IS NOT NULL THEN h.uuid END AS host_uuid, h.hypervisor"
+    " FROM hosts h JOIN storage_pools p"
+    " ON p.host_id = h.id OR (p.scope = 'CLUSTER' AND p.cluster_id = h.cluster_id)"
+    " OR (p.scope = 'ZONE' AND p.zone_id = h.zone_id AND lower(p.hypervisor) = lower(h.hypervisor))"
+    " WHERE h.uuid = :host AND p.removed IS NULL ORDER BY p.id"
+)
+
+
+def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row[Any]]:
+    """All pools, or those that a host reaches: uuid, name, pool_type, ip_address, path, host_uuid, hypervisor."""
+    if host_uuid is None:
+        return connection.execute(_POOLS).all()
+    return connection.execute(_POOLS_OF_HOST, {"host": host_uuid}).all()
+
+
+_TEMPLATE = text(
+    "SELECT t.uuid, t.name, t.url, t.format, t.checksum, t.size_bytes FROM templates t WHERE t.uuid = :template"
+)
+
+
+def template(connection: Connection, template_uuid: UUID) -> Row[Any] | None:
+    """A template, deleted or not (VMs made from it go on): uuid, name, url, format, checksum, size_bytes."""
+    return connection.execute(_TEMPLATE, {"template": template_uuid}).first()

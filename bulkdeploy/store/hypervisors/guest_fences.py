@@ -1,0 +1,85 @@
+"""Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one statement a step.
+
+Whoever takes volumes, and whoever removes them, holds their advisory locks meanwhile, in the order of their uuids.
+"""
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+_RAISE = text(
+    "INSERT INTO guest_fences (guest_uuid, fence) VALUES (:guest, :fence)"
+    " ON CONFLICT (guest_uuid) DO UPDATE SET fence = excluded.fence, updated = now()"
+    " WHERE guest_fences.fence <= excluded.fence RETURNING host_uuid, destination_uuid"
+)
+
+
+def raise_fence(connection: Connection, guest_uuid: UUID, fence: int) -> Row[Any] | None:
+    """Let no lower fence be accepted; host_uuid and destination_uuid; None: a higher one was seen."""
+    return connection.execute(_RAISE, {"guest": guest_uuid, "fence": fence}).first()
+
+
+_CLAIM = text(
+    "UPDATE guest_fences SET host_uuid = :host, volume_uuids = CAST(:volumes AS uuid[]), updated = now()"
+    " WHERE guest_uuid = :guest AND fence = :fence AND (host_uuid IS NULL OR host_uuid = :host)"
+)
+
+
+def claim(
+    connection: Connection, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
+) -> None:
+    """A guest that is on no host, or on this one, is on this one, with these volumes."""
+    given = {"guest": guest_uuid, "host": host_uuid, "volumes": list(volume_uuids), "fence": fence}
+    connection.execute(_CLAIM, given)
+
+
+_IS_HIGHEST = text("SELECT fence <= :fence FROM guest_fences WHERE guest_uuid = :guest")
+
+
+def is_highest(connection: Connection, guest_uuid: UUID, fence: int) -> bool:
+    """Whether no higher fence was seen."""
+    return connection.execute(_IS_HIGHEST, {"guest": guest_uuid, "fence": fence}).scalar() is not False
+
+
+_MOVE = text(
+    "UPDATE guest_fences SET fence = :fence, host_uuid = :host, destination_uuid = :destination, updated = now()"
+    " WHERE guest_uuid = :guest AND fence <= :fence"
+)
+
+
+def move(
+    connection: Connection, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int
+) -> bool:
+    """The guest is on this host and moves to that one, or nowhere; False: a higher fence was seen."""
+    given = {"guest": guest_uuid, "host": host_uuid, "destination": destination_uuid, "fence": fence}
+    return connection.execute(_MOVE, given).rowcount == 1
+
+
+_RELEASE = text(
+    "UPDATE guest_fences SET host_uuid = NULL, destination_uuid = NULL, volume_uuids = '{}', updated = now()"
+    " WHERE guest_uuid = :guest AND fence <= :fence"
+)
+
+
+def release(connection: Connection, guest_uuid: UUID, fence: int) -> None:
+    """The guest is on no host and holds nothing, unless a higher fence was seen."""
+    connection.execute(_RELEASE, {"guest": guest_uuid, "fence": fence})
+
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:volume, 0))")
+
+_HELD = text(
+    "SELECT v.uuid, f.guest_uuid FROM guest_fences f, unnest(f.volume_uuids) v (uuid)"
+    " WHERE f.host_uuid IS NOT NULL AND f.volume_uuids && CAST(:volumes AS uuid[])"
+    " AND v.uuid = ANY(CAST(:volumes AS uuid[]))"
+)
+
+
+def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict[UUID, UUID]:
+    """Those of these volumes that guests hold, with their guests; no guest takes others until this one commits."""
+    for volume in sorted(set(volume_uuids)):
+        connection.execute(_LOCK, {"volume": str(volume)})
+    rows = connection.execute(_HELD, {"volumes": list(volume_uuids)})
+    return {row.uuid: row.guest_uuid for row in rows}

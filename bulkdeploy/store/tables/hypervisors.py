@@ -1,0 +1,33 @@
+"""What is remembered for drivers whose hypervisors can not: fences of guests, and copies of templates in pools."""
+
+from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, Index, Integer, SmallInteger, Table, Uuid, text
+
+from bulkdeploy.store.tables.schema import metadata
+
+guest_fences = Table(
+    "guest_fences",
+    metadata,
+    Column("guest_uuid", Uuid, primary_key=True),
+    Column("fence", BigInteger, nullable=False, comment="the highest seen"),
+    Column("host_uuid", Uuid, comment="NULL: it is on none"),
+    Column("destination_uuid", Uuid, comment="where it moves; NULL: nowhere"),
+    Column("volume_uuids", ARRAY(Uuid), nullable=False, server_default=text("'{}'"), comment="held with the host"),
+    Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Index(
+        "ix_guest_fences_volumes",
+        "volume_uuids",
+        postgresql_using="gin",
+        postgresql_where=text("host_uuid IS NOT NULL"),
+    ),
+)
+
+template_copies = Table(
+    "template_copies",
+    metadata,
+    Column("template_uuid", Uuid, primary_key=True),
+    Column("pool_uuid", Uuid, primary_key=True),
+    Column("attempt", Integer, nullable=False, server_default=text("1"), comment="part of the copy's name"),
+    Column("ready", Boolean, nullable=False, server_default=text("false")),
+    Column("percent", SmallInteger, nullable=False, server_default=text("0")),
+    Column("renewed", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)

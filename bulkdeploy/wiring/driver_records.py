@@ -1,0 +1,151 @@
+"""What drivers remember and look up, kept in the product's database (``drivers.records``)."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, Row
+
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.records import (
+    CopyState,
+    FencedGuest,
+    Overtaken,
+    Pool,
+    Records,
+    TemplateCopy,
+    TemplateImage,
+)
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.hypervisors import directory, guest_fences, template_copies
+
+
+def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
+    """The records of a driver that serves these hypervisor types."""
+    return Records(_Directory(engine, serves), _Fences(engine), _TemplateCopies(engine))
+
+
+class _Directory:
+    def __init__(self, engine: Engine, serves: Callable[[str], bool]) -> None:
+        self._engine, self._serves = engine, serves
+
+    def hosts(self) -> Sequence[HostAddress]:
+        with read_only(self._engine) as connection:
+            return self._hosts(directory.hosts(connection))
+
+    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
+        with read_only(self._engine) as connection:
+            return self._hosts(directory.hosts(connection, pool_uuid))
+
+    def _hosts(self, rows: Sequence[Row[Any]]) -> list[HostAddress]:
+        return [
+            HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor, row.url)
+            for row in rows
+            if self._serves(row.hypervisor)
+        ]
+
+    def pools(self) -> Sequence[Pool]:
+        with read_only(self._engine) as connection:
+            return self._pools(directory.pools(connection))
+
+    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
+        with read_only(self._engine) as connection:
+            return self._pools(directory.pools(connection, host_uuid))
+
+    def _pools(self, rows: Sequence[Row[Any]]) -> list[Pool]:
+        return [
+            Pool(row.uuid, row.name, row.pool_type, row.ip_address, row.path, row.host_uuid)
+            for row in rows
+            if row.hypervisor is not None and self._serves(row.hypervisor)
+        ]
+
+    def template(self, template_uuid: UUID) -> TemplateImage | None:
+        with read_only(self._engine) as connection:
+            row = directory.template(connection, template_uuid)
+        if row is None:
+            return None
+        return TemplateImage(row.uuid, row.name, row.url, row.format, row.checksum, row.size_bytes)
+
+
+class _Fences:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def raise_fence(self, guest_uuid: UUID, fence: int) -> FencedGuest:
+        return run_transaction(self._engine, lambda connection: _raised(connection, guest_uuid, fence))
+
+    def claim(
+        self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
+    ) -> tuple[FencedGuest, frozenset[UUID]]:
+        def claim(connection: Connection) -> tuple[FencedGuest, frozenset[UUID]]:
+            held = guest_fences.lock_volumes(connection, volume_uuids)
+            seen = _raised(connection, guest_uuid, fence)
+            of_others = frozenset(volume for volume, guest in held.items() if guest != guest_uuid)
+            if of_others or seen.host_uuids - {host_uuid}:
+                return seen, of_others
+            guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
+            return FencedGuest(host_uuid), of_others
+
+        return run_transaction(self._engine, claim)
+
+    def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
+        with read_only(self._engine) as connection:
+            return guest_fences.is_highest(connection, guest_uuid, fence)
+
+    def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
+        def move(connection: Connection) -> bool:
+            return guest_fences.move(connection, guest_uuid, host_uuid, destination_uuid, fence)
+
+        if not run_transaction(self._engine, move):
+            raise Overtaken(guest_uuid, fence)
+
+    def release(self, guest_uuid: UUID, fence: int) -> None:
+        run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))
+
+    @contextmanager
+    def volumes_in_use(self, volume_uuids: Collection[UUID]) -> Iterator[dict[UUID, UUID]]:
+        with self._engine.begin() as connection:
+            yield guest_fences.lock_volumes(connection, volume_uuids)
+
+
+def _raised(connection: Connection, guest_uuid: UUID, fence: int) -> FencedGuest:
+    row = guest_fences.raise_fence(connection, guest_uuid, fence)
+    if row is None:
+        raise Overtaken(guest_uuid, fence)
+    return FencedGuest(row.host_uuid, row.destination_uuid)
+
+
+class _TemplateCopies:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def find(self, template_uuid: UUID, pool_uuid: UUID) -> int | None:
+        with read_only(self._engine) as connection:
+            return template_copies.find(connection, template_uuid, pool_uuid)
+
+    def begin(self, template_uuid: UUID, pool_uuid: UUID) -> TemplateCopy:
+        def begin(connection: Connection) -> TemplateCopy:
+            attempt = template_copies.begin(connection, template_uuid, pool_uuid)
+            if attempt is not None:
+                return TemplateCopy(attempt, CopyState.TO_MAKE, 0)
+            row = template_copies.state(connection, template_uuid, pool_uuid)
+            return TemplateCopy(row.attempt, CopyState.READY if row.ready else CopyState.UNDER_WAY, row.percent)
+
+        return run_transaction(self._engine, begin)
+
+    def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
+        def report(connection: Connection) -> bool:
+            return template_copies.report(connection, template_uuid, pool_uuid, attempt, percent=percent)
+
+        return run_transaction(self._engine, report)
+
+    def end(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, *, made: bool) -> bool:
+        percent = 100 if made else 0
+
+        def end(connection: Connection) -> bool:
+            return template_copies.report(
+                connection, template_uuid, pool_uuid, attempt, percent=percent, ready=made, failed=not made
+            )
+
+        return run_transaction(self._engine, end)

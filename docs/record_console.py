@@ -1,0 +1,110 @@
+"""Draws the pictures of docs/console.md: ``make console-pictures``, in the browser of ``make test-console``."""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.support.chromium import chromium, why_not
+from tests.support.whole_service import WholeService, whole_service
+
+IMAGES = Path(__file__).parent / "images"
+WIDTH, HEIGHT = 1280, 800
+HALF_WAY = 120
+IN_THE_DARK = ("virtual-machines",)
+
+
+def main() -> None:
+    """Deploy three batches, with failures in the last, and look at every page."""
+    missing = why_not()
+    if missing is not None:
+        sys.exit(f"No pictures: {missing}")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        whole_service(Path(folder) / "data") as service,
+        chromium() as browser,
+    ):
+        page = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light").new_page()
+        page.goto(f"{service.url}/console/")
+        _take(page, "sign-in")
+        page.fill("#username", "admin")
+        page.fill("#password", service.password)
+        page.click("button.primary")
+        for place, count in (("pod-a", 400), ("pod-b", 500), ("pod-c", 150)):
+            _deploy(page, "Large", count, f"shop-{place[-1]}", place)
+            _wait_to_the_end(page)
+        service.run(
+            "simulator", "latency", "set", "boot", "9000", "--distribution", "normal", "--spread-ms", "3000"
+        )
+        service.run(
+            "simulator", "faults", "add", "--step", "boot", "--host", "b-kvm-2-04", "--reason", "out of disk"
+        )
+        _deploy(page, "Small", 60, "cache", "pod-b")
+        _wait_to_the_end(page)
+        _take(page, "failures")
+        _fill_in(page, "Small", 400, "web")
+        _take(page, "deploy")
+        page.click("#deploy button.primary")
+        while int(page.locator(".figures dd").first.inner_text()) < HALF_WAY:  # the policy allows no script of ours
+            page.wait_for_timeout(500)
+        _take(page, "deployment")
+        _wait_to_the_end(page)
+        _look_around(page, service)
+
+
+def _fill_in(page: Any, offering: str, count: int, prefix: str) -> None:
+    page.goto(re.sub(r"/console/.*", "/console/deploy", page.url))
+    page.select_option("#serviceofferingid", label=_label(page, "#serviceofferingid", offering))
+    page.wait_for_load_state("networkidle")
+    page.select_option("#templateid", label=_label(page, "#templateid", "Debian 12 (KVM)"))
+    page.wait_for_load_state("networkidle")
+    page.select_option("#networkids", index=0)
+    page.fill("#virtualmachinecount", str(count))
+    page.fill("#nameprefix", prefix)
+    page.wait_for_selector("#plan .headline")
+    page.wait_for_load_state("networkidle")
+
+
+def _label(page: Any, field: str, begins: str) -> str:
+    labels = page.locator(f"{field} option").all_inner_texts()
+    return str(next(label for label in labels if label.startswith(begins)))
+
+
+def _deploy(page: Any, offering: str, count: int, prefix: str, place: str) -> None:
+    _fill_in(page, offering, count, prefix)
+    page.click("details:has(#place) summary")
+    page.select_option("#place", label=place)
+    page.click("#deploy button.primary")
+
+
+def _wait_to_the_end(page: Any) -> None:
+    page.wait_for_selector("#deployment:not([data-live])", timeout=240_000)
+
+
+def _look_around(page: Any, service: WholeService) -> None:
+    root = f"{service.url}/console/"
+    for name in ("deployments", "virtual-machines", "jobs", "events", "capacity", "health"):
+        page.goto(root + name)
+        _take(page, name)
+        if name in IN_THE_DARK:
+            page.emulate_media(color_scheme="dark")
+            _take(page, f"{name}-dark")
+            page.emulate_media(color_scheme="light")
+    page.goto(f"{root}virtual-machines?keyword=shop-")
+    page.click("tbody a.name >> nth=0")
+    _take(page, "virtual-machine")
+    page.goto(f"{root}capacity")
+    page.click("a.cell >> nth=0")
+    _take(page, "cluster")
+    page.click("a.cell >> nth=0")
+    _take(page, "host")
+
+
+def _take(page: Any, name: str) -> None:
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=str(IMAGES / f"console-{name}.png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""What holds of every page: who sees it, what it is made of, and what it costs to ask again."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from bulkdeploy.console import rendering
+from bulkdeploy.console.rendering import STATIC, TEMPLATES
+from bulkdeploy.console.texts import FILE, read_texts
+from tests.support.visitors import Page, Visitor
+from tests.support.zone import Zone
+
+FOR_ALL = ("virtual-machines", "jobs", "events")
+FOR_ADMINS = ("deploy", "deployments", "capacity", "health")
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+VENDORED = {"htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"}
+"""Of htmx.org 4.0.1, as its npm package has it."""
+
+
+@pytest.fixture(scope="module")
+def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str, str]:
+    """Pages of single things, after a deployment of two VMs whose names, and all others, are hostile."""
+    from tests.conftest import ADMIN_PASSWORD
+
+    person = Visitor(console_url)
+    person.sign_in("admin", ADMIN_PASSWORD)
+    owner = f"account:{zone_ids.id_of('domains', 'acme')}:acme"
+    parameters = {name: str(value) for name, value in zone_ids.bulk_parameters(2).items()}
+    sent = {**parameters, "owner": owner, "userdata": EVIL, "requesttoken": "two"}
+    location = person.send("deploy", sent).headers["Location"]
+    person.close()
+    with console_engine.begin() as connection:
+        renamed = {"name": EVIL}
+        for table in ("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "storage_pools"):
+            connection.execute(text(f"UPDATE {table} SET name = :name || id"), renamed)
+        connection.execute(text("UPDATE virtual_machines SET name = :name || id, display_name = :name"), renamed)
+        connection.execute(text("UPDATE events SET description = :name"), renamed)
+        failed = {"result": '{"errorcode": 530, "errortext": "<b>no</b>"}'}
+        connection.execute(text("UPDATE async_jobs SET status = 2, result = :result, completed = now()"), failed)
+        one = {
+            table: connection.execute(text(f"SELECT uuid FROM {table} ORDER BY id LIMIT 1")).scalar_one()
+            for table in ("virtual_machines", "async_jobs", "hosts", "clusters")
+        }
+    return {
+        "deployment": location,
+        "virtual-machine": f"virtual-machine?id={one['virtual_machines']}",
+        "job": f"job?id={one['async_jobs']}",
+        "host": f"host?id={one['hosts']}",
+        "cluster": f"cluster?id={one['clusters']}",
+    }
+
+
+@pytest.fixture(
+    params=[*FOR_ALL, *FOR_ADMINS, "deployment", "virtual-machine", "job", "host", "cluster", "sign-in"]
+)
+def address(request: pytest.FixtureRequest, things: dict[str, str]) -> str:
+    """Every page."""
+    return things.get(str(request.param), str(request.param))
+
+
+def test_pages_are_nothing_but_their_own(admin: Visitor, address: str) -> None:
+    """No script, style or handler within a page, nothing of another host, every address relative to the page.
+
+    A name with markup in it stays a name: it makes no element.
+    """
+    answer = admin.get(address)
+    page = Page(answer.text)
+    assert answer.status_code == 200
+    for tag, attributes in page.elements:
+        assert tag not in ("style", "img", "b")
+        assert not [name for name in attributes if name == "style" or re.fullmatch(r"(hx-)?on.*", name)]
+        for name in ("src", "href", "action", "hx-get", "hx-post"):
+            assert not re.match(r"/|[a-z]+:", attributes.get(name, "")), (tag, attributes)
+    assert all(script["src"].startswith("static/") for script in page.all("script"))
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+
+
+def test_hostile_names_were_there(admin: Visitor, things: dict[str, str]) -> None:
+    """What the test above looks for is in those pages."""
+    for name in ("virtual-machine", "host", "cluster"):
+        assert EVIL in admin.page(things[name]).text
+    assert "<b>no</b>" in admin.page(things["deployment"]).text
+
+
+def test_asking_again_costs_little(admin: Visitor, things: dict[str, str]) -> None:
+    """Where nothing has changed the answer is 304 without a body; who signs in anew gets a page of their own."""
+    for page in (things["deployment"], things["deployment"].replace("deployment", "deployment-live", 1), "jobs"):
+        first = admin.get(page)
+        again = admin.get(page, If_None_Match=first.headers["ETag"])
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+
+
+@pytest.mark.parametrize("page", FOR_ADMINS)
+def test_users_are_offered_what_they_may(alice: Visitor, page: str) -> None:
+    """No bulk form and nothing of the infrastructure; who asks for it all the same hears what the API says."""
+    links = {link["href"] for link in alice.page("virtual-machines").all("a")}
+    assert page not in links
+    assert {*FOR_ALL} <= links
+    answer = alice.get(page)
+    assert answer.status_code == 422
+    assert "is not available" in answer.text
+
+
+def test_users_see_their_own(
+    alice: Visitor, admin: Visitor, things: dict[str, str], console_engine: Engine
+) -> None:
+    """The same rows as the API shows them."""
+    assert alice.page(things["virtual-machine"]).all("h1")
+    with console_engine.begin() as connection:
+        connection.execute(text("UPDATE virtual_machines SET account_id = 2"))
+    try:
+        refused = alice.get(things["virtual-machine"])
+        assert (refused.status_code, EVIL in refused.text) == (422, False)
+        assert admin.get(things["virtual-machine"]).status_code == 200
+    finally:
+        with console_engine.begin() as connection:
+            connection.execute(
+                text("UPDATE virtual_machines SET account_id = (SELECT id FROM accounts WHERE name = 'acme')")
+            )
+
+
+@pytest.mark.parametrize("page", ["nothing", "deploy-plan", "static/../app.py", "static/nothing.js"])
+def test_pages_that_are_not_there(admin: Visitor, page: str) -> None:
+    """Are told so, with a way back."""
+    assert admin.get(page).status_code in (404, 405)
+
+
+@pytest.mark.parametrize("page", ["virtual-machine", "job", "host", "cluster", "deployment"])
+def test_things_that_are_not_there(admin: Visitor, page: str) -> None:
+    """A sentence, never a failure."""
+    for given in ("", "?id=", "?id=x", "?id=00000000-0000-0000-0000-000000000000"):
+        answer = admin.get(page + given)
+        assert answer.status_code in (404, 422)
+        assert 'role="alert"' in answer.text
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", ""])
+def test_themes(admin: Visitor, theme: str) -> None:
+    """What is chosen stays chosen; the system decides where nothing is."""
+    answer = admin.send("theme", {"theme": theme, "next": "jobs"})
+    assert answer.headers["Location"] == "jobs"
+    assert admin.page("jobs").all("html")[0].get("data-theme", "") == theme
+
+
+def test_files_of_a_release_are_kept(admin: Visitor) -> None:
+    """Their addresses name the release, so a browser never asks again, and never shows those of another."""
+    scripts = [one["src"] for one in admin.page("jobs").all("script")]
+    assert all(re.fullmatch(r"static/[\w.]+\?[0-9a-f]{16}", script) for script in scripts)
+    assert "immutable" in admin.get(scripts[0]).headers["Cache-Control"]
+
+
+def test_vendored_files_are_what_they_say() -> None:
+    """Byte for byte what their makers published, with their licence beside them."""
+    for name, digest in VENDORED.items():
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
+        assert (STATIC / f"{name.partition('.')[0]}.LICENSE").is_file()
+
+
+def templates() -> list[Path]:
+    """All templates."""
+    return sorted(TEMPLATES.rglob("*.html"))
+
+
+def test_all_words_stand_in_one_file() -> None:
+    """Templates have none: a translation is one file."""
+    for template in templates():
+        assert not words_in(template), template
+
+
+def words_in(template: Path) -> set[str]:
+    """Words that somebody would read."""
+    source = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", " ", template.read_text(), flags=re.DOTALL)
+    words = re.sub(r"<[^>]*>|[\w-]+=\"[^\"]*\"", " ", source)
+    spoken = re.findall(r"(?:aria-label|title|placeholder)=\"([^\"]*[A-Za-z][^\"]*)\"", source)
+    left = {*re.findall(r"[A-Za-z]{2,}", words)} - {
+        "docs",
+        "operations",
+        "md",
+        "bulkdeploy",
+        "audit",
+        "inventory",
+        "load",
+    }
+    return left | set(spoken) - {"#cloud-config"}
+
+
+def test_every_text_is_used() -> None:
+    """A text that no page shows any more goes."""
+    sources = " ".join(path.read_text() for path in [*templates(), *rendering.FOLDER.rglob("*.py")])
+    groups = FILE.read_text().split("\n[")
+    looked_up_by_name = {
+        "states",
+        "columns",
+        "actions",
+        "questions",
+        "themes",
+        "nav",
+        "empty",
+        "capacities",
+        "job_states",
+        "alarms",
+        "errors",
+        "deploy",
+    }
+    unused = [
+        f"{group.partition(']')[0]}.{name}"
+        for group in groups[1:]
+        if group.partition("]")[0] not in looked_up_by_name
+        for name in re.findall(r"^([\w-]+) = ", group, re.MULTILINE)
+        if f"{group.partition(']')[0]}.{name}" not in sources
+    ]
+    assert not unused
+
+
+def test_one_and_many() -> None:
+    """Counts have their own words for one."""
+    texts = read_texts()
+    assert texts.capacity.vms(count=1) == "1 VM"
+    assert texts.capacity.vms(count=2000) == "2,000 VMs"
+    assert texts.states.get("Brand New") == "Brand New"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = texts.nothing
