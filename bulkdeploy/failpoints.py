@@ -50,6 +50,7 @@ class Failpoint(StrEnum):
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
     DRIVER_RESIZE = "driver.resize"
+    DRIVER_FENCE = "driver.fence"
 
     # sweepers
     RELAY_PUBLISH = "relay.publish"

@@ -33,5 +33,8 @@ class Ability(StrEnum):
     CONSOLE = "console"
     """A console of a guest; no call needs it yet."""
 
+    HOST_FENCING = "fencing of hosts"
+    """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""
+
     STORAGE_REPAIR = "storage repair"
     """Broken storage of a guest is made whole; no call needs it yet."""

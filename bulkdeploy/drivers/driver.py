@@ -23,6 +23,9 @@ from bulkdeploy.drivers.records import Records
 ANY_HOST = "any host"
 """Named in errors of calls that no single host is asked."""
 
+NOBODY = UUID(int=0)
+"""The uuid of no guest."""
+
 HOSTS_AT_ONCE = 16
 """Hosts that ``HypervisorDriver.admit_hosts`` reaches at the same time."""
 
@@ -328,6 +331,25 @@ class HypervisorDriver(ABC):
             DriverError: some may still promise what they did.
         """
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
+
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """Whether a host answers at all; it is asked for a guest that nobody has."""
+        try:
+            self.power_of(host, NOBODY, fence=0, timeout_s=timeout_s)
+        except DriverError:
+            return False
+        return True
+
+    def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
+        """Make nothing run on a host, whether it answers or not, and nothing start there until it is admitted anew.
+
+        What its guests have on shared pools stays. Ability.HOST_FENCING.
+
+        Raises:
+            DriverError: guests may still run there.
+        """
+        del timeout_s
+        raise _unable("fence", host.name, Ability.HOST_FENCING)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """The size of the primary storage behind a url such as ``nfs://server/path``, in bytes.

@@ -30,6 +30,7 @@ from bulkdeploy.drivers.simulator_inventory import (
     at_leisure,
     promising,
     set_overcommit,
+    switch_on,
     sync_hosts,
 )
 from bulkdeploy.drivers.simulator_link import SimulatorLink
@@ -77,6 +78,7 @@ class SimulatorDriver(BatchDriver):
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
+            Ability.HOST_FENCING,
         }
     )
 
@@ -151,6 +153,13 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("migrate", destination, fence, timeout_s),
         )
 
+    def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
+        """See HypervisorDriver: its power is cut. Admitting it switches it on."""
+        query = "SELECT simulator_code.ensure_fenced(%s)"
+        self._link.request(
+            "fence", host.name, lambda link: link.execute(query, [host.uuid]).fetchall(), patience_s=timeout_s
+        )
+
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
         (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
@@ -167,7 +176,7 @@ class SimulatorDriver(BatchDriver):
             if isinstance(answer, HostModel)
         ]
         try:
-            self._link.request("connect", ANY_HOST, lambda link: sync_hosts(link, known), patience_s=timeout_s)
+            self._link.request("connect", ANY_HOST, lambda link: switch_on(link, known), patience_s=timeout_s)
         except DriverError as error:
             return [error if isinstance(answer, HostModel) else answer for answer in answers]
         return answers

@@ -88,6 +88,14 @@ def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
         connection.execute("DROP TABLE given_hosts")
 
 
+def switch_on(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
+    """Make these hosts known, as ``sync_hosts`` does, and let those that were fenced take guests again."""
+    sync_hosts(connection, hosts)
+    connection.execute(
+        "UPDATE simulator.hosts SET is_off = false WHERE uuid = ANY(%s) AND is_off", [[host.uuid for host in hosts]]
+    )
+
+
 def at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
     """``work`` in one transaction that may take longer than a call."""
 

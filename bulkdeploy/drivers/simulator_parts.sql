@@ -43,6 +43,9 @@ BEGIN
     IF p_host IS NOT NULL AND v_host_name IS NULL THEN
         RETURN simulator_code.refusal(p_step, format('no host with uuid %s is known here', p_host), true, NULL);
     END IF;
+    IF EXISTS (SELECT FROM simulator.hosts WHERE uuid = p_host AND is_off) THEN
+        RETURN simulator_code.refusal(p_step, 'the host is off', true, v_host_name);
+    END IF;
     IF v_guest.fence > p_fence THEN
         v_answer := simulator_code.refusal(p_step, format('fence %s is overtaken: %s was seen for guest %s',
             p_fence, v_guest.fence, p_guest), false, v_host_name);

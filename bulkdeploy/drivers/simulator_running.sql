@@ -13,7 +13,7 @@ DECLARE
     v_steps text[] := '{}';
     v_problem text;
 BEGIN
-    SELECT name INTO v_host_name FROM simulator.hosts WHERE uuid = p_host;
+    SELECT name INTO v_host_name FROM simulator.hosts WHERE uuid = p_host AND NOT is_off;
     v_fate.host_name := v_host_name;
     IF v_fate.verdict <> 'done' THEN
         RETURN v_fate;
@@ -224,4 +224,15 @@ BEGIN
         SELECT size_bytes INTO v_fate.reason FROM simulator.volumes WHERE uuid = p_volume;
     END IF;
     RETURN simulator_code.answer(v_fate, '{}', 'look', p_timeout_ms, p_draw);
+END $$;
+
+-- Cuts a host's power: what ran there does not run any more, and nothing starts until it is admitted anew. Waits for all
+-- calls that are under way, for they have looked at the host and not yet written.
+CREATE FUNCTION simulator_code.ensure_fenced(p_host uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE simulator.guests IN SHARE ROW EXCLUSIVE MODE;
+    UPDATE simulator.guests SET power = 'Absent', host_uuid = NULL, volume_uuids = '{}', nic_uuids = NULL, changed = now()
+    WHERE host_uuid = p_host;
+    UPDATE simulator.hosts SET is_off = true, cpu_mhz_used = 0, memory_mib_used = 0, guests_used = 0 WHERE uuid = p_host;
 END $$;

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS simulator.hosts (
     -- No "used <= limit": limits may be lowered below what runs, which then only blocks new guests.
     CHECK (cpu_mhz_used >= 0 AND memory_mib_used >= 0 AND guests_used >= 0)
 ) WITH (fillfactor = 50);
+ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_off boolean NOT NULL DEFAULT false; -- fenced
 
 -- A guest that is gone stays as a row with power 'Absent': it remembers the highest fence that was
 -- seen, so that a paused caller which wakes up cannot make the guest anew.

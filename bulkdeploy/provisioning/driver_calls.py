@@ -1,6 +1,6 @@
 """Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from traceback import format_exception
@@ -213,6 +213,19 @@ class DriverCalls:
             "delete_volume",
             lambda driver: driver.ensure_volume_absent(pool, volume, timeout_s=self._timeout_s),
         )
+
+    def fence_host(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
+        """Make nothing run on a host, and nothing start there."""
+        before(Failpoint.DRIVER_FENCE)
+        try:
+            with metrics.STEP_SECONDS.labels("fence", host.hypervisor).time():
+                self._drivers.driver_for(host.hypervisor).ensure_fenced(host, timeout_s=self._timeout_s)
+        except DriverError as failure:
+            metrics.DRIVER_ERRORS.labels("fence", host.hypervisor, "transient").inc()
+            log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **names)
+            return failure
+        after(Failpoint.DRIVER_FENCE)
+        return None
 
     def _make(self, driver: HypervisorDriver, call: GuestCall) -> None:
         """Make a call, together with others where the driver takes many at once."""

@@ -34,13 +34,14 @@ class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
     VOLUME is the volume that the job's params name: ``volume_id``. What is gone by then is a bare success. BALANCE
-    is what the job itself has done.
+    and HOST_MIGRATION are what the job itself has done.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
     HOST = "host"
     VOLUME = "volume"
     BALANCE = "balance"
+    HOST_MIGRATION = "hostmigration"
     SUCCESS = "success"
 
 

@@ -11,6 +11,7 @@ from bulkdeploy.provisioning.job_kind import JobResult
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.outcome import Failed
 from bulkdeploy.scheduling.reasons import excluded_rows
+from bulkdeploy.store.infrastructure.host_migration import host_migration_rows
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs.jobs import LeasedJob
@@ -32,8 +33,12 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
     JobResult.HOST: host_rows,
     JobResult.VOLUME: volume_rows,
     JobResult.BALANCE: balancing_rows,
+    JobResult.HOST_MIGRATION: host_migration_rows,
 }
 """What results show, by wire names, as it is now, by id."""
+
+OF_JOBS = frozenset({JobResult.BALANCE, JobResult.HOST_MIGRATION})
+"""Those that are read by the job's own id."""
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
@@ -41,8 +46,10 @@ def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[i
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
         result = job_kinds()[job.kind].result
-        ids = {JobResult.VOLUME: job.params.get("volume_id"), JobResult.BALANCE: job.id}
-        shown[result][job.id] = ids.get(result) or job.instance_id
+        if result in OF_JOBS:
+            shown[result][job.id] = job.id
+        else:
+            shown[result][job.id] = job.params["volume_id"] if result is JobResult.VOLUME else job.instance_id
     results = {job.id: SUCCESS_RESULT for job in jobs}
     for result, instances in shown.items():
         rows = READERS[result](connection, list(instances.values())) if result in READERS else {}

@@ -18,8 +18,10 @@ OURS = {
     "bulkCreateVirtualMachines",
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
+    "evacuateHost",
     "getHealth",
     "listBulkDeployments",
+    "migrateHost",
 }
 """Commands that CloudStack does not have."""
 

@@ -23,6 +23,11 @@ class _Nowhere:
         del timeout_s
         return [read_host(host) for host in hosts]
 
+    def answers(self, *arguments: Any, **named: Any) -> bool:
+        """Every host does."""
+        del arguments, named
+        return True
+
     def ensure_overcommit(self, *arguments: Any, **named: Any) -> None:
         """Nothing to do."""
 

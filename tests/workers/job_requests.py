@@ -70,8 +70,11 @@ class World:
 
     def host(self) -> str:
         """A host with VMs; the one before takes VMs again."""
-        if self._hosts:
+        state = "SELECT count(*) FROM hosts WHERE uuid = CAST(:host AS uuid) AND resource_state <> 'Enabled'"
+        if self._hosts and self.fleet.zone.scalar(state, host=self._hosts[-1]):
             self.client.call("cancelHostMaintenance", id=self._hosts[-1])
+        self.fleet.zone.change("UPDATE hosts SET state = 'Up' WHERE state = 'Down'")
+        self.fleet.control.execute("UPDATE simulator.hosts SET is_off = false")
         self.running()
         taken = (
             "SELECT h.uuid FROM hosts h JOIN virtual_machines v ON v.host_id = h.id"
@@ -172,6 +175,8 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     ],
     "remove_nic": [_remove_nic],
     "balance_zone": [_balance],
+    "evacuate_host": [lambda world: world.request("evacuateHost", id=world.host(), force=True)],
+    "migrate_host": [lambda world: world.request("migrateHost", id=world.host())],
     "prepare_host_for_maintenance": [lambda world: world.request("prepareHostForMaintenance", id=world.host())],
 }
 """By kind, every way to ask for it that goes another way."""

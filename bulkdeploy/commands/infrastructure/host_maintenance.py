@@ -1,7 +1,7 @@
-"""prepareHostForMaintenance and cancelHostMaintenance (reference section 8.4)."""
+"""prepareHostForMaintenance, cancelHostMaintenance (reference section 8.4); migrateHost, which is ours."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.infrastructure.responses import HOST
+from bulkdeploy.commands.infrastructure.responses import HOST, HOST_MIGRATION
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Shape
@@ -22,6 +22,11 @@ def cancel_host_maintenance(call: Call) -> JobTicket:
     return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
 
 
+def migrate_host(call: Call) -> JobTicket:
+    """Have all VMs moved off a host; the job's result says where they are."""
+    return host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"])
+
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="prepareHostForMaintenance",
@@ -29,6 +34,16 @@ COMMANDS: tuple[Command, ...] = (
         handler=prepare_host_for_maintenance,
         shape=Shape.JOB,
         response=HOST,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+    ),
+    Command(
+        name="migrateHost",
+        description="Moves all virtual machines that are on a host to other hosts; the host goes on taking others",
+        handler=migrate_host,
+        shape=Shape.JOB,
+        response=HOST_MIGRATION,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(uuid("id", Entity.HOST, "the host", required=True),),

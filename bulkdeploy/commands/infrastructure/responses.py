@@ -69,3 +69,27 @@ CAPACITY_FIELDS = (*AMOUNTS, *POD, *CLUSTER)
 ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS)
 POD_CAPACITY = objects("capacity", "what the pod holds, with showcapacities", (*AMOUNTS, *POD))
 CLUSTER_CAPACITY = objects("capacity", "what the cluster holds, with showcapacities", CAPACITY_FIELDS)
+
+MOVED_VM = (
+    text("virtualmachineid", "the virtual machine"),
+    text("virtualmachinename", "its name"),
+    text("jobid", "the job that was to move it"),
+)
+
+HOST_MIGRATION = Response(
+    "hostmigration",
+    (
+        text("hostid", "the host"),
+        text("hostname", "its name"),
+        objects(
+            "moved",
+            "virtual machines that have left it, and where they are",
+            (*MOVED_VM, text("hostid", "the host that it is on; absent: on none"), text("hostname", "its name")),
+        ),
+        objects(
+            "failed",
+            "virtual machines that are still on it, and why",
+            (*MOVED_VM, text("errortext", "why it was not moved")),
+        ),
+    ),
+)

@@ -51,7 +51,9 @@ STAYED = FinalState(VmState.RUNNING, release_destinations)
 MIGRATE_COMMIT = "migrate.commit"
 HOST = "host_id"
 FROM_HOST = "from_host_id"
-"""Params of the job: the host to move to (else placement chooses), or the one to leave."""
+FOR_MAINTENANCE = "for_maintenance"
+"""Params of the job: the host to move to (else placement chooses), or the one to leave; and whether that is for its
+maintenance, which may be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class MigrateVirtualMachine(VmSteps):
         params, here = work.job.params, work.host_id
         if here is None or here == params.get(HOST) or here != params.get(FROM_HOST, here):
             return Succeeded(FinalState(VmState.RUNNING))
-        if FROM_HOST in params and is_enabled(connection, here):
+        if params.get(FOR_MAINTENANCE) and is_enabled(connection, here):
             return self.failed(work, INTERNAL_ERROR, "the maintenance of its host was cancelled", STAYED)
         if OVERDUE in work.job.progress:
             return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), STAYED)

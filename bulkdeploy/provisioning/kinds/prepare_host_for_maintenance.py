@@ -13,7 +13,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, MIGRATE
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FOR_MAINTENANCE, FROM_HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import (
     INTERNAL_ERROR,
     RESOURCE_UNAVAILABLE,
@@ -93,7 +93,7 @@ def _move_some(connection: Connection, work: PlaceWork, left: Leaving) -> list[J
             f"moving Vm {vm.instance_name} off a host that is prepared for maintenance",
             account_id=account_id,
             user_id=job.user_id,
-            params={FROM_HOST: job.instance_id},
+            params={FROM_HOST: job.instance_id, FOR_MAINTENANCE: True},
             parent_id=job.id,
         )
         for vm in lock_vms_to_move(connection, left.to_move, places)

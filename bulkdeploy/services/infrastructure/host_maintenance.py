@@ -1,4 +1,4 @@
-"""Host maintenance: VMs are moved away by a job; cancelling lets the host take VMs again, at once."""
+"""Hosts that VMs leave: for maintenance, which keeps others away until it is cancelled, or just so."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -14,6 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import one_of
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.kinds.migrate_host import MIGRATE_HOST
 from bulkdeploy.provisioning.kinds.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.services.abilities import require_ability
@@ -64,6 +65,26 @@ def prepare_host_for_maintenance(
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, PREPARE_HOST.name, INTERACTIVE)])
+    return JobTicket(str(job_uuid))
+
+
+def migrate_host(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:
+    """Have all VMs moved that are on a host now; it stays in its resource state and may get others.
+
+    Raises:
+        InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it.
+    """
+    row = _locked(connection, host, MIGRATE_HOST.states)
+    if holds_vms(connection, host.id):
+        require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+    job = MIGRATE_HOST.new_job(
+        _about(host),
+        f"asked to move all VMs off host {row.name}",
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+    )
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, MIGRATE_HOST.name, INTERACTIVE)])
     return JobTicket(str(job_uuid))
 
 

@@ -122,6 +122,20 @@ def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leavin
     )
 
 
+def vms_on_host(connection: Connection, host_id: int) -> list[int]:
+    """The VMs on a host, by id."""
+    rows = connection.execute(
+        text("SELECT id FROM virtual_machines WHERE host_id = :host ORDER BY id"), {"host": host_id}
+    )
+    return list(rows.scalars())
+
+
+def count_moves(connection: Connection, job_id: int) -> int:
+    """How many jobs that this one made are under way."""
+    query = text("SELECT count(*) FROM async_jobs WHERE parent_id = :job AND status = 0")
+    return int(connection.execute(query, {"job": job_id}).scalar_one())
+
+
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
     """At most so many of these VMs, locked for a job to be made; what somebody else has locked is left out."""
     rows = connection.execute(

@@ -1,0 +1,48 @@
+"""evacuateHost, which is ours: a dead host's VMs are started elsewhere."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.responses import HOST_MIGRATION
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.parameters import boolean, uuid
+from bulkdeploy.declare.responses import Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.services.infrastructure import evacuation
+
+
+def look_at_host(call: Call) -> bool:
+    """Whether the host answers."""
+    return evacuation.host_answers(call.connection, call.system, call.arguments["id"])
+
+
+def evacuate_host(call: Call, answers: bool) -> JobTicket:
+    """Have a dead host's VMs started elsewhere; the job's result says where."""
+    return evacuation.evacuate_host(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["id"],
+        answers=answers,
+        force=call.flag("force"),
+    )
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="evacuateHost",
+        description="Fences a host that does not answer, and starts its running virtual machines on other hosts",
+        handler=evacuate_host,
+        prepare=look_at_host,
+        shape=Shape.JOB,
+        response=HOST_MIGRATION,
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.HOST, "the host", required=True),
+            boolean(
+                "force",
+                "fence it although it answers; or, where its driver can not fence, say that it is off",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Evacuating a host that is dead: it is fenced, so that nothing runs on it any more, and its VMs start elsewhere.
+
+The host is Down before that, so that no VM comes to it. Where its driver cannot fence, an operator has said that it
+is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them. Each
+time the host's job runs it sees what is there: dying anywhere loses nothing, and fencing twice is fencing once.
+"""
+
+from functools import partial
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.topology import HostResourceState
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.assignment import PlaceWork
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
+from bulkdeploy.provisioning.kinds.start_virtual_machine import START
+from bulkdeploy.provisioning.outcome import (
+    RESOURCE_UNAVAILABLE,
+    UNCHANGED,
+    Failed,
+    Outcome,
+    Paused,
+    Succeeded,
+)
+from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.infrastructure.host_maintenance import count_moves, lock_vms_to_move, submitter_of
+from bulkdeploy.store.infrastructure.host_migration import read_address, vms_to_evacuate
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+from bulkdeploy.store.ledger.release import release_hosts
+from bulkdeploy.store.virtual_machines.guests import move_states
+
+LOOK_AGAIN_S = 2.0
+"""The end of a VM's job wakes the host's; this is the net below."""
+
+EVACUATE_HOST_COMMIT = "evacuate_host.commit"
+FENCED = "fenced"
+"""Key of the job's progress: nothing runs on the host any more."""
+
+BY_DRIVER = "by_driver"
+"""Param of the job: whether its driver fences the host; else an operator has said that it is off."""
+
+
+class EvacuateHost(JobSteps[PlaceWork]):
+    """Params: BY_DRIVER."""
+
+    def run(self, work: PlaceWork) -> Outcome:
+        """See JobSteps."""
+        if work.job.params[BY_DRIVER] and FENCED not in work.job.progress:
+            failure = self._fence(work)
+            if failure is not None and OVERDUE not in work.job.progress:
+                return pause(work, None)
+            if failure is not None:
+                return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}; {why_overdue(work.job.progress)}")
+        return run_transaction(self.tools.engine, partial(self._look, work=work), EVACUATE_HOST_COMMIT)
+
+    def _fence(self, work: PlaceWork) -> DriverError | None:
+        with read_only(self.tools.engine) as connection:
+            row = read_address(connection, work.job.instance_id)
+        return self.tools.calls.fence_host(
+            HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor), work.names
+        )
+
+    def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
+        job = work.job
+        left = vms_to_evacuate(connection, job.instance_id, job.id)
+        moving = count_moves(connection, job.id)
+        progress = {**job.progress, FENCED: True}
+        note(connection, job, progress, self.tools.lease_seconds)
+        if not left and not moving:
+            return Succeeded(UNCHANGED)
+        if OVERDUE in job.progress:
+            return self._not_done(work, len(left) + moving)
+        return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, left))
+
+    def _not_done(self, work: PlaceWork, left: int) -> Failed:
+        why = f"{why_overdue(work.job.progress)}; {left} VM(s) were not started elsewhere"
+        return self.failed(work, RESOURCE_UNAVAILABLE, why)
+
+
+def _start_elsewhere(connection: Connection, work: PlaceWork, vm_ids: list[int]) -> list[JobMessage]:
+    """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later."""
+    vms = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
+    if not vms:
+        return []
+    stopped = [vm.id for vm in vms]
+    release_hosts(connection, stopped)
+    move_states(connection, stopped, frozenset({VmState.RUNNING}), VmState.STOPPED)
+    account_id = submitter_of(connection, work.job.id)
+    jobs = [
+        START.new_job(
+            Instance(START.instance_type, vm.id, vm.uuid),
+            f"starting Vm {vm.instance_name} elsewhere: host {work.name} is down",
+            account_id=account_id,
+            user_id=work.job.user_id,
+            parent_id=work.job.id,
+        )
+        for vm in vms
+    ]
+    made = insert_jobs(connection, jobs, INTERACTIVE)
+    return [JobMessage(job_id, START.name, INTERACTIVE) for job_id, _ in made]
+
+
+EVACUATE_HOST = JobKind(
+    name="evacuate_host",
+    instance_type=InstanceType.HOST,
+    command_class="org.apache.cloudstack.api.command.admin.host.EvacuateHostCmd",
+    event_type=EventType.HOST_EVACUATE,
+    verb="evacuate",
+    action="evacuating",
+    not_done="was not evacuated",
+    states=frozenset(HostResourceState),
+    move=None,
+    ability=None,
+    if_abandoned=UNCHANGED,
+    if_never_begun=UNCHANGED,
+    result=JobResult.HOST_MIGRATION,
+    failpoints=frozenset({EVACUATE_HOST_COMMIT, Failpoint.DRIVER_FENCE}),
+    steps=EvacuateHost,
+)

@@ -1,0 +1,72 @@
+"""Evacuating dead hosts: checked here, done by a job."""
+
+from sqlalchemy import Connection
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.topology import HostState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
+from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.services.abilities import require_driver
+from bulkdeploy.services.sending import send_jobs
+from bulkdeploy.services.system import System
+from bulkdeploy.store.infrastructure.host_maintenance import lock_host
+from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+
+
+def host_answers(connection: Connection, system: System, host: EntityRef) -> bool:
+    """Whether a host's driver reaches it now; before the transaction.
+
+    Raises:
+        InvalidParameter: there is no driver for it.
+    """
+    row = read_address(connection, host.id)
+    require_driver(system.drivers, row.hypervisor, "id", str(host.uuid))
+    address = HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor)
+    return system.drivers.driver_for(row.hypervisor).answers(address, timeout_s=system.driver_timeout_s)
+
+
+def evacuate_host(
+    connection: Connection, system: System, caller: Caller, host: EntityRef, *, answers: bool, force: bool
+) -> JobTicket:
+    """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
+
+    ``force``: it is fenced although it answers; or, where its driver cannot fence, the caller says that it is off.
+
+    Raises:
+        InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
+            that it is off.
+    """
+    row = lock_host(connection, host.id)
+    uuid = str(host.uuid)
+    if row.removed is not None:
+        raise InvalidParameter("id", uuid, "the host was removed")
+    driver = require_driver(system.drivers, row.hypervisor, "id", uuid)
+    by_driver = Ability.HOST_FENCING in driver.abilities
+    if answers and not (force and by_driver):
+        way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} can not fence it"
+        raise InvalidParameter(
+            "id", uuid, f"host {row.name} answers: migrateHost moves its VMs; to evacuate it {way}"
+        )
+    if not (by_driver or force):
+        rule = (
+            f"driver {driver.name!r} can not fence hosts: it must be true, which says that host {row.name} is off"
+        )
+        raise InvalidParameter("force", force, rule)
+    set_host_state(connection, host.id, HostState.DOWN)
+    job = EVACUATE_HOST.new_job(
+        Instance(EVACUATE_HOST.instance_type, host.id, host.uuid),
+        f"asked to evacuate host {row.name}",
+        account_id=caller.owner.account_id,
+        user_id=caller.user_id,
+        params={BY_DRIVER: by_driver},
+    )
+    ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+    send_jobs(connection, system.job_queue, [JobMessage(job_id, EVACUATE_HOST.name, INTERACTIVE)])
+    return JobTicket(str(job_uuid))

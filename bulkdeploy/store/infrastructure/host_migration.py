@@ -1,0 +1,56 @@
+"""What jobs that take all VMs off hosts have to show."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.domain.topology import HostState
+
+_MOVES = text(
+    "SELECT p.id AS parent_id, h.uuid AS host_uuid, h.name AS host_name, c.uuid AS job_uuid, c.status,"
+    " CAST(c.result AS jsonb) ->> 'errortext' AS reason, v.uuid, v.name, n.uuid AS now_uuid, n.name AS now_name"
+    " FROM async_jobs p JOIN hosts h ON h.id = p.instance_id"
+    " LEFT JOIN async_jobs c ON c.parent_id = p.id LEFT JOIN virtual_machines v ON v.id = c.instance_id"
+    " LEFT JOIN hosts n ON n.id = v.host_id WHERE p.id = ANY(CAST(:jobs AS bigint[])) ORDER BY p.id, v.id"
+)
+
+
+def read_address(connection: Connection, host_id: int) -> Row[Any]:
+    """Where a host is: uuid, name, ip_address, hypervisor."""
+    query = text("SELECT uuid, name, ip_address, hypervisor FROM hosts WHERE id = :host")
+    return connection.execute(query, {"host": host_id}).one()
+
+
+def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
+    """Write a host's state; the row that claims of it lock is held by the caller."""
+    values = {"host": host_id, "state": state.value}
+    connection.execute(text("UPDATE hosts SET state = :state WHERE id = :host"), values)
+
+
+def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[int]:
+    """Running VMs on a host that a job has made no job for, by id."""
+    query = text(
+        "SELECT v.id FROM virtual_machines v WHERE v.host_id = :host AND v.state = 'Running' AND v.id NOT IN"
+        " (SELECT instance_id FROM async_jobs WHERE parent_id = :job) ORDER BY v.id"
+    )
+    return list(connection.execute(query, {"host": host_id, "job": job_id}).scalars())
+
+
+def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """By job id: the host, the VMs that were taken off it with where they are, and the others with the reason."""
+    found: dict[int, dict[str, Any]] = {}
+    for row in connection.execute(_MOVES, {"jobs": list(job_ids)}):
+        shown = found.setdefault(
+            row.parent_id, {"hostid": str(row.host_uuid), "hostname": row.host_name, "moved": [], "failed": []}
+        )
+        if row.uuid is None:
+            continue
+        vm = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name, "jobid": str(row.job_uuid)}
+        if row.status == JobStatus.SUCCEEDED:
+            where = {} if row.now_uuid is None else {"hostid": str(row.now_uuid), "hostname": row.now_name}
+            shown["moved"].append({**vm, **where})
+        else:
+            shown["failed"].append({**vm, "errortext": row.reason})
+    return found

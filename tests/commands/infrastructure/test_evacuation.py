@@ -1,0 +1,106 @@
+"""evacuateHost: a dead host is fenced and its VMs run elsewhere, each of them once."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.services.system import System
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
+from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _look, _on, host
+from tests.support.api_client import ApiClient
+from tests.support.clients import ACME, refused
+from tests.support.drivers import always
+from tests.support.fleet import Fleet
+
+__all__ = ["host"]
+
+
+@pytest.fixture
+def system(settings: Settings, engine: Engine, cipher: FernetCipher, fleet_simulator_url: str) -> Iterator[System]:
+    """One that asks the simulator itself whether a host answers."""
+    driver = SimulatorDriver(fleet_simulator_url)
+    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
+    driver.close()
+
+
+@pytest.fixture
+def dead(fleet: Fleet, host: str) -> str:
+    """The host with VMS running VMs does not answer any more."""
+    fleet.fault(Step.ANY, FaultKind.PERMANENT, host="a-1-1")
+    return host
+
+
+def test_vms_of_a_dead_host_run_elsewhere(fleet: Fleet, client: ApiClient, dead: str) -> None:
+    """The host is fenced and Down; each VM runs on another host of its cluster, and the result names where."""
+    job = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
+    result = job["jobresult"]["hostmigration"]
+    assert (job["jobstatus"], len(result["moved"]), result.get("failed", [])) == (1, VMS, [])
+    assert {row["hostname"] for row in result["moved"]} <= {"a-1-2", "a-1-3"}
+    assert client.call("listHosts", id=dead)["host"][0]["state"] == "Down"
+    assert (len(fleet.guests()), _on(fleet, dead)) == (VMS, 0)
+    assert {vm.state for vm in fleet.vms()} == {"Running"}
+    fleet.assert_intact()
+
+
+def test_called_again_and_again_each_runs_once(fleet: Fleet, client: ApiClient, dead: str) -> None:
+    """A second call while the first is under way, and a third one afterwards: nothing moves twice."""
+    first, second = (client.call("evacuateHost", id=dead)["jobid"] for _ in range(2))
+    assert [_finish(fleet, client, job)["jobstatus"] for job in (first, second)] == [1, 1]
+    where = {vm.uuid: vm.host_id for vm in fleet.vms()}
+    third = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
+    assert third["jobresult"]["hostmigration"].get("moved", []) == []
+    assert {vm.uuid: vm.host_id for vm in fleet.vms()} == where
+    assert len(fleet.guests()) == VMS
+    fleet.assert_intact()
+
+
+def test_a_host_that_answers_is_not_evacuated(fleet: Fleet, client: ApiClient, host: str) -> None:
+    """Its VMs run: the call is refused and names the way; with ``force`` its power is cut first."""
+    failure = refused(client, "evacuateHost", id=host)
+    assert (failure.status, "answers: migrateHost moves" in failure.errortext) == (431, True)
+    assert client.call("listHosts", id=host)["host"][0]["state"] == "Up"
+    job = _finish(fleet, client, client.call("evacuateHost", id=host, force=True)["jobid"])
+    assert (job["jobstatus"], len(fleet.guests()), _on(fleet, host)) == (1, VMS, 0)
+    fleet.assert_intact()
+
+
+def test_what_finds_no_room_is_stopped_and_named(fleet: Fleet, client: ApiClient, dead: str) -> None:
+    """Without another host the VMs are Stopped, hold nothing of the dead one, and start once there is room."""
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled' WHERE name IN ('a-1-2', 'a-1-3')")
+    job = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
+    left = job["jobresult"]["hostmigration"]
+    assert (job["jobstatus"], len(left["failed"]), left.get("moved", [])) == (1, VMS, [])
+    assert all("no host has room" in row["errortext"] for row in left["failed"])
+    assert ({vm.state for vm in fleet.vms()}, fleet.guests(), _on(fleet, dead)) == ({"Stopped"}, {}, 0)
+    fleet.assert_intact()
+    fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
+    client.call("startVirtualMachine", id=str(fleet.vms()[0].uuid))
+    _look(fleet)
+    assert len(fleet.guests()) == 1
+    fleet.assert_intact()
+
+
+def test_a_fenced_host_starts_nothing(fleet: Fleet, client: ApiClient, dead: str) -> None:
+    """Who was late with a start there is refused, whatever its fence, until the host is admitted anew."""
+    _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])
+    fleet.clear_faults()
+    (row,) = fleet.zone.rows("SELECT * FROM hosts WHERE name = 'a-1-1'")
+    late = GuestSpec(uuid4(), "late", 1, 500, 512, (), ())
+    address = HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor)
+    with pytest.raises(DriverError, match="the host is off"):
+        fleet.driver.ensure_running(address, late, fence=1 << 60, timeout_s=10)
+    assert not fleet.driver.answers(address, timeout_s=10)
+
+
+def test_only_root_admins_evacuate(fleet: Fleet, api_url: str) -> None:
+    """For everybody else the command does not exist."""
+    refusal = refused(ApiClient(api_url, *ACME), "evacuateHost", id=fleet.zone.id_of("hosts", "b-2-3"))
+    assert refusal.status == 432
