@@ -19,7 +19,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES)
 OF_PROGRAMS := acceptance chaos cli embedded manage workers
 PROPERTIES := declare placement store
 PROFILE ?= thorough
-MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml)
+MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml ! -path '*/program/*')
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
