@@ -30,8 +30,8 @@ class LibvirtOptions(DriverOptions):
     default_label: str = Field(default="cloudbr0", description="Label where the physical network has none.")
     anti_spoofing: bool = Field(
         default=True,
-        description="Guests send with their own MAC and address only (libvirt's filter clean-traffic); not with "
-        "network = user or openvswitch.",
+        description="Guests send with their own MAC and address only (libvirt's filter clean-traffic); not where "
+        "network is user or openvswitch.",
     )
     local_path: str | None = Field(
         default="/var/lib/libvirt/images/bulkdeploy",

@@ -2,11 +2,13 @@
 
 import importlib.util
 import platform
+import random
 import secrets
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from bulkdeploy.embedded.processes import ServerFailed, spawn, stop
 POLL_SECONDS = 0.02
 START_SECONDS = 20.0
 STOP_SECONDS = 3.0
+LISTENING_PORTS = range(10_000, 32_000)
 
 
 def binary() -> Path:
@@ -33,11 +36,15 @@ def binary() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback interface that nobody listens on now.
+
+    From below those that systems give to outgoing connections, one of which could have it by the time it is used.
+    """
+    while True:
+        port = random.choice(LISTENING_PORTS)  # noqa: S311 - no secret
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass(slots=True)

@@ -74,6 +74,9 @@ class Lock(Enum):
     DRIVER_TURNS = 4202
     """Leases of a host's jobs, by the host's id; 0: of all hosts."""
 
+    GUEST_VOLUMES = 4213
+    """Volumes that guests take or that are removed, by uuid, where the hypervisor does not compare fences."""
+
     @property
     def rank(self) -> int:
         """Its place in the order."""

@@ -195,11 +195,11 @@ REFUSED = {
     "two lengths": (REQUESTED + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "not valid HTTP"),
     "no length": (REQUESTED + b"Content-Length: -1\r\n\r\n", 400, "not valid HTTP"),
     "a header that is none": (REQUESTED + b"A b c\r\n\r\n", 400, "not valid HTTP"),
-    "a large body": (REQUESTED + b"Content-Length: 99999999\r\n\r\n", 413, "at most 4194304 bytes"),
+    "a large body": (REQUESTED + b"Content-Length: 99999999\r\n\r\n", 413, "at most 16777216 bytes"),
     "a large body in parts": (
-        REQUESTED + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 65,
+        REQUESTED + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 257,
         413,
-        "at most 4194304 bytes",
+        "at most 16777216 bytes",
     ),
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bulkdeploy.domain.deployment import NamedVm
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.resources import ResourceType
@@ -208,7 +209,7 @@ def test_destroying_gives_back_compute_and_keeps_the_rest(running: Fleet, do: Ca
 def test_a_destroyed_vm_leaves_its_name(fleet: Fleet) -> None:
     """From its end on another VM may have the name in the network; before, none."""
     network = fleet.id_of("networks", "guests")
-    named: dict[str, Any] = {"bulk": False, "name": "web", "network_ids": (network,)}
+    named: dict[str, Any] = {"bulk": False, "vms": (NamedVm("web"),), "network_ids": (network,)}
     fleet.deploy(1, **named)
     fleet.run()
     with pytest.raises(InvalidParameter, match="already exists in the network domain"):

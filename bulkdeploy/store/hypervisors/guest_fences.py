@@ -1,6 +1,6 @@
 """Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one statement a step.
 
-Whoever takes volumes, and whoever removes them, holds their advisory locks meanwhile, in the order of their uuids.
+Whoever takes volumes, and whoever removes them, holds their advisory locks meanwhile.
 """
 
 from collections.abc import Collection
@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
+
+from bulkdeploy.store.locks import Lock, take_locks
 
 _RAISE = text(
     "INSERT INTO guest_fences (guest_uuid, fence) VALUES (:guest, :fence)"
@@ -68,8 +70,6 @@ def release(connection: Connection, guest_uuid: UUID, fence: int) -> None:
     connection.execute(_RELEASE, {"guest": guest_uuid, "fence": fence})
 
 
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:volume, 0))")
-
 _HELD = text(
     "SELECT v.uuid, f.guest_uuid FROM guest_fences f, unnest(f.volume_uuids) v (uuid)"
     " WHERE f.host_uuid IS NOT NULL AND f.volume_uuids && CAST(:volumes AS uuid[])"
@@ -79,7 +79,11 @@ _HELD = text(
 
 def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict[UUID, UUID]:
     """Those of these volumes that guests hold, with their guests; no guest takes others until this one commits."""
-    for volume in sorted(set(volume_uuids)):
-        connection.execute(_LOCK, {"volume": str(volume)})
+    take_locks(connection, Lock.GUEST_VOLUMES, (_key(volume) for volume in volume_uuids))
     rows = connection.execute(_HELD, {"volumes": list(volume_uuids)})
     return {row.uuid: row.guest_uuid for row in rows}
+
+
+def _key(volume: UUID) -> int:
+    """Volumes that share a key wait for each other, which does no harm."""
+    return int.from_bytes(volume.bytes[:4], signed=True)
