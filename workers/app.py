@@ -110,7 +110,8 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
         drain()
 
     signals.worker_shutting_down.connect(ending)
-    logging.getLogger("celery.worker").addFilter(_without_traceback)
+    for name in ("celery.worker", "kombu.transport.redis"):
+        logging.getLogger(name).addFilter(_without_traceback)
     # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
     warnings.simplefilter("ignore", SecurityWarning)
     while True:
