@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _deploy(bench: BenchmarkZone, client: Client) -> str:
-    """A deployment that nobody works on; its id."""
+    """A deployment whose jobs no worker takes; its id."""
     say(f"deploying {DEPLOYED} VMs")
     with bench.engine.connect() as connection:
         ids = {

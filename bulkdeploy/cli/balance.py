@@ -51,7 +51,7 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _confirmed(plan: Mapping[str, Any]) -> bool:
-    """Whether somebody at the terminal says so; without a terminal nobody does."""
+    """Whether the person at the terminal confirms; without a terminal: no."""
     if not sys.stdin.isatty():
         return False
     print(f"Move {plan['moves']} virtual machines? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201

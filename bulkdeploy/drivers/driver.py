@@ -333,7 +333,7 @@ class HypervisorDriver(ABC):
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Whether a host answers at all; it is asked for a guest that nobody has."""
+        """Whether a host answers: it is asked for a guest that does not exist."""
         try:
             self.power_of(host, NOBODY, fence=0, timeout_s=timeout_s)
         except DriverError:

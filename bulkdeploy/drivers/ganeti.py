@@ -179,7 +179,7 @@ class GanetiDriver(HypervisorDriver):
         self._records.fences.release(guest_uuid, fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """See HypervisorDriver; an instance that nobody wants up is not there."""
+        """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
         call.check_host("look", call.raise_fence("look"))
         found = call.look("look")
@@ -242,7 +242,7 @@ class GanetiDriver(HypervisorDriver):
         fences.move(guest.uuid, destination.uuid, None, fence)
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver: instances that run, or that somebody wants to run."""
+        """See HypervisorDriver: instances that run, or are to run."""
         hosts = {_node_of(host): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances(LOOK_SECONDS):
             if (one.runs or one.wanted) and one.node in hosts:

@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from bulkdeploy.drivers.driver import DriverError
 
 POLL_SECONDS = 0.5
-"""Pause between two looks at all jobs that somebody waits for; it is one request for all of them."""
+"""Pause between two requests for the states of all jobs that threads wait for."""
 
 CONNECTIONS = 32
 ENDED = ("success", "error", "canceled")
@@ -155,7 +155,7 @@ class Rapi:
 
 
 class _JobWatch:
-    """Looks at all jobs that threads wait for, in one request; whoever waits and finds nobody looking looks."""
+    """Reads all jobs that threads wait for in one request; one of the waiting threads sends it."""
 
     def __init__(self, rapi: Rapi) -> None:
         self._rapi = rapi

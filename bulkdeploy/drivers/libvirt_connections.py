@@ -53,7 +53,7 @@ def _start_event_loop() -> None:
 
 
 class Deadline:
-    """Until when a call may take; whoever waited for it may also have given up."""
+    """When a call must have ended; the thread that waits for it may give up earlier."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
@@ -183,7 +183,7 @@ class Links:
             return self._links[url]
 
     def call(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """What ``work`` answers, with a connection to ``host``; for threads that nobody waits for without end.
+        """What ``work`` answers, with a connection to ``host``; ``run`` gives up one that hangs.
 
         Raises:
             DriverError: it failed.

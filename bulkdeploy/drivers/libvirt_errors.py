@@ -23,7 +23,7 @@ PERMANENT = frozenset(
         libvirt.VIR_ERR_AUTH_CANCELLED,
     }
 )
-"""Codes of errors that stay until somebody changes something."""
+"""Codes of errors that a retry does not mend."""
 
 LOST = frozenset({libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR})
 """Codes that, from the RPC layer, mean that the connection broke: the call may have been done."""

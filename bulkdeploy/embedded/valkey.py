@@ -36,7 +36,7 @@ def binary() -> Path:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody listens on now.
+    """A TCP port of the loopback interface that is free now.
 
     From below those that systems give to outgoing connections, one of which could have it by the time it is used.
     """

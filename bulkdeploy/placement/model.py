@@ -241,7 +241,7 @@ class Plan:
     spread: Spread
 
     def of(self, vms: Ints) -> "Plan":
-        """The places of some of its VMs, by their numbers, for whoever writes these only."""
+        """The places of some of its VMs, by their numbers."""
         return replace(
             self,
             host_ids=self.host_ids[vms],

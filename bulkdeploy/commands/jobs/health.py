@@ -1,4 +1,4 @@
-"""getHealth: how the service as a whole is doing, for whoever has no metrics at hand."""
+"""getHealth: the state of the service as a whole, for callers that do not read its metrics."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -72,7 +72,7 @@ class Form:
         )
 
     def of_owner(self) -> dict[str, str]:
-        """The parameters that name the owner; none: whoever is signed in."""
+        """The parameters that name the owner; none: the user who is signed in."""
         kind, _, rest = self.values["owner"].partition(":")
         if kind == "project":
             return {"projectid": rest}

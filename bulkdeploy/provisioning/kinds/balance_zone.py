@@ -72,7 +72,7 @@ class BalanceZone(JobSteps[PlaceWork]):
 
 
 def _move(connection: Connection, work: PlaceWork, plan: BalancePlan) -> list[JobMessage]:
-    """Jobs for the moves of a plan; of VMs that somebody else has locked there is none."""
+    """Jobs for the moves of a plan; VMs that another transaction has locked are left out."""
     job = work.job
     moves = {move.vm_id: move for moves in plan.sets for move in moves}
     jobs = [
