@@ -14,16 +14,16 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import AllocationState
 from bulkdeploy.placement.balance import BalancePlan
 from bulkdeploy.provisioning.assignment import PlaceWork
+from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
 from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import lock_vms_to_move, submitter_of
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.balance_rows import read_balancing
 
 LOOK_AGAIN_S = 2.0
@@ -86,8 +86,7 @@ def _move(connection: Connection, work: PlaceWork, plan: BalancePlan) -> list[Jo
         )
         for vm in lock_vms_to_move(connection, sorted(moves), len(moves))
     ]
-    made = insert_jobs(connection, jobs, INTERACTIVE) if jobs else []
-    return [JobMessage(job_id, MIGRATE.name, INTERACTIVE) for job_id, _ in made]
+    return make_child_jobs(connection, jobs)
 
 
 BALANCE = JobKind(

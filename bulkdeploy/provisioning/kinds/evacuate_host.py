@@ -17,6 +17,7 @@ from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import PlaceWork
+from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.outcome import (
@@ -28,12 +29,11 @@ from bulkdeploy.provisioning.outcome import (
     Succeeded,
 )
 from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import count_moves, lock_vms_to_move, submitter_of
 from bulkdeploy.store.infrastructure.host_migration import read_address, vms_to_evacuate
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 from bulkdeploy.store.ledger.release import release_hosts
 from bulkdeploy.store.virtual_machines.guests import move_states
 
@@ -104,8 +104,7 @@ def _start_elsewhere(connection: Connection, work: PlaceWork, vm_ids: list[int])
         )
         for vm in vms
     ]
-    made = insert_jobs(connection, jobs, INTERACTIVE)
-    return [JobMessage(job_id, START.name, INTERACTIVE) for job_id, _ in made]
+    return make_child_jobs(connection, jobs)
 
 
 EVACUATE_HOST = JobKind(

@@ -12,11 +12,12 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.provisioning.assignment import PlaceWork
+from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
 from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
-from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import (
@@ -27,7 +28,6 @@ from bulkdeploy.store.infrastructure.host_maintenance import (
     vms_on_host,
 )
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.jobs import insert_jobs
 
 LOOK_AGAIN_S = 2.0
 """The end of a VM's job wakes the host's; this is the net below."""
@@ -86,8 +86,7 @@ def _move(connection: Connection, work: PlaceWork, vms: dict[int, Instance]) -> 
         )
         for vm in vms.values()
     ]
-    made = insert_jobs(connection, jobs, INTERACTIVE)
-    return [JobMessage(job_id, MIGRATE.name, INTERACTIVE) for job_id, _ in made]
+    return make_child_jobs(connection, jobs)
 
 
 MIGRATE_HOST = JobKind(
