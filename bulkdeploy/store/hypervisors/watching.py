@@ -10,7 +10,8 @@ from bulkdeploy.store.database.arrays import int_array
 
 _WATCHED = text(
     "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id,"
-    " h.fenced IS NOT NULL AS fenced, w.answers, CAST(extract(epoch FROM now() - w.since) AS double precision) AS lasted_s"
+    " h.fenced IS NOT NULL AS fenced, w.answers,"
+    " CAST(extract(epoch FROM now() - w.since) AS double precision) AS lasted_s"
     " FROM hosts h LEFT JOIN host_watches w ON w.host_id = h.id"
     " WHERE h.removed IS NULL AND h.hypervisor = ANY(:hypervisors) ORDER BY h.id"
 )
