@@ -14,6 +14,7 @@ from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "DriverContract",
     "FencingContract",
     "HostContract",
+    "HostFencingContract",
     "Machines",
     "MigrationContract",
     "ResizeContract",

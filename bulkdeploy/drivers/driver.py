@@ -27,7 +27,7 @@ NOBODY = UUID(int=0)
 """The uuid of no guest."""
 
 HOSTS_AT_ONCE = 16
-"""Hosts that ``HypervisorDriver.admit_hosts`` reaches at the same time."""
+"""Hosts that ``admit_hosts`` and ``look_at_hosts`` reach at the same time."""
 
 
 class PowerState(StrEnum):
@@ -142,12 +142,14 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
-        is_watched: hosts may fail and guests may end by themselves: the sweeper looks (``guests_of_host``).
+        is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
+        guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     is_watched: ClassVar[bool] = False
+    guests_may_end: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -188,6 +190,26 @@ class HypervisorDriver(ABC):
         """
         del timeout_s
         raise DriverError("look", host.name, "its driver does not watch hosts", transient=False)
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """``guests_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
+
+        An error says that a host does not answer.
+
+        Raises:
+            DriverError: no host could be asked, for a reason that is not the hosts'.
+        """
+
+        def look(host: HostAddress) -> Sequence[Guest] | DriverError:
+            try:
+                return self.guests_of_host(host, timeout_s=timeout_s)
+            except DriverError as error:
+                return error
+
+        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+            return list(threads.map(look, hosts))
 
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float

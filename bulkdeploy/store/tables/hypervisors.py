@@ -1,4 +1,4 @@
-"""What is remembered for drivers whose hypervisors can not: fences of guests, and copies of templates in pools."""
+"""What is remembered for drivers whose hypervisors can not, such as fences of guests; and silent hosts."""
 
 from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, Index, Integer, SmallInteger, Table, Uuid, text
 
@@ -30,4 +30,19 @@ template_copies = Table(
     Column("ready", Boolean, nullable=False, server_default=text("false")),
     Column("percent", SmallInteger, nullable=False, server_default=text("0")),
     Column("renewed", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)
+
+host_watches = Table(
+    "host_watches",
+    metadata,
+    Column("host_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("answers", Boolean, nullable=False),
+    Column(
+        "since",
+        DateTime(timezone=True),
+        nullable=False,
+        server_default=text("now()"),
+        comment="since when it answers, or does not",
+    ),
+    comment="hosts that fell silent and are not Up again",
 )
