@@ -1,4 +1,4 @@
-"""What is remembered for drivers whose hypervisors can not: fences of guests, and copies of templates in pools."""
+"""What is remembered for drivers whose hypervisors can not: fences, copies of templates, ids in clouds."""
 
 from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, Index, Integer, SmallInteger, Table, Uuid, text
 
@@ -30,4 +30,13 @@ template_copies = Table(
     Column("ready", Boolean, nullable=False, server_default=text("false")),
     Column("percent", SmallInteger, nullable=False, server_default=text("0")),
     Column("renewed", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)
+
+counterparts = Table(
+    "counterparts",
+    metadata,
+    Column("uuid", Uuid, primary_key=True, comment="our VM's, or our volume's"),
+    Column("attempt", Integer, nullable=False, server_default=text("1"), comment="says its id in the cloud"),
+    Column("root_uuid", Uuid, comment="our root volume of a VM, which has the cloud's own id there"),
+    Index("ix_counterparts_root_uuid", "root_uuid", postgresql_where=text("root_uuid IS NOT NULL")),
 )
