@@ -197,7 +197,8 @@ class Orders(Protocol):
 class Counterpart:
     """What a cloud was told to make for a VM or a volume of ours, and under which attempt's id.
 
-    ``root_uuid``: a VM's root volume, whose id there is the cloud's own choice.
+    ``root_uuid``: a VM's root volume, whose id there is the cloud's own choice; None: the cloud was not told of the
+    VM under this attempt's id.
     """
 
     attempt: int
@@ -213,7 +214,7 @@ class Counterparts(Protocol):
     def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
         """The cloud is about to be told of it: note that before."""
 
-    def spend(self, uuid: UUID, attempt: int) -> Counterpart:
+    def spend(self, uuid: UUID, attempt: int) -> None:
         """The id of this attempt is used up: the next one counts, if nobody said so before."""
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:

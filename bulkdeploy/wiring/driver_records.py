@@ -206,9 +206,8 @@ class _Counterparts:
         row = run_transaction(self._engine, lambda connection: counterparts.note(connection, uuid, root_uuid))
         return Counterpart(row.attempt, row.root_uuid)
 
-    def spend(self, uuid: UUID, attempt: int) -> Counterpart:
-        row = run_transaction(self._engine, lambda connection: counterparts.spend(connection, uuid, attempt))
-        return Counterpart(row.attempt, row.root_uuid)
+    def spend(self, uuid: UUID, attempt: int) -> None:
+        run_transaction(self._engine, lambda connection: counterparts.spend(connection, uuid, attempt))
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
         with read_only(self._engine) as connection:

@@ -27,13 +27,13 @@ def note(connection: Connection, uuid: UUID, root_uuid: UUID | None) -> Row[Any]
 
 _SPEND = text(
     "INSERT INTO counterparts AS c (uuid, attempt) VALUES (:uuid, :next) ON CONFLICT (uuid) DO UPDATE"
-    " SET attempt = greatest(c.attempt, :next) RETURNING attempt, root_uuid"
+    " SET attempt = :next, root_uuid = NULL WHERE c.attempt < :next"
 )
 
 
-def spend(connection: Connection, uuid: UUID, attempt: int) -> Row[Any]:
-    """The attempt after this one, or a later one; attempt and root volume."""
-    return connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1}).one()
+def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
+    """The next attempt counts, and knows no root volume yet; nothing happens where a later one counts."""
+    connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
 
 
 _OF_ROOT = text("SELECT uuid FROM counterparts WHERE root_uuid = :root")
