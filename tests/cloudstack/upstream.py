@@ -79,6 +79,7 @@ class Upstream:
         calls: how many were executed, by command.
         unexpected: requests that CloudStack would refuse for their parameters.
         failing: the next call of these commands fails: ``call`` before anything is done, ``job`` in its job.
+        passwords: what guests' passwords were set to, by VM.
     """
 
     def __init__(self, hosts: Mapping[str, str], *, job_threads: int = 16) -> None:
@@ -87,6 +88,7 @@ class Upstream:
         self.calls: Counter[str] = Counter()
         self.unexpected: list[str] = []
         self.failing: dict[str, str] = {}
+        self.passwords: dict[str, str] = {}
         self.vms: dict[str, dict[str, Any]] = {}
         self.volumes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -259,7 +261,9 @@ class Upstream:
             "virtualmachineid": vm_id,
             "deviceid": 0,
         }
-        password = {"password": "made-up"} if self.habits.makes_passwords else {}
+        if "password" in asked:
+            self.passwords[vm_id] = asked["password"]
+        password = {"password": asked.get("password", "made-up")} if self.habits.makes_passwords else {}
         if asked.get("startvm") == "false":
             return {
                 "id": vm_id,
