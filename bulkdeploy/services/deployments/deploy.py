@@ -141,7 +141,8 @@ def _deploy(
     _keep_within_limits(connection, wanted)
     planned = _plan(connection, configuration, caller, wanted) if shared.start_vm else None
     parts = wanted.parts(wanted.kinds(), planned)
-    new = rows.reserve_identities(connection, int(wanted.kept.sum()))
+    only = shared.vms[0] if shared.vms and batch.count == 1 else None
+    new = rows.reserve_identities(connection, int(wanted.kept.sum()), only)
     of_parts = [new.of(part.at, len(part.spec.disks)) for part in parts]
     if planned is not None and parts:
         _claim(connection, planned, parts, of_parts)

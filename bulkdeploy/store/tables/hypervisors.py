@@ -46,3 +46,12 @@ host_watches = Table(
     ),
     comment="hosts that fell silent and are not Up again",
 )
+
+counterparts = Table(
+    "counterparts",
+    metadata,
+    Column("uuid", Uuid, primary_key=True, comment="our VM's, or our volume's"),
+    Column("attempt", Integer, nullable=False, server_default=text("1"), comment="says its id in the cloud"),
+    Column("root_uuid", Uuid, comment="our root volume of a VM, which has the cloud's own id there"),
+    Index("ix_counterparts_root_uuid", "root_uuid", postgresql_where=text("root_uuid IS NOT NULL")),
+)
