@@ -72,6 +72,7 @@ class SimulatorDriver(BatchDriver):
     options_model = SimulatorOptions
     abilities = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
