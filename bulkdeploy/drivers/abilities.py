@@ -15,6 +15,9 @@ class Ability(StrEnum):
     LIVE_SCALING = "live scaling"
     """``ensure_scaled``: a running guest gets more CPU and memory."""
 
+    DATA_VOLUMES = "data volumes"
+    """Guests may have volumes beside their root disk."""
+
     HOT_PLUG_VOLUMES = "hot plug of volumes"
     """``ensure_devices``: a running guest gets and loses volumes."""
 

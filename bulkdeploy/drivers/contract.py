@@ -1,6 +1,6 @@
 """The contract of drivers as test suites: pytest classes to subclass, which docs/drivers.md shows. Needs pytest.
 
-``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
+``DriverContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
 take batches, ``FencingContract`` for hypervisors that check fences, ``CapacityContract`` for those that refuse
 guests for which they have no memory; each of the others is for an ability.
 """

@@ -84,6 +84,7 @@ class LibvirtDriver(HypervisorDriver):
     options_model = LibvirtOptions
     abilities = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
