@@ -27,6 +27,7 @@ OURS = {
 
 BESIDES = {
     ("deleteIso", "forced"),
+    ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
     ("deployVirtualMachine", "planindex"),
