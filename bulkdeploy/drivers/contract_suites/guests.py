@@ -10,6 +10,7 @@ import pytest
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
+from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
@@ -26,6 +27,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
+    Ability.CONSOLE: ConsoleContract,
 }
 """Who declares an ability keeps its suite as well."""
 
