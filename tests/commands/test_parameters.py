@@ -31,6 +31,11 @@ BESIDES = {
     ("deployVirtualMachine", "hostids"),
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
+    *(
+        (name, parameter)
+        for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
+        for parameter in ("dryrun", "planindex")
+    ),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }
 """Parameters that CloudStack does not have for these commands."""

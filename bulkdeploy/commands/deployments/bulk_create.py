@@ -12,14 +12,13 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
-    PLACED,
     PLAN_FIELDS,
     deploy_request,
-    fingerprints,
     named_nics,
     plan_row,
 )
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.declare.binding import Binder, Found, Kinds, Lookup
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import boolean, entries, integer, string
