@@ -6,6 +6,7 @@ call with a lower fence than it has seen for that VM (a paused process that woke
 docs/drivers.md walks through an example.
 """
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,13 @@ class PowerState(StrEnum):
 
     RUNNING = "Running"
     STOPPED = "Stopped"
+
+
+class ConsoleKind(StrEnum):
+    """What of a guest a person sees."""
+
+    VNC = "vnc"
+    SERIAL = "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``resize``...
+            ``migrate``, ``scale``, ``devices``, ``resize``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -381,6 +389,21 @@ class HypervisorDriver(ABC):
         """
         del url, timeout_s
         raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """Connect to the console of a guest that runs on ``host``; whoever is given the socket closes it.
+
+        SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
+        its security handshake, which the driver has gone through: the client's ClientInit comes next.
+        Ability.CONSOLE.
+
+        Raises:
+            DriverError: the guest does not run there, has no such console, or it can not be reached.
+        """
+        del guest_uuid, kind, timeout_s
+        raise _unable("console", host.name, Ability.CONSOLE)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

@@ -74,6 +74,7 @@ class SimulatorDriver(BatchDriver):
     guests_may_end = False
     abilities = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
