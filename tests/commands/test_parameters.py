@@ -35,6 +35,11 @@ BESIDES = {
     ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
+    *(
+        (name, parameter)
+        for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
+        for parameter in ("dryrun", "planindex")
+    ),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }
 """Parameters that CloudStack does not have for these commands."""
