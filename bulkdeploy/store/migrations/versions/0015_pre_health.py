@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0015_pre_health"
-down_revision = "0010_pre_batches"
+down_revision = "0014_pre_consoles"
 
 
 def upgrade() -> None:
