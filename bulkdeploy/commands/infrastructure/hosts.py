@@ -65,7 +65,7 @@ def update_host(call: Call) -> Mapping[str, Any]:
 
 def delete_host(call: Call) -> None:
     """Delete a host without VMs."""
-    host_service.delete_host(call.connection, call.caller, call.arguments["id"], forced=call.flag("forced"))
+    host_service.delete_hosts(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
 def reach_again(call: Call) -> HostModel:

@@ -52,7 +52,7 @@ def update_image_store(call: Call) -> Mapping[str, Any]:
 
 def delete_image_store(call: Call) -> None:
     """Delete an image store."""
-    service.delete_store(call.connection, call.caller, call.arguments["id"])
+    service.delete_stores(call.connection, call.caller, [call.arguments["id"]])
 
 
 ADD = Command(

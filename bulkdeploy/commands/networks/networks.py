@@ -98,7 +98,9 @@ def restart_network(call: Call) -> JobTicket:
 
 def delete_network(call: Call) -> JobTicket:
     """Delete a network."""
-    return service.delete_network(call.connection, call.caller, call.arguments["id"])
+    network = call.arguments["id"]
+    service.delete_networks(call.connection, call.caller, [network])
+    return service.deleted_network(call.connection, call.caller, network)
 
 
 CREATE = Command(

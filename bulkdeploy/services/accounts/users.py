@@ -201,17 +201,19 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
     record_events(connection, caller, (Happened(EventType.USER_UPDATE, text) for text in texts))
 
 
-def delete_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
-    """Delete a user with keys and sessions; what the account owns stays.
+def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]) -> None:
+    """Delete users with their keys and sessions; what their accounts own stays.
 
     Raises:
-        InvalidParameter: the user came with the installation, or is the caller.
-        PermissionDenied: it is not the caller's to delete.
+        InvalidParameter: one came with the installation, or is the caller.
+        PermissionDenied: one is not the caller's to delete.
     """
-    _, user = lock_administered_user(connection, caller, apis, ref)
-    require_other(caller, user, "delete")
-    users.remove_user(connection, user.id)
-    record_event(connection, caller, EventType.USER_DELETE, f"deleted user {user.username}")
+    locked = [user for _, user in lock_administered_users(connection, caller, apis, refs)]
+    for user in locked:
+        require_other(caller, user, "delete")
+    users.remove_users(connection, [user.id for user in locked])
+    texts = (f"deleted user {user.username}" for user in locked)
+    record_events(connection, caller, (Happened(EventType.USER_DELETE, text) for text in texts))
 
 
 def register_user_keys(

@@ -154,7 +154,7 @@ def _check_zone(connection: Connection, caller: Caller, request: DeployRequest, 
     zone = facts.read_zone(connection, request.zone_id)
     if zone is None:
         raise InvalidParameter("zoneid", request.shown("zoneid", request.zone_id), "the zone was deleted")
-    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    require_open_zones(connection, [(owner, zone.id, zone.uuid)])
     if not zone.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     return zone

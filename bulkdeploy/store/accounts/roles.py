@@ -150,10 +150,10 @@ def set_rules(connection: Connection, rules: Mapping[int, Sequence[Rule]]) -> No
         connection.execute(insert(role_rules).values(rows))
 
 
-def remove_role(connection: Connection, role_id: int) -> None:
-    """Mark a locked role removed, and forget its rules."""
-    connection.execute(delete(role_rules).where(role_rules.c.role_id == role_id))
-    connection.execute(update(roles).where(roles.c.id == role_id).values(removed=func.now()))
+def remove_roles(connection: Connection, role_ids: Collection[int]) -> None:
+    """Mark locked roles removed, and delete their rules."""
+    connection.execute(delete(role_rules).where(id_in(role_rules.c.role_id, role_ids)))
+    connection.execute(update(roles).where(id_in(roles.c.id, role_ids)).values(removed=func.now()))
 
 
 def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:
