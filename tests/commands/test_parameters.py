@@ -27,8 +27,10 @@ OURS = {
 
 BESIDES = {
     ("deleteIso", "forced"),
+    ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),

@@ -42,7 +42,13 @@ SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 UNIQUE_VIOLATION = "23505"
 LOCK_NOT_AVAILABLE = "55P03"
-ONLY_BY_RACES = frozenset({"uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"})
+ONLY_BY_RACES = frozenset(
+    {
+        *("uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"),
+        *("uq_virtual_machines_uuid", "uq_async_jobs_uuid", "uq_events_uuid", "uq_volumes_uuid"),
+        "uq_host_claims_consumer",
+    }
+)
 """Unique indexes that only a race can violate: who writes has looked before, and, made to look again, will see."""
 
 MOST_ATTEMPTS = 20

@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection, Row, insert
 
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployment import DeploySpec, NamedVm
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
@@ -84,15 +84,19 @@ def random_uuids(count: int) -> list[str]:
     ]
 
 
-def reserve_identities(connection: Connection, count: int) -> NewVms:
-    """Fresh ids and uuids for ``count`` VMs with one job each; names and volumes still empty."""
+def reserve_identities(connection: Connection, count: int, only: NamedVm | None = None) -> NewVms:
+    """Ids and uuids for ``count`` VMs with one job each; names and volumes still empty.
+
+    All are new, but for those that a call's ``only`` VM is to have.
+    """
+    chosen = NamedVm() if only is None else only
     return NewVms(
         ids=reserve_ids(connection, virtual_machines, count),
-        uuids=random_uuids(count),
+        uuids=random_uuids(count) if chosen.uuid is None else [chosen.uuid],
         names=(),
         volume_uuids=(),
         job_ids=reserve_ids(connection, async_jobs, count),
-        job_uuids=random_uuids(count),
+        job_uuids=random_uuids(count) if chosen.job_uuid is None else [chosen.job_uuid],
     )
 
 
