@@ -1,4 +1,4 @@
-"""Things that accounts own, found for a change: they exist, the caller may touch them, and nobody else does."""
+"""Things that accounts own, found for a change: they exist, the caller may touch them, and they are locked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

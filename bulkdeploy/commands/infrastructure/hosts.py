@@ -239,7 +239,7 @@ NOUNS = (
         read=hosts.read_hosts,
         key=_key,
         parent="clusterid",
-        after=("configuration",),  # what a cluster promises, its hosts are told when they are added
+        after=("configuration",),  # hosts get their cluster's over-commit when they are added
         patterns=True,
     ),
 )

@@ -30,7 +30,7 @@ IMAGE_STORE = Response(
         text("zoneid", "its zone"),
         text("zonename", "the zone's name"),
         flag("readonly", "whether nothing new may be kept in it"),
-        large_number("disksizetotal", "its size, bytes; absent: nobody said"),
+        large_number("disksizetotal", "its size, bytes; absent: unknown"),
     ),
 )
 

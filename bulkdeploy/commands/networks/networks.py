@@ -70,13 +70,13 @@ SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
     string("dns2", "its second DNS server; with dns1", rule=IP_ADDRESS, clearable=True),
     integer(
         "publicmtu",
-        "the largest packets to the outside, bytes; no guest is told",
+        "the largest packets to the outside, bytes; guests do not get it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),
     integer(
         "privatemtu",
-        "the largest packets within, bytes; no guest is told",
+        "the largest packets within, bytes; guests do not get it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),

@@ -132,7 +132,7 @@ COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values(
 
 
 def _key(values: Values) -> Hashable:
-    """Rules of one group that let through the same, whoever is at the other end."""
+    """Rules of one group that let through the same, whatever is at the other end."""
     return tuple(values.get(name) for name in ("securitygroupid", *TRAFFIC))
 
 

@@ -107,7 +107,7 @@ def update_project(
     """Give a project another name or description, or an account of its domain a role in it.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, no such account, nobody left to manage it.
+        InvalidParameter: a name that is taken or not possible, no such account, no account left to manage it.
         PermissionDenied: the project is not the caller's to manage.
     """
     if name is not None:
@@ -150,7 +150,7 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
     """Take an account out of a project; what the project owns stays.
 
     Raises:
-        InvalidParameter: it is not in the project, or nobody would be left to manage it.
+        InvalidParameter: it is not in the project, or no account would be left to manage it.
         PermissionDenied: the project is not the caller's to manage.
     """
     project = _lock(connection, caller, ref, "projectid")
@@ -262,7 +262,7 @@ def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
 
 def _require_managed(connection: Connection, project: Row[Any], account: str) -> None:
     if projects.ADMIN not in projects.roles_in_project(connection, project.id).values():
-        raise InvalidParameter("account", account, f"nobody would be left to manage project {project.name}")
+        raise InvalidParameter("account", account, f"no account would be left to manage project {project.name}")
 
 
 def _require_free(connection: Connection, name: str, domain_id: int) -> None:

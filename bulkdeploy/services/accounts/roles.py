@@ -150,7 +150,7 @@ def order_rules(
     with _changing(connection, caller, apis, ref, "roleid") as role:
         if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
             shown = ",".join(str(rule.uuid) for rule in order)
-            raise InvalidParameter("ruleorder", shown, f"it should hold every rule of role {role.name} once")
+            raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
         roles.order_rules(connection, ids)
         text = f"role {role.name}: rules in another order"
         record_event(connection, caller, EventType.ROLE_PERMISSION_UPDATE, text)

@@ -129,7 +129,7 @@ def prepare_update(
 ) -> PreparedUpdate:
     """Hash the new password, and see whether the current one is right where it is needed.
 
-    Nobody changes the own password without the current one, and who is no admin nobody's of the account.
+    To change their own password users give the current one; users who are no admins, to change any password.
 
     Raises:
         InvalidParameter: the current password is needed and not given.
@@ -288,15 +288,15 @@ def _require_administered_users(
 
 
 def require_other(caller: Caller, user: Row[Any], action: str) -> None:
-    """Nobody deletes, locks or disables itself, nor a user that came with the installation.
+    """Refuse to delete, lock or disable the caller itself, or a user that came with the installation.
 
     Raises:
         InvalidParameter: the user is one of these.
     """
     if user.is_default:
-        raise InvalidParameter("id", str(user.uuid), f"nobody can {action} a user that came with the installation")
+        raise InvalidParameter("id", str(user.uuid), f"can not {action} a user that came with the installation")
     if user.id == caller.user_id:
-        raise InvalidParameter("id", str(user.uuid), f"nobody can {action} itself")
+        raise InvalidParameter("id", str(user.uuid), f"can not {action} the calling user itself")
 
 
 def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments]]) -> None:

@@ -301,7 +301,7 @@ def _check_url(caller: Caller, url: str) -> None:
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return
     if parts.scheme.lower() not in SCHEMES or not parts.hostname:
-        raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
+        raise InvalidParameter("url", url[:80], f"it must begin with {'://, '.join(SCHEMES)}:// and name a host")
 
 
 def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:

@@ -225,7 +225,7 @@ def _check_disk_offering(
 
 
 def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
-    """The owner must be allowed to use it, whoever calls (reference section 0.3: access-checked)."""
+    """The owner must be allowed to use it, whatever the caller may (reference section 0.3: access-checked)."""
     template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
         raise InvalidParameter(

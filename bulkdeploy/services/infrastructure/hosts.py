@@ -1,7 +1,7 @@
 """Adding, changing and deleting hosts (reference section 8.4).
 
 What a host has is learnt from its driver, which reaches it before a row is written: a process that dies
-in between leaves a machine that knows a uuid nobody will ever use.
+in between leaves a machine that knows a uuid that is never used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
 
     Raises:
         InvalidParameter: places that do not belong together, a hypervisor that is not the cluster's or has no
-            driver, or a url that nobody can make a host of.
+            driver, or a url that no host can be made of.
         ResourceUnavailable: a host does not answer.
     """
     rows = find_clusters(connection, batch)

@@ -207,7 +207,7 @@ def storage_of(url: str) -> dict[str, Any]:
     """Type, server and path of the storage behind a url.
 
     Raises:
-        InvalidParameter: nobody can make a pool of it.
+        InvalidParameter: no pool can be made of it.
     """
     parts = urlsplit(url)
     if parts.scheme.lower() not in storage_pools.TYPES:

@@ -52,7 +52,7 @@ def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]
 
 
 def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Mark accounts removed with all that they own but VMs and volumes: nobody logs in as them from now on."""
+    """Mark accounts removed with all that they own but VMs and volumes: their users can not log in any more."""
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
 

@@ -183,7 +183,7 @@ def lock_domains_below(connection: Connection, lineages: Iterable[str]) -> list[
 def remove_domains(connection: Connection, domain_ids: list[int]) -> None:
     """Mark domains removed, with what belongs to a domain and to no account.
 
-    Offerings and zones that are only for such a domain stay only for it, which is: for nobody.
+    Offerings and zones that are only for such a domain can not be used any more.
     """
     for statement in _REMOVE:
         connection.execute(text(statement), {"domains": domain_ids})

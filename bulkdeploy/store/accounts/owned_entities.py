@@ -54,7 +54,7 @@ def find_by_name(
 ) -> EntityRef | None:
     """The account's live one of this name, to the letter.
 
-    ``keep``: nobody deletes it before the transaction ends.
+    ``keep``: it can not be deleted until the transaction ends.
     """
     return find_by_names(connection, entity, [(account_id, name)], keep=keep).get((account_id, name))
 

@@ -155,7 +155,7 @@ def set_member(connection: Connection, project_id: int, account_id: int, role: s
 
 
 def demote_others(connection: Connection, project_id: int, account_id: int) -> None:
-    """Let nobody but one account manage a locked project."""
+    """Make one account the only one that manages a locked project."""
     others = project_accounts.c.account_id != account_id
     mine = project_accounts.c.project_id == project_id
     connection.execute(update(project_accounts).where(mine, others).values(role=REGULAR))

@@ -80,7 +80,7 @@ def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, 
 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
-    """A live role's row; whoever changes its rules holds it."""
+    """A live role's row; changing its rules locks it."""
     return lock_roles(connection, [role_id]).get(role_id)
 
 
@@ -110,7 +110,7 @@ def role_of_rule(connection: Connection, rule_id: int) -> int | None:
 
 
 def lock_role_names(connection: Connection) -> set[str]:
-    """The names of live roles in lower case; until the transaction ends nobody else can ask for them."""
+    """The names of live roles in lower case; no other transaction can read them until this one ends."""
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
     names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()

@@ -235,7 +235,7 @@ def lock_move(
 ) -> None:
     """Lock, in order, what a consumer and these volumes hold and where they are to go.
 
-    Whoever gives back and claims in one transaction begins with it: giving back takes locks of every kind, so
+    A transaction that gives back and claims begins with it: giving back takes locks of every kind, so
     the claim that follows would take its own too late.
     """
     held = connection.execute(
@@ -290,7 +290,7 @@ _LOCK_HOSTS = text(
 def _lock_hosts(connection: Connection, hosts: Ints) -> None:
     """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
 
-    They are waited for with a time-out: whoever holds plans, a cluster or other hosts meanwhile gives all of it
-    back and comes again.
+    They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it
+    back and begins anew.
     """
     connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), "most": lock_timeout(connection)})

@@ -173,7 +173,7 @@ def users_of(connection: Connection, network_ids: Collection[int]) -> dict[int, 
 
 
 def remove_ranges(connection: Connection, network_ids: Collection[int]) -> None:
-    """Mark networks' address ranges deleted, once nobody takes addresses from them."""
+    """Mark networks' address ranges deleted, once no transaction takes addresses from them."""
     ranges = ip_ranges.c
     live = (id_in(ranges.network_id, network_ids), ranges.removed.is_(None))
     connection.execute(select(ranges.id).where(*live).order_by(ranges.id).with_for_update())
@@ -181,7 +181,7 @@ def remove_ranges(connection: Connection, network_ids: Collection[int]) -> None:
 
 
 def keep_networks(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Nobody deletes these networks before the transaction ends.
+    """Keep these networks from being deleted until the transaction ends.
 
     Raises:
         TransactionConflict: one was deleted since it was looked up.
