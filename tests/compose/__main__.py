@@ -109,6 +109,7 @@ def only_calls_pass(site: Production) -> None:
     anybody = ApiClient(site.url, "", "")
     for path in ("/metrics", "/health/ready", "/health/live", "/"):
         assert anybody.request("GET", path).status == 404, path
+    assert "Sign in" in anybody.request("GET", "/console/sign-in").text
     for service in (*COMPONENTS, "migrate"):
         for container in site.shell(f"docker compose ps --all --quiet {service}").split():
             host, config = (site.details(container)[part] for part in ("HostConfig", "Config"))

@@ -136,6 +136,12 @@ def count_moves(connection: Connection, job_id: int) -> int:
     return int(connection.execute(query, {"job": job_id}).scalar_one())
 
 
+def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
+    """The VMs that this job has made jobs for, by id."""
+    query = text("SELECT instance_id FROM async_jobs WHERE parent_id = :job")
+    return set(connection.execute(query, {"job": job_id}).scalars())
+
+
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
     """At most so many of these VMs, locked for a job to be made; what somebody else has locked is left out."""
     rows = connection.execute(
