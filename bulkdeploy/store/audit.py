@@ -158,7 +158,7 @@ def expected_guests(connection: Connection) -> Iterator[ExpectedGuest]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """VMs of which nobody knows what the hypervisor has: a job works on them, or will have to remove them."""
+    """VMs of which it is unknown what the hypervisor has: a job works on them, or will have to remove them."""
     return set(
         connection.execute(
             text(
