@@ -47,6 +47,7 @@ from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Ove
 T = TypeVar("T")
 
 GIB, MIB = 1 << 30, 1 << 20
+SCHEME = "cloudstack"
 ROOT = "ROOT"
 RUNNING, STOPPED, ERROR = "Running", "Stopped", "Error"
 GONE = (None, "Destroyed", "Expunging")
@@ -120,7 +121,7 @@ class CloudStackDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """The host ``cloudstack://ID`` of CloudStack's."""
         parts = urlsplit(host.access.url)
-        if parts.scheme != "cloudstack" or not parts.hostname:
+        if parts.scheme != SCHEME or not parts.hostname:
             raise DriverError(
                 "connect", ANY_HOST, "its url must be cloudstack://ID of a host there", transient=False
             )
@@ -881,7 +882,8 @@ class _Start:
 
 def host_id_of(host: HostAddress) -> str:
     """The id there of a host: as its url says, or, of hosts that came from there, our own."""
-    return (urlsplit(host.url).hostname if host.url else None) or str(host.uuid)
+    parts = urlsplit(host.url or "")
+    return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
@@ -890,13 +892,9 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
 
 
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    if not order.has_custom_sizes:
-        return {}
-    return {
-        "details[0].cpuNumber": str(guest.cpu_number),
-        "details[0].cpuSpeed": str(guest.cpu_mhz),
-        "details[0].memory": str(guest.memory_mib),
-    }
+    """The sizes that the offering leaves open; CloudStack refuses others."""
+    sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
+    return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 
 
 def _owner(order: GuestOrder) -> dict[str, str]:

@@ -80,6 +80,7 @@ class Upstream:
         unexpected: requests that CloudStack would refuse for their parameters.
         failing: the next call of these commands fails: ``call`` before anything is done, ``job`` in its job.
         passwords: what guests' passwords were set to, by VM.
+        most_ids: the most VMs that one list call named.
     """
 
     def __init__(self, hosts: Mapping[str, str], *, job_threads: int = 16) -> None:
@@ -89,6 +90,7 @@ class Upstream:
         self.unexpected: list[str] = []
         self.failing: dict[str, str] = {}
         self.passwords: dict[str, str] = {}
+        self.most_ids = 0
         self.vms: dict[str, dict[str, Any]] = {}
         self.volumes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -190,6 +192,7 @@ class Upstream:
 
     def _listVirtualMachines(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         wanted = asked["ids"].split(",") if "ids" in asked else [asked["id"]] if "id" in asked else None
+        self.most_ids = max(self.most_ids, len(wanted or ()))
         for one in wanted or ():
             if one not in self._used:
                 raise _unknown("ids" if "ids" in asked else "id", one)
