@@ -65,6 +65,7 @@ class Failpoint(StrEnum):
     SWEEP_VOLUMES = "sweep.volumes"
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_GUESTS = "sweep.guests"
+    SWEEP_EVACUATIONS = "sweep.evacuations"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 

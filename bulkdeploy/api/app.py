@@ -1,5 +1,7 @@
 """The web applications: one address for all commands, and two for whoever watches over the process."""
 
+import re
+
 from flask import Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
 
@@ -16,6 +18,9 @@ from bulkdeploy.services.system import System
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
+HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?", re.ASCII)
+"""What a client may call this API: a name or an address, and a port below 60000, as all that are chosen are."""
+
 FORWARDED = "X-Forwarded-Proto"
 """How a proxy says that its client came by TLS. Whoever else says so only gets cookies that are kept safer."""
 
@@ -82,7 +87,17 @@ def _read(requested: Request, proxies: TrustedProxies) -> WireRequest:
         method="POST" if requested.method == "POST" else "GET",
         cookies=requested.cookies,
         address=proxies.client(requested.remote_addr or "", requested.headers.get),
+        origin=_origin(requested),
     )
+
+
+def _origin(requested: Request) -> str:
+    host = requested.headers.get("Host", "")
+    return f"{'https' if _is_secure(requested) else 'http'}://{host}" if HOST.fullmatch(host) else ""
+
+
+def _is_secure(requested: Request) -> bool:
+    return requested.is_secure or requested.headers.get(FORWARDED, "").lower() == "https"
 
 
 def _response(answered: WireAnswer) -> Response:
@@ -93,7 +108,7 @@ def _response(answered: WireAnswer) -> Response:
             cookie.value or "",
             max_age=None if cookie.value else 0,
             path=COOKIE_PATH,
-            secure=request.is_secure or request.headers.get(FORWARDED, "").lower() == "https",
+            secure=_is_secure(request),
             httponly=True,
             samesite="Strict",
         )

@@ -82,6 +82,7 @@ class CloudStackDriver(HypervisorDriver):
     options_model = CloudStackOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,

@@ -90,7 +90,7 @@ class GanetiDriver(HypervisorDriver):
     """See the module."""
 
     options_model = GanetiOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.LIVE_MIGRATION})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION})
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi

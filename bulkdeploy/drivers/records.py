@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from bulkdeploy.drivers.hosts import HostAddress
@@ -70,10 +70,11 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FencedGuest:
-    """Where a guest is, or may be: its host, and where it moves, if it does."""
+    """Where a guest is, or may be: its host, and where it moves, if it does; and what its driver kept of it."""
 
     host_uuid: UUID | None = None
     destination_uuid: UUID | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def host_uuids(self) -> frozenset[UUID]:
@@ -112,6 +113,16 @@ class Fences(Protocol):
         Raises:
             Overtaken: a higher fence was seen.
         """
+
+    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        """Remember details of a guest, JSON, in place of those before; they outlive ``release``. Empty: none.
+
+        Raises:
+            Overtaken: a higher fence was seen.
+        """
+
+    def kept(self) -> Mapping[UUID, FencedGuest]:
+        """The guests of which details are kept."""
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""

@@ -94,6 +94,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.JOB: Source(jobs.async_jobs, "kind"),
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
     Entity.EVENT: Source(jobs.events, "event_type"),
+    Entity.ALERT: Source(jobs.alerts),
 }
 
 

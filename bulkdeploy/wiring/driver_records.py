@@ -93,7 +93,7 @@ class _Fences:
             if of_others or seen.host_uuids - {host_uuid}:
                 return seen, of_others
             guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
-            return FencedGuest(host_uuid), of_others
+            return FencedGuest(host_uuid, details=seen.details), of_others
 
         return run_transaction(self._engine, claim)
 
@@ -108,6 +108,17 @@ class _Fences:
         if not run_transaction(self._engine, move):
             raise Overtaken(guest_uuid, fence)
 
+    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        def keep(connection: Connection) -> bool:
+            return guest_fences.keep(connection, guest_uuid, details, fence)
+
+        if not run_transaction(self._engine, keep):
+            raise Overtaken(guest_uuid, fence)
+
+    def kept(self) -> Mapping[UUID, FencedGuest]:
+        with read_only(self._engine) as connection:
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
+
     def release(self, guest_uuid: UUID, fence: int) -> None:
         run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))
 
@@ -121,7 +132,11 @@ def _raised(connection: Connection, guest_uuid: UUID, fence: int) -> FencedGuest
     row = guest_fences.raise_fence(connection, guest_uuid, fence)
     if row is None:
         raise Overtaken(guest_uuid, fence)
-    return FencedGuest(row.host_uuid, row.destination_uuid)
+    return _fenced(row)
+
+
+def _fenced(row: Row[Any]) -> FencedGuest:
+    return FencedGuest(row.host_uuid, row.destination_uuid, row.details or {})
 
 
 class _TemplateCopies:

@@ -27,6 +27,7 @@ OURS = {
 
 BESIDES = {
     ("deleteIso", "forced"),
+    ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
     ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description

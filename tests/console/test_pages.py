@@ -10,6 +10,8 @@ from sqlalchemy import Engine, text
 from bulkdeploy.console import rendering
 from bulkdeploy.console.rendering import STATIC, TEMPLATES
 from bulkdeploy.console.texts import FILE, read_texts
+from bulkdeploy.store.audit import Finding, record_audit
+from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from tests.support.visitors import Page, Visitor
 from tests.support.zone import Zone
 
@@ -88,6 +90,21 @@ def test_hostile_names_were_there(admin: Visitor, things: dict[str, str]) -> Non
     for name in ("virtual-machine", "host", "cluster"):
         assert EVIL in admin.page(things[name]).text
     assert "<b>no</b>" in admin.page(things["deployment"]).text
+
+
+def test_health_tells_of_drivers_and_of_the_last_audit(admin: Visitor, console_engine: Engine) -> None:
+    """Failed driver calls by kind, whatever became of their jobs; what was not as promised, and an alarm for it."""
+    assert "It has not run yet." in admin.page("health").text
+    with console_engine.begin() as connection:
+        add_driver_errors(connection, [DriverErrorKind("boot", "KVM", "transient")] * 3)
+        record_audit(connection, [Finding("pools", "pools hold what rows say", 7, ("volume <i>9</i> is nowhere",))])
+    shown = admin.page("health")
+    assert "may succeed later" in shown.text
+    assert "The last audit found something that is not as promised." in shown.text
+    assert "volume <i>9</i> is nowhere" in shown.text
+    with console_engine.begin() as connection:
+        record_audit(connection, [Finding("pools", "pools hold what rows say", 7, ())])
+    assert "Everything was as promised: 7 things compared." in admin.page("health").text
 
 
 def test_asking_again_costs_little(admin: Visitor, things: dict[str, str]) -> None:
@@ -206,6 +223,7 @@ def test_every_text_is_used() -> None:
         "empty",
         "capacities",
         "job_states",
+        "driver_errors",
         "alarms",
         "errors",
         "deploy",

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
+    ConsoleContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -93,6 +94,7 @@ class TestLibvirtContract(
     MigrationContract,
     DeviceContract,
     ResizeContract,
+    ConsoleContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""

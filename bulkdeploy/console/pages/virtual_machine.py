@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Response
 
@@ -90,6 +91,13 @@ def change(visit: Visit) -> Response:
     )
 
 
+def open_console(visit: Visit) -> Response:
+    """To the page of a VM's screen, with a token behind the ``#``, which no server is sent."""
+    endpoint = visit.calls("createConsoleEndpoint", {"virtualmachineid": visit.form.get("id", "")})
+    token = urlencode({"token": endpoint["consoleendpoint"]["websocket"]["token"]})
+    return Response(status=303, headers={"Location": f"vnc#{token}"})
+
+
 def _named(visit: Visit, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The chosen VMs; looking them up for a form changes nothing."""
     return visit.calls.rows("listVirtualMachines", {"ids": ",".join(ids), "listall": True})
@@ -118,6 +126,7 @@ def _values(visit: Visit) -> dict[str, Any]:
         "actions": [
             action for action, states in ACTIONS.items() if vm.get("state") in states and action in visit.may
         ],
+        "has_console": vm.get("state") == "Running" and "createConsoleEndpoint" in visit.may,
         "passing": vm.get("state") in PASSING or any(one.get("jobstatus") == 0 for one in jobs),
     }
 
@@ -151,5 +160,6 @@ VIEWS = MappingProxyType(
         ("GET", "job"): job,
         ("GET", "job-live"): job_live,
         ("POST", "virtual-machines-change"): change,
+        ("POST", "vnc"): open_console,
     }
 )

@@ -29,6 +29,11 @@ def set_host_state(connection: Connection, host_id: int, state: HostState) -> No
     connection.execute(text("UPDATE hosts SET state = :state WHERE id = :host"), values)
 
 
+def set_fenced(connection: Connection, host_id: int) -> None:
+    """Write that nothing runs on a host from now on; ``reconnectHost`` takes it back."""
+    connection.execute(text("UPDATE hosts SET fenced = now() WHERE id = :host"), {"host": host_id})
+
+
 def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[int]:
     """Running VMs on a host that a job has made no job for, by id."""
     query = text(

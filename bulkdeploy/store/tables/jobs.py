@@ -1,4 +1,4 @@
-"""Jobs with their leases, the outbox, events and global configuration."""
+"""Jobs with their leases, the outbox, events, alerts and global configuration."""
 
 from sqlalchemy import (
     BigInteger,
@@ -92,6 +92,18 @@ events = Table(
     Column("archived", Boolean, nullable=False, server_default=text("false")),
     created(),
     Index("ix_events_account", "account_id", "id"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("alert_type", SmallInteger, nullable=False, comment="number of the type"),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    created(),
 )
 
 configuration_values = Table(
