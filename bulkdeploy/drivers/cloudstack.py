@@ -18,10 +18,12 @@ from uuid import UUID
 from pydantic import Field, SecretStr
 
 from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack_calls import (
     INVALID,
     TAKEN,
+    TRANSIENT,
     Calls,
     JobFailed,
     failure,
@@ -669,19 +671,23 @@ class _Call:
 
     def give_nics(self, step: str, vm: Row, nics: Sequence[NicSpec]) -> None:
         """Give the VM nics in the guest's networks and in no others."""
-        there = {nic["macaddress"].lower(): nic for nic in vm.get("nic", ())}
-        wanted = {nic.mac_address.lower(): nic for nic in nics}
-        for mac in there.keys() - wanted.keys():
-            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there[mac]["id"])
-        for mac in wanted.keys() - there.keys():
-            nic = wanted[mac]
+        left = list(vm.get("nic", ()))
+        missing = []
+        for nic in sorted(nics, key=lambda one: _chosen_mac(one) == {}):
+            found = next((there for there in left if _is_nic(there, nic)), None)
+            if found is None:
+                missing.append(nic)
+            else:
+                left.remove(found)
+        for there in left:
+            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
+        for nic in missing:
             self.ask(
                 step,
                 "addNicToVirtualMachine",
                 virtualmachineid=vm["id"],
                 networkid=str(nic.network_uuid),
-                macaddress=nic.mac_address,
-                **({} if nic.ip_address is None else {"ipaddress": nic.ip_address}),
+                **{f"{name}address": value for name, value in (_chosen_mac(nic) | _ip(nic)).items()},
             )
 
 
@@ -716,7 +722,8 @@ class _Start:
         call = self._call
         state = None if row is None else row["state"]
         if state in UNDER_WAY:
-            return call.at_rest("boot")
+            in_project = self._order.project_uuid is not None
+            return self._patiently(lambda: call.calls.watch(call.vm_id, end=call.end, project=in_project))
         if state in GONE or state == ERROR:
             if row is not None:
                 call.destroy()
@@ -838,7 +845,8 @@ class _Start:
                 if time.monotonic() > call.end:
                     raise failure("boot", call.host_name, error) from error
             except CallRefused as error:
-                raise failure("boot", call.host_name, error) from error
+                if error.code not in TRANSIENT or time.monotonic() > call.end:
+                    raise failure("boot", call.host_name, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
@@ -865,9 +873,8 @@ class _Start:
             parameters["rootdisksize"] = str(-(-root.size_bytes // GIB))
         for at, nic in enumerate(guest.nics):
             parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
-            parameters[f"iptonetworklist[{at}].mac"] = nic.mac_address
-            if nic.ip_address is not None:
-                parameters[f"iptonetworklist[{at}].ip"] = nic.ip_address
+            for name, value in (_chosen_mac(nic) | _ip(nic)).items():
+                parameters[f"iptonetworklist[{at}].{name}"] = value
         if order.security_group_uuids:
             parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
         if order.key_pairs:
@@ -890,6 +897,22 @@ def host_id_of(host: HostAddress) -> str:
 def sizes_of(row: Row) -> tuple[int, int, int]:
     """Cores, MHz and MiB of a VM."""
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
+
+
+def _chosen_mac(nic: NicSpec) -> dict[str, str]:
+    """The MAC address of a nic for which somebody chose one: what is made here may be another nic's there."""
+    return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
+
+
+def _ip(nic: NicSpec) -> dict[str, str]:
+    return {} if nic.ip_address is None else {"ip": nic.ip_address}
+
+
+def _is_nic(there: Row, nic: NicSpec) -> bool:
+    """Whether a nic there is the one that is wanted."""
+    if mac := _chosen_mac(nic):
+        return bool(there["macaddress"].lower() == mac["mac"].lower())
+    return there["networkid"] == str(nic.network_uuid) and nic.ip_address in (None, there.get("ipaddress"))
 
 
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:

@@ -1,20 +1,23 @@
 """Two whole stacks, one in front of the other: the same zone on both sides, as after an import."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bulkdeploy.drivers.cloudstack import CloudStackDriver, CloudStackOptions
 from bulkdeploy.embedded.valkey import free_port
+from bulkdeploy.provisioning.job_runner import RunnerOptions
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
-from tests.support.fleet import Fleet
+from tests.support.fleet import OPTIONS, Fleet
 from tests.support.programs import BULKDEPLOY, Process, program, wait_for
 from tests.support.zone import Zone
 
@@ -77,11 +80,10 @@ def upstream_stack(fleet: Fleet, log: Path, **changed: object) -> Iterator[Upstr
 
 
 @contextmanager
-def front_stack(upstream: Upstream, database_url: str, redis_url: str, **options: object) -> Iterator[Fleet]:
+def front_stack(upstream: Upstream, database_url: str, redis_database: int, **options: object) -> Iterator[Fleet]:
     """A service on a database of its own, whose hypervisors are the upstream's hosts."""
     theirs = upstream.fleet
-    engine = create_engine(database_url, pool_size=30)
-    settings = theirs.settings.model_copy(update={"database_url": database_url, "redis_url": redis_url})
+    engine = create_engine(database_url, pool_size=80)
     with theirs.engine.connect() as connection:
         admin = admin_row(connection)
     assert admin is not None
@@ -92,6 +94,15 @@ def front_stack(upstream: Upstream, database_url: str, redis_url: str, **options
         "calls_per_second": 1000,
         **options,
     }
+    redis_url = f"{theirs.settings.require_redis_url().rpartition('/')[0]}/{redis_database}"
+    settings = theirs.settings.model_copy(
+        update={
+            "database_url": database_url,
+            "redis_url": redis_url,
+            "drivers": {"default": "cloudstack"},
+            "driver": {"cloudstack": given},
+        }
+    )
     driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given))
     driver.use_records(records_in(engine, lambda _: True))
     system = System(
@@ -106,10 +117,36 @@ def front_stack(upstream: Upstream, database_url: str, redis_url: str, **options
         engine.dispose()
 
 
-def run_to_the_end(front: Fleet) -> None:
+def front_settings(front: Fleet) -> Settings:
+    """Of the front's programs, with the shortest lease."""
+    return front.settings.model_copy(
+        update={"lease_seconds": 5, "sweep_interval_seconds": 0.3, "worker_threads": 64}
+    )
+
+
+def assert_equal_on_both_sides(front: Fleet, upstream: Upstream, vms: int) -> None:
+    """Each VM once, on the same host; audits find nothing on either side."""
+    rows = front.zone.rows(
+        "SELECT v.name, h.name AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+        " WHERE v.state = 'Running'"
+    )
+    assert {row.name: row.host for row in rows} == upstream.hosts()
+    assert len(rows) == len(list(front.driver.list_guests())) == vms
+    front.assert_intact()
+    upstream.fleet.assert_intact()
+
+
+def calls_of(front: Fleet) -> Counter[str]:
+    """The calls that the front made upstream, by command."""
+    driver: Any = front.driver
+    calls: Counter[str] = driver._client.calls
+    return calls
+
+
+def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS) -> None:
     """Run the front's jobs until none is left."""
     end = time.monotonic() + PATIENCE_S
     while front.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
         assert time.monotonic() < end, [row.progress for row in front.jobs()]
-        front.run()
+        front.run(options=options)
         time.sleep(0.1)

@@ -7,7 +7,13 @@ from threading import Thread
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from tests.cloudstack.stacks import Upstream, front_stack, run_to_the_end, upstream_stack
+from tests.cloudstack.stacks import (
+    Upstream,
+    assert_equal_on_both_sides,
+    front_stack,
+    run_to_the_end,
+    upstream_stack,
+)
 from tests.conftest import unused_redis_database
 from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
 from tests.support.services import database_clone
@@ -30,25 +36,11 @@ def front(
     upstream: Upstream, postgres_url: str, template_database: str, request: pytest.FixtureRequest
 ) -> Iterator[Fleet]:
     """The stack in front."""
-    redis_url = upstream.settings.require_redis_url().rpartition("/")[0]
-    own_redis = f"{redis_url}/{unused_redis_database(request.config)}"
     with (
         database_clone(postgres_url, template_database) as url,
-        front_stack(upstream, url, own_redis, poll_seconds=0.2) as made,
+        front_stack(upstream, url, unused_redis_database(request.config), poll_seconds=0.2) as made,
     ):
         yield made
-
-
-def assert_equal_on_both_sides(front: Fleet, upstream: Upstream, vms: int) -> None:
-    """Each VM once, on the same host; audits find nothing on either side."""
-    rows = front.zone.rows(
-        "SELECT v.name, h.name AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
-        " WHERE v.state = 'Running'"
-    )
-    assert {row.name: row.host for row in rows} == upstream.hosts()
-    assert len(rows) == len(list(front.driver.list_guests())) == vms
-    front.assert_intact()
-    upstream.fleet.assert_intact()
 
 
 def test_a_bulk_call_survives_the_death_of_the_upstream(front: Fleet, upstream: Upstream) -> None:
