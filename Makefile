@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -71,6 +71,9 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 
 test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
+
+test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides; what was called for each VM
+	@$(BIN)/python -m pytest -q tests/cloudstack/front_at_length.py
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover
