@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, completion."""
+"""Bulkmonkey's own commands: those that are no commands of the API."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from typing import Any
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.balance import balance
 from bulkdeploy.cli.batch_create import batch_create
+from bulkdeploy.cli.capacity import capacity
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
 from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
@@ -161,6 +162,12 @@ def _confd(context: CommandContext, words: Sequence[str]) -> None:
     context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
 
 
+def _console(context: CommandContext, words: Sequence[str]) -> None:
+    from bulkdeploy.cli.console import console  # noqa: PLC0415 - loads what no other command needs
+
+    console(context, words)
+
+
 def _completion(context: CommandContext, words: Sequence[str]) -> None:
     del context
     if len(words) != 1 or words[0] not in SHELLS:
@@ -237,6 +244,24 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "Shows the moves that would even out the use of hosts, and has them made once confirmed",
             balance,
             ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
+        ),
+        OwnCommand(
+            "console",
+            "console VM",
+            "Shows the serial console of a running VM and sends what is typed; Ctrl-] ends it",
+            _console,
+            ("console web-1", "console 6f1c2a34-0a0f-4f5e-9d59-4f0f9f1b7c11"),
+        ),
+        OwnCommand(
+            "capacity",
+            "capacity zone=NAME serviceoffering=NAME template=NAME [tiered=true] [n1=true] [NAME=VALUE ...]",
+            "Says how many more such VMs fit, on which hosts, and what ends it",
+            capacity,
+            (
+                "capacity zone=z1 serviceoffering=Small template='Debian 12'",
+                "capacity zone=z1 serviceoffering=Small template='Debian 12' n1=true --machine-readable",
+                "capacity zone=z1 serviceoffering=Custom template='Debian 12' tiered=true details[0].memory=32768",
+            ),
         ),
         OwnCommand(
             "completion",

@@ -5,22 +5,33 @@ one REPEATABLE READ transaction, so that a live system is compared with itself a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.store.tables.health import last_audit
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One promise: its name, what is compared with what, how to count it, and how to find breaches."""
+    """One promise: its name, what is compared with what, how to count it, and how to find breaches.
+
+    ``heal``: the statement that mends breaches, None where none can; ``by_hand``: what people do about those that
+    it leaves.
+    """
 
     name: str
     promise: str
     compared: str
     breaches: str
+    heal: str | None
+    by_hand: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,7 @@ class Finding:
 SECTION = re.compile(
     r"-- invariant: (?P<name>\w+)\n-- promise: (?P<promise>.+)\n"
     r"-- compared:\n(?P<compared>[^;]+);\n-- breaches:\n(?P<breaches>[^;]+);"
+    r"(?:\n-- heal:\n(?P<heal>[^;]+);)?(?:\n-- by hand: (?P<by_hand>.+))?"
 )
 
 
@@ -62,6 +74,85 @@ def check_connection(connection: Connection) -> list[Finding]:
         )
         for invariant in read_invariants()
     ]
+
+
+FIRST_BREACHES = 5
+"""Breaches of each promise that the record of an audit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastAudit:
+    """When an audit ended last, and what it found; ``broken``: promise, breaches, the first of these."""
+
+    ended: datetime
+    compared: int
+    breaches: int
+    broken: Sequence[Mapping[str, Any]]
+
+
+def record_audit(connection: Connection, findings: Sequence[Finding]) -> None:
+    """Remember what an audit found, in place of the one before."""
+    broken = [
+        {"promise": one.promise, "breaches": len(one.breaches), "first": one.breaches[:FIRST_BREACHES]}
+        for one in findings
+        if one.breaches
+    ]
+    written = insert(last_audit).values(
+        one=True,
+        ended=func.now(),
+        compared=sum(one.compared for one in findings),
+        breaches=sum(len(one.breaches) for one in findings),
+        broken=broken,
+    )
+    columns = ("ended", "compared", "breaches", "broken")
+    connection.execute(
+        written.on_conflict_do_update(
+            index_elements=["one"], set_={name: written.excluded[name] for name in columns}
+        )
+    )
+
+
+def read_last_audit(connection: Connection) -> LastAudit | None:
+    """What the audit that ended last found; None: there was none."""
+    row = connection.execute(
+        select(last_audit.c.ended, last_audit.c.compared, last_audit.c.breaches, last_audit.c.broken)
+    ).one_or_none()
+    return None if row is None else LastAudit(*row)
+
+
+_LOCK_ALL = tuple(
+    text(statement)
+    for statement in (
+        "SELECT FROM host_capacity ORDER BY host_id FOR UPDATE",
+        "SELECT FROM account_clusters ORDER BY account_id, cluster_id FOR UPDATE",
+        "SELECT FROM storage_pools ORDER BY id FOR UPDATE",
+        "SELECT FROM ip_ranges ORDER BY id FOR UPDATE",
+        "SELECT FROM resource_counts ORDER BY owner_kind, owner_id, resource_type FOR UPDATE",
+    )
+)
+"""Whoever claims, releases or counts waits: what is compared while they are held stays as it is."""
+
+
+def lock_for_healing(connection: Connection) -> None:
+    """Keep all claims, counts and addresses as they are until the transaction's end."""
+    for statement in _LOCK_ALL:
+        connection.execute(statement)
+
+
+def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
+    """Whether it has a statement that mends it, kept to one VM or host where that is asked for."""
+    heal = invariant.heal or ""
+    return bool(heal) and not (vm and ":vm" not in heal) and not (host and ":host" not in heal)
+
+
+def heal_invariant(
+    connection: Connection, invariant: Invariant, *, batch: int, vm: UUID | None, host_id: int | None
+) -> int:
+    """Mend at most ``batch`` breaches, of one VM or host where it is given; how many were mended."""
+    heal = invariant.heal or ""
+    values = {"batch": batch, "vm": vm, "host": host_id}
+    used = {name: value for name, value in values.items() if f":{name}" in heal}
+    return int(connection.execute(text(heal), used).scalar_one())
 
 
 def hypervisors_of_hosts(connection: Connection) -> list[str]:
@@ -109,7 +200,7 @@ def expected_guests(connection: Connection) -> Iterator[ExpectedGuest]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """VMs of which nobody knows what the hypervisor has: a job works on them, or will have to remove them."""
+    """VMs of which it is unknown what the hypervisor has: a job works on them, or will have to remove them."""
     return set(
         connection.execute(
             text(

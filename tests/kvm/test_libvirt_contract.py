@@ -1,7 +1,7 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
+    ConsoleContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -25,7 +26,7 @@ from bulkdeploy.drivers.contract import (
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt_probe_guest import boot_image
-from bulkdeploy.drivers.records import Pool, Records, TemplateImage
+from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
 
@@ -93,6 +94,7 @@ class TestLibvirtContract(
     MigrationContract,
     DeviceContract,
     ResizeContract,
+    ConsoleContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
@@ -128,7 +130,7 @@ class TestLibvirtContract(
         pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(kvm_hosts.pool), None)
         template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
         kept = records_in(engine, lambda _: True)
-        driver.use_records(Records(FixedDirectory(hosts, pool, template), kept.fences, kept.copies))
+        driver.use_records(replace(kept, directory=FixedDirectory(hosts, pool, template)))
         driver.ensure_template(hosts[0], POOL, TEMPLATE, timeout_s=30)
         yield driver
         driver.close()

@@ -21,6 +21,7 @@ from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.support.programs import run_to_its_end
+from tests.support.progress import wait_for
 from tests.workers.processes import (
     PATIENCE_S,
     Start,
@@ -31,7 +32,6 @@ from tests.workers.processes import (
     slow_boots,
     under_way,
     unfinished,
-    wait_for,
 )
 from tests.workers.test_failpoints import places, quick, start_reborn, walk
 from tests.workers.walk import Walk

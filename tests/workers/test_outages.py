@@ -20,7 +20,8 @@ from tests.chaos.proxy import Network, Proxy
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import program
-from tests.workers.processes import Start, all_done, assert_all_run, kill, proxied, slow_boots, under_way, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import Start, all_done, assert_all_run, kill, proxied, slow_boots, under_way
 
 WAITING = (
     "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'advisory'"

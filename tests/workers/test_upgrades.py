@@ -27,7 +27,8 @@ from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 from tests.support.fleet import Fleet
 from tests.support.programs import BULKDEPLOY
-from tests.workers.processes import all_done, assert_all_run, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, assert_all_run
 
 MIGRATION = '''"""One of the next release."""
 
