@@ -36,8 +36,8 @@ $(READY): requirements.lock pyproject.toml
 run: setup ## Run the whole service until Ctrl-C, with a sample zone; data stays in .data
 	@$(BIN)/bulkdeploy up --data-dir $(DATA) --demo-zone
 
-demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop
-	@$(BIN)/bulkdeploy demo
+demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop; DRIVER=libvirt: 12 real guests
+	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.demo,$(BIN)/bulkdeploy demo)
 
 test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 	@$(PYTEST) $(TESTS)
@@ -126,8 +126,8 @@ bench-console: setup ## Measure pages of the console: CPU, time, bytes
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
 
-chaos: setup ## Break a running system in every way for MINUTES=10 and check its promises; SEED= repeats one
-	@$(BIN)/python -m tests.chaos
+chaos: setup ## Break a running system for MINUTES=10 and check its promises; SEED= repeats one; DRIVER=libvirt: real guests
+	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.chaos,$(BIN)/python -m tests.chaos)
 
 clean: ## Remove what make made, but not data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
