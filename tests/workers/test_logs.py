@@ -12,7 +12,8 @@ from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import BULKDEPLOY, program
 from tests.support.programs import wait_for as wait_for_answer
-from tests.workers.processes import all_done, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done
 
 
 def test_every_line_is_an_object(fleet: Fleet, client: ApiClient, quick: Settings, tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ _WAKE_THROTTLED = _sql(
 def wake_throttled(connection: Connection, ended_ids: Sequence[int], job_queues: JobQueues) -> list[Unsent]:
     """Queue, by way of the outbox, as many jobs that wait for a host as jobs of that host have just ended.
 
-    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that nobody gave back.
+    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that were not given back.
     """
     ids = {"ids": int_array(sorted(ended_ids))}
     rows = connection.execute(_WAKE_THROTTLED, {**ids, **job_queues.parameters(), "after": 0})

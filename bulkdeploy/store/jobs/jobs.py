@@ -138,7 +138,7 @@ _HELD = text(
 
 
 def held_leases(connection: Connection, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Those of these leases (``LeasedJob.lease``) that nobody has taken over, of jobs that are not over."""
+    """Those of these leases (``LeasedJob.lease``) that no worker has taken over, of jobs that are not over."""
     held = sorted(leases)
     rows = connection.execute(
         _HELD, {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
