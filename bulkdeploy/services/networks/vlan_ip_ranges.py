@@ -17,7 +17,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import insert_row, remove_rows
+from bulkdeploy.store.live_rows import insert_row, own_uuid, remove_rows
 from bulkdeploy.store.networks import vlan_ip_ranges
 
 KIND = "VlanIpRange"
@@ -46,7 +46,7 @@ def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityR
     )
     if other is not None:
         raise InvalidParameter("startip", start, f"the range overlaps one from {other[0]} to {other[1]}")
-    made = insert_row(connection, Entity.VLAN_IP_RANGE, {**place, **addresses, "next_ip": start})
+    made = insert_row(connection, Entity.VLAN_IP_RANGE, {**own_uuid(given), **place, **addresses, "next_ip": start})
     text = f"created address range from {start} to {end}"
     record_event(connection, caller, EventType.VLAN_IP_RANGE_CREATE, text, subject(KIND, made))
     return made

@@ -24,7 +24,7 @@ from bulkdeploy.store.accounts.owned_entities import lock_entity
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import NameTaken, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.virtual_machines import affinity_groups
 
 NOUN, KIND = "affinity group", "AffinityGroup"
@@ -44,6 +44,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
     owners = lock_owners(connection, caller, batch)
     rows = [
         {
+            **own_uuid(given),
             "name": given["name"],
             "affinity_type": kind,
             "description": given.get("description", ""),
