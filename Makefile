@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,9 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 # compiled ones are kept for the next, wherever the environment says otherwise.
 PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
-# What starts whole programs, and waits for them.
-OF_PROGRAMS := acceptance chaos cli embedded manage workers
-PROPERTIES := declare placement store
+# What starts no programs, and takes little time for what it tells.
+FAST := architecture commands declare drivers iallocator placement queue store wiring test_signature.py
+PROPERTIES := declare placement store workers/test_every_kind.py
 PROFILE ?= thorough
 MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml ! -path '*/program/*')
 
@@ -45,19 +45,22 @@ test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 test-again: setup ## Run the tests that failed in the last run once more, one at a time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1
 
-test-fast: setup ## Run what needs no programs started, with fewer examples: under two minutes, while writing code
-	@$(PYTEST) --hypothesis-profile=quick $(addprefix --ignore=tests/,$(OF_PROGRAMS)) $(TESTS)
+test-fast: setup ## Run half of the tests, those that start no programs, with fewer examples: while writing code
+	@$(PYTEST) --hypothesis-profile=quick $(or $(TESTS),$(addprefix tests/,$(FAST)))
 
-test-thorough: setup ## Run the properties with ten times as many examples; PROFILE=longer: three times
+test-thorough: setup ## Run the properties with ten times as many examples, and all deaths of workers; PROFILE=longer: three times
 	@$(PYTEST) --hypothesis-profile=$(PROFILE) $(addprefix tests/,$(PROPERTIES))
 
-test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
+oldest:
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (make PYTHON=/path/to/python3 ...)"; exit 1; }
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-oldest/bin/python .ci/oldest.py > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
-		--constraint .venv-oldest/oldest.txt --group dev --editable .[embedded]
+		--constraint .venv-oldest/constraints.txt --group dev --editable .[embedded]
+	@mv .venv-oldest/constraints.txt .venv-oldest/oldest.txt
+
+test-oldest: oldest ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
 test-ganeti: setup ## Try the driver for Ganeti on a virtual cluster; as root on Debian, NODES=3, a quarter of an hour

@@ -16,7 +16,7 @@ IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 255
 HALF_WAY = 60
-IN_THE_DARK = ("virtual-machines",)
+IN_THE_DARK = ("virtual-machines", "capacity", "health")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The driver lives with what a CloudStack does: each VM is made once, or its refusal is told as it is."""
+"""The driver for CloudStack lives with what a CloudStack does: each VM is made once, or is refused as it says."""
 
 import time
 from collections.abc import Callable

@@ -16,8 +16,9 @@ from tests.cloudstack.stacks import (
 )
 from tests.conftest import unused_redis_database
 from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.progress import wait_for
 from tests.support.services import database_clone
-from tests.workers.processes import slow_boots, wait_for
+from tests.workers.processes import slow_boots
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 

@@ -15,12 +15,14 @@ from tests.support.binding import Catalogue
 COMMANDS = find_commands()
 OURS = {
     "balanceZone",
+    "calculateCapacity",
     "bulkCreateVirtualMachines",
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
     "evacuateHost",
     "getHealth",
     "listBulkDeployments",
+    "listAllocations",
     "migrateHost",
 }
 """Commands that CloudStack does not have."""
@@ -33,6 +35,11 @@ BESIDES = {
     ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
+    *(
+        (name, parameter)
+        for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
+        for parameter in ("dryrun", "planindex")
+    ),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }
 """Parameters that CloudStack does not have for these commands."""

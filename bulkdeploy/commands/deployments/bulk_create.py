@@ -13,14 +13,13 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.custom_ids import CUSTOM_ID
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
-    PLACED,
     PLAN_FIELDS,
     deploy_request,
-    fingerprints,
     named_nics,
     plan_row,
 )
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.binding import Binder, Found, Kinds, Lookup
 from bulkdeploy.declare.command import Command, Instead

@@ -22,7 +22,7 @@ from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import PlaceWork
-from bulkdeploy.provisioning.child_jobs import make_child_jobs
+from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.outcome import (
@@ -62,7 +62,7 @@ NAMED_VMS = 20
 
 
 class EvacuateHost(JobSteps[PlaceWork]):
-    """Params: BY_DRIVER, ONLY_HA."""
+    """Params: BY_DRIVER, ONLY_HA; PLANNED, where a plan is applied."""
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
@@ -127,6 +127,7 @@ def _start_elsewhere(connection: Connection, work: PlaceWork, vm_ids: list[int])
             f"starting Vm {vm.instance_name} elsewhere: host {work.name} is down",
             account_id=account_id,
             user_id=work.job.user_id,
+            params=planned_host(work.job.params, vm.id, "host_id"),
             parent_id=work.job.id,
         )
         for vm in vms
