@@ -29,6 +29,7 @@ ROWS = {
     9: "row_09_demo",
     10: "row_10_scale_out",
     14: "row_14_balance",
+    15: "row_15_capacity",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 

@@ -1,4 +1,4 @@
-"""The web applications: one address for all commands, and two for whoever watches over the process."""
+"""The web applications: one address for all commands, and two for monitoring."""
 
 import re
 
@@ -14,6 +14,7 @@ from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
+from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
 
 FORM = "application/x-www-form-urlencoded"
@@ -22,7 +23,7 @@ HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0
 """What a client may call this API: a name or an address, and a port below 60000, as all that are chosen are."""
 
 FORWARDED = "X-Forwarded-Proto"
-"""How a proxy says that its client came by TLS. Whoever else says so only gets cookies that are kept safer."""
+"""How a proxy says that its client came by TLS. A client that says so only gets safer cookies."""
 
 
 def create_app(
@@ -42,6 +43,13 @@ def create_app(
 
     def call(rest: str = "") -> Response:
         del rest
+        request_id = accepted(request.headers.get(HEADER))
+        with working_for(request_id):
+            response = answer()
+        response.headers[HEADER] = request_id
+        return response
+
+    def answer() -> Response:
         try:
             requested = _read(request, trusted)
         except RequestEntityTooLarge:
@@ -68,7 +76,7 @@ def create_app(
 
 
 def create_monitoring_app(system: System) -> Flask:
-    """What whoever watches over the process asks for: ``/health/ready`` and ``/metrics``."""
+    """What monitoring requests: ``/health/ready`` and ``/metrics``."""
     app = Flask(__name__, static_folder=None)
     add_health(app, system)
     add_metrics(app, system)

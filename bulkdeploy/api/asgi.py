@@ -1,6 +1,6 @@
 """From the event loop to threads: a call gets a thread when its request is whole, and not before.
 
-The application behind it is WSGI (Flask). Whoever watches over the process has threads of his own, and is told
+The application behind it is WSGI (Flask). Monitoring has threads of its own, and is told
 that it lives without any.
 """
 
@@ -25,7 +25,7 @@ Consoles: TypeAlias = Callable[[WebSocketScope, ASGIReceiveCallable, ASGISendCal
 LIVE, READY = "/health/live", "/health/ready"
 MONITORING = ("/health/", "/metrics")
 MOST_HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of bodies that one process holds at once; whoever comes then is told to come again."""
+"""Bytes of bodies that one process holds at once; further calls are refused and may be repeated."""
 
 
 PASSWORDS = ("password", "currentpassword")

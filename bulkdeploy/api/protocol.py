@@ -162,7 +162,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = Reading.BODY
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; of one in chunks nobody said how long it is."""
+        """A part of the body; the length of one in chunks is not known."""
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))

@@ -9,6 +9,7 @@ from typing import Any
 from bulkdeploy.cli.api_commands import follow_batch, follow_job
 from bulkdeploy.cli.balance import balance
 from bulkdeploy.cli.batch_create import batch_create
+from bulkdeploy.cli.capacity import capacity
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.concealment import HIDDEN, prompt_secret
 from bulkdeploy.cli.confd import NAMES as CONFD_QUERIES
@@ -250,6 +251,17 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "Shows the serial console of a running VM and sends what is typed; Ctrl-] ends it",
             _console,
             ("console web-1", "console 6f1c2a34-0a0f-4f5e-9d59-4f0f9f1b7c11"),
+        ),
+        OwnCommand(
+            "capacity",
+            "capacity zone=NAME serviceoffering=NAME template=NAME [tiered=true] [n1=true] [NAME=VALUE ...]",
+            "Says how many more such VMs fit, on which hosts, and what ends it",
+            capacity,
+            (
+                "capacity zone=z1 serviceoffering=Small template='Debian 12'",
+                "capacity zone=z1 serviceoffering=Small template='Debian 12' n1=true --machine-readable",
+                "capacity zone=z1 serviceoffering=Custom template='Debian 12' tiered=true details[0].memory=32768",
+            ),
         ),
         OwnCommand(
             "completion",

@@ -18,10 +18,12 @@ from uuid import UUID
 from pydantic import Field, SecretStr
 
 from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack_calls import (
     INVALID,
     TAKEN,
+    TRANSIENT,
     Calls,
     JobFailed,
     failure,
@@ -47,6 +49,7 @@ from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Ove
 T = TypeVar("T")
 
 GIB, MIB = 1 << 30, 1 << 20
+SCHEME = "cloudstack"
 ROOT = "ROOT"
 RUNNING, STOPPED, ERROR = "Running", "Stopped", "Error"
 GONE = (None, "Destroyed", "Expunging")
@@ -121,7 +124,7 @@ class CloudStackDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """The host ``cloudstack://ID`` of CloudStack's."""
         parts = urlsplit(host.access.url)
-        if parts.scheme != "cloudstack" or not parts.hostname:
+        if parts.scheme != SCHEME or not parts.hostname:
             raise DriverError(
                 "connect", ANY_HOST, "its url must be cloudstack://ID of a host there", transient=False
             )
@@ -668,19 +671,23 @@ class _Call:
 
     def give_nics(self, step: str, vm: Row, nics: Sequence[NicSpec]) -> None:
         """Give the VM nics in the guest's networks and in no others."""
-        there = {nic["macaddress"].lower(): nic for nic in vm.get("nic", ())}
-        wanted = {nic.mac_address.lower(): nic for nic in nics}
-        for mac in there.keys() - wanted.keys():
-            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there[mac]["id"])
-        for mac in wanted.keys() - there.keys():
-            nic = wanted[mac]
+        left = list(vm.get("nic", ()))
+        missing = []
+        for nic in sorted(nics, key=lambda one: _chosen_mac(one) == {}):
+            found = next((there for there in left if _is_nic(there, nic)), None)
+            if found is None:
+                missing.append(nic)
+            else:
+                left.remove(found)
+        for there in left:
+            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
+        for nic in missing:
             self.ask(
                 step,
                 "addNicToVirtualMachine",
                 virtualmachineid=vm["id"],
                 networkid=str(nic.network_uuid),
-                macaddress=nic.mac_address,
-                **({} if nic.ip_address is None else {"ipaddress": nic.ip_address}),
+                **{f"{name}address": value for name, value in (_chosen_mac(nic) | _ip(nic)).items()},
             )
 
 
@@ -715,7 +722,8 @@ class _Start:
         call = self._call
         state = None if row is None else row["state"]
         if state in UNDER_WAY:
-            return call.at_rest("boot")
+            in_project = self._order.project_uuid is not None
+            return self._patiently(lambda: call.calls.watch(call.vm_id, end=call.end, project=in_project))
         if state in GONE or state == ERROR:
             if row is not None:
                 call.destroy()
@@ -837,7 +845,8 @@ class _Start:
                 if time.monotonic() > call.end:
                     raise failure("boot", call.host_name, error) from error
             except CallRefused as error:
-                raise failure("boot", call.host_name, error) from error
+                if error.code not in TRANSIENT or time.monotonic() > call.end:
+                    raise failure("boot", call.host_name, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
@@ -864,9 +873,8 @@ class _Start:
             parameters["rootdisksize"] = str(-(-root.size_bytes // GIB))
         for at, nic in enumerate(guest.nics):
             parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
-            parameters[f"iptonetworklist[{at}].mac"] = nic.mac_address
-            if nic.ip_address is not None:
-                parameters[f"iptonetworklist[{at}].ip"] = nic.ip_address
+            for name, value in (_chosen_mac(nic) | _ip(nic)).items():
+                parameters[f"iptonetworklist[{at}].{name}"] = value
         if order.security_group_uuids:
             parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
         if order.key_pairs:
@@ -882,7 +890,8 @@ class _Start:
 
 def host_id_of(host: HostAddress) -> str:
     """The id there of a host: as its url says, or, of hosts that came from there, our own."""
-    return (urlsplit(host.url).hostname if host.url else None) or str(host.uuid)
+    parts = urlsplit(host.url or "")
+    return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
@@ -890,14 +899,26 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
 
 
+def _chosen_mac(nic: NicSpec) -> dict[str, str]:
+    """The MAC address of a nic for which somebody chose one: what is made here may be another nic's there."""
+    return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
+
+
+def _ip(nic: NicSpec) -> dict[str, str]:
+    return {} if nic.ip_address is None else {"ip": nic.ip_address}
+
+
+def _is_nic(there: Row, nic: NicSpec) -> bool:
+    """Whether a nic there is the one that is wanted."""
+    if mac := _chosen_mac(nic):
+        return bool(there["macaddress"].lower() == mac["mac"].lower())
+    return there["networkid"] == str(nic.network_uuid) and nic.ip_address in (None, there.get("ipaddress"))
+
+
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    if not order.has_custom_sizes:
-        return {}
-    return {
-        "details[0].cpuNumber": str(guest.cpu_number),
-        "details[0].cpuSpeed": str(guest.cpu_mhz),
-        "details[0].memory": str(guest.memory_mib),
-    }
+    """The sizes that the offering leaves open; CloudStack refuses others."""
+    sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
+    return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 
 
 def _owner(order: GuestOrder) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What a hypervisor driver is: "make it so" calls, and a look at what is there (one file: one protocol, whole).
 
-Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
+Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
 call with a lower fence than it has seen for that VM (a paused process that woke up too late).
 docs/drivers.md walks through an example.
@@ -286,7 +286,7 @@ class HypervisorDriver(ABC):
     ) -> None:
         """Make a guest that runs on ``source`` run on ``destination``, without a break; there already is fine.
 
-        Called with the hosts exchanged it undoes a move of which nobody knows how far it got.
+        Called with the hosts exchanged it undoes a move that may have got anywhere.
         Ability.LIVE_MIGRATION.
 
         Raises:
@@ -312,7 +312,7 @@ class HypervisorDriver(ABC):
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
-        with those it had before it undoes a change of which nobody knows how far it got.
+        with those it had before it undoes a change that may have got anywhere.
         Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
 
         Raises:
@@ -393,7 +393,7 @@ class HypervisorDriver(ABC):
     def open_console(
         self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
     ) -> socket.socket:
-        """Connect to the console of a guest that runs on ``host``; whoever is given the socket closes it.
+        """Connect to the console of a guest that runs on ``host``; the caller closes the socket.
 
         SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
         its security handshake, which the driver has gone through: the client's ClientInit comes next.

@@ -32,6 +32,7 @@ from bulkdeploy.drivers.extension_payload import (
     OFF,
     ON,
     UNKNOWN,
+    host_details,
     merged,
     payload_of,
     power_of_word,
@@ -126,9 +127,10 @@ class ExtensionDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver; ``statuses``, where the extension has it, must be answered for the host."""
         try:
-            model, details = read_host_url(host.access.url)
+            model = read_host_url(host.access.url)
             if self._options.statuses:
-                self._program.run("statuses", payload_of(self._details, details), timeout_s=timeout_s)
+                payload = payload_of(self._details, host_details(host.access.url))
+                self._program.run("statuses", payload, timeout_s=timeout_s)
         except (ValueError, ActionFailed) as error:
             raise DriverError("connect", ANY_HOST, str(error), transient=False) from error
         return model
@@ -267,7 +269,7 @@ class ExtensionDriver(HypervisorDriver):
         return power_of_word(answer.get("power_state"))
 
     def _payload(self, host: HostAddress | None, kept: _Kept | None = None) -> dict[str, Any]:
-        details = {} if host is None or host.url is None else read_host_url(host.url)[1]
+        details = host_details(None if host is None else host.url)
         if kept is None:
             return payload_of(self._details, details)
         return payload_of(self._details, details, kept.external, kept.vm)

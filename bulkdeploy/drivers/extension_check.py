@@ -10,6 +10,7 @@ from bulkdeploy.drivers.extension_payload import (
     OFF,
     ON,
     UNKNOWN,
+    host_details,
     merged,
     payload_of,
     power_of_word,
@@ -38,13 +39,13 @@ def check_extension(url: str, options: ExtensionOptions, template: str | None, p
         patience_s: how long an action may take.
     """
     try:
-        host = read_host_url(url)[1]
+        read_host_url(url)
     except ValueError as error:
         yield Need(
             "host", str(error), "the three sizes say what the host may promise to guests; other keys are sent"
         )
         return
-    trial = _Trial(options, host, template, patience_s)
+    trial = _Trial(options, host_details(url), template, patience_s)
     try:
         for action, does, remedy in trial.actions():
             try:

@@ -12,30 +12,34 @@ from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.hosts import HostModel
 
 SCHEME = "extension"
+SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"
 FORM = f"{SCHEME}://NAME?cores=N&mhz=N&memory=MIB"
 EXTERNAL = "External:"
 ON, OFF, UNKNOWN = "poweron", "poweroff", "unknown"
 
 
-def read_host_url(url: str) -> tuple[HostModel, dict[str, str]]:
-    """What a host's url says of its size, and the rest of it, which the executable gets as externaldetails.host.
+def read_host_url(url: str) -> HostModel:
+    """What a host's url says of its size.
 
     Raises:
         ValueError: it is no ``extension://NAME?cores=N&mhz=N&memory=MIB``.
     """
     parts = urlsplit(url)
-    details = dict(parse_qsl(parts.query, keep_blank_values=True))
-    sizes = []
-    for key in ("cores", "mhz", "memory"):
-        value = details.pop(key, "")
-        if not value.isdecimal() or not int(value):
-            raise ValueError(f"invalid {key} {value!r} in the url: it must be {FORM}")
-        sizes.append(int(value))
+    given = dict(parse_qsl(parts.query))
     if parts.scheme != SCHEME or not parts.hostname:
         raise ValueError(f"invalid url {url!r}: it must be {FORM}")
-    address = details.pop("address", "127.0.0.1")
-    cores, mhz, memory = sizes
-    return HostModel(parts.hostname, address, 1, cores, mhz, memory, local_disk_bytes=0), details
+    for key in SIZES:
+        if not given.get(key, "").isdecimal() or not int(given[key]):
+            raise ValueError(f"invalid {key} {given.get(key, '')!r} in the url: it must be {FORM}")
+    cores, mhz, memory = (int(given[key]) for key in SIZES)
+    return HostModel(parts.hostname, given.get(ADDRESS, "127.0.0.1"), 1, cores, mhz, memory, local_disk_bytes=0)
+
+
+def host_details(url: str | None) -> dict[str, str]:
+    """What of a host's url the executable gets as externaldetails.host; nothing of one that is of another form."""
+    parts = urlsplit(url or "")
+    given = parse_qsl(parts.query, keep_blank_values=True) if parts.scheme == SCHEME else []
+    return {key: value for key, value in given if key not in (*SIZES, ADDRESS)}
 
 
 def payload_of(

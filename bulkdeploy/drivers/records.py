@@ -1,7 +1,7 @@
 """What the service remembers for drivers whose hypervisors can not: hosts, pools, fences, templates, ids.
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
-transactions of their own, so that what stands there outlives whoever wrote it. Safe to share between threads.
+transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -169,7 +169,7 @@ class GuestOrder:
     """What a VM was ordered as, by uuids: for a cloud that is driven through its own API and knows the same ids.
 
     Attributes:
-        has_custom_sizes: the offering leaves CPU and memory to whoever deploys.
+        custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
         root_bytes: the size that a root disk of template and offering has where nobody asks for another.
         owner, domain_uuid, project_uuid: the account, or the project, that owns it.
         key_pairs: public keys by the names of the owner's key pairs.
@@ -178,7 +178,7 @@ class GuestOrder:
 
     zone_uuid: UUID
     offering_uuid: UUID
-    has_custom_sizes: bool
+    custom_sizes: frozenset[str]
     template_uuid: UUID
     hypervisor: str
     root_bytes: int

@@ -1,6 +1,6 @@
 """How simulated hypervisors misbehave: fault rules and latencies, changed at run time.
 
-Whoever holds a connection to the simulator's database may change them; the next call of any
+Any connection to the simulator's database may change them; the next call of any
 process sees it. Without rules nothing fails and nothing takes time.
 """
 

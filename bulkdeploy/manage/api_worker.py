@@ -35,7 +35,7 @@ MOST_MESSAGE_BYTES = 1024 * 1024
 
 
 class _QuietServer(Server):
-    """Uvicorn's server, which leaves signals to whoever runs it."""
+    """Uvicorn's server, which leaves signals to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

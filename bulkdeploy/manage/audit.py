@@ -1,4 +1,4 @@
-"""``bulkdeploy audit``: are the accounting true?"""
+"""``bulkdeploy audit``: is the accounting correct?"""
 
 import json
 import sys
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 @click.command("audit")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--explain", "host", metavar="HOST", help="Check nothing: say who holds what of a host (name or id).")
 @click.pass_context
-def audit(ctx: click.Context, as_json: bool) -> None:
+def audit(ctx: click.Context, as_json: bool, host: str | None) -> None:
     """Check every invariant, and the rows against what the hypervisors really run.
 
     Safe while everything works. Exit code 1 where something is not as promised.
     """
     settings = with_running_services(settings_of(ctx))
     require(settings, "database_url")
+    if host is not None:
+        explain(settings, host, as_json=as_json)
+        return
     findings = check(settings)
     if as_json:
         found = [
@@ -38,6 +42,47 @@ def audit(ctx: click.Context, as_json: bool) -> None:
                 click.echo(f"        {breach}")
     if any(one.breaches for one in findings):
         sys.exit(1)
+
+
+def explain(settings: Settings, host: str, *, as_json: bool) -> None:
+    """Print who holds what of each host of this name or id.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from bulkdeploy.store.database.engine import read_only
+    from bulkdeploy.store.ledger.allocations import allocations_of_host, find_hosts
+    from bulkdeploy.wiring.system import build_engine
+
+    engine = build_engine(settings, application_name="bulkdeploy audit")
+    try:
+        with read_only(engine) as connection:
+            found = find_hosts(connection, host)
+            held = [allocations_of_host(connection, one["id"]) for one in found]
+    finally:
+        engine.dispose()
+    if not found:
+        raise click.UsageError(f"there is no host {host!r}: HOST must be the name or the id of a host")
+    if as_json:
+        rows = [{**one, "allocations": all_of_it} for one, all_of_it in zip(found, held, strict=True)]
+        click.echo(json.dumps({"hosts": rows}, default=str))
+        return
+    for one, all_of_it in zip(found, held, strict=True):
+        click.echo(
+            f"host {one['name']} ({one['uuid']}) of cluster {one['cluster']}: "
+            f"{one['cpu_mhz_used']} of {one['cpu_mhz_limit']} MHz, "
+            f"{one['memory_mib_used']} of {one['memory_mib_limit']} MiB, "
+            f"{one['vms_used']} of {one['vms_limit']} VMs"
+        )
+        for row in all_of_it:
+            amounts = f"{row['size']} bytes of {row['storage']}"
+            if row["size"] is None:
+                amounts = f"{row['cpu']} MHz, {row['memory']} MiB"
+            name = row["consumername"] or "nobody known"
+            click.echo(
+                f"        {row['consumertype']} {name} ({row['consumerid']}): {amounts}"
+                f" since {row['created']:%Y-%m-%d %H:%M:%S%z}"
+            )
 
 
 def check(settings: Settings) -> "list[Finding]":

@@ -88,6 +88,13 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
     )
 
 
+def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
+    """The request with its affinity groups as they are once a plan of its is claimed."""
+    members: dict[int, Mapping[int, int]] = {}
+    add_members(request, made, members)
+    return with_members(request, members)
+
+
 def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> ZoneSnapshot:
     """The zone once a VM such as the request's has left a host; it still counts as its owner's there."""
     hosts = snapshot.hosts

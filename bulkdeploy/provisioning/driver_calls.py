@@ -252,7 +252,7 @@ class DriverCalls:
         call: Callable[[HypervisorDriver], None],
         secrets: Sequence[str] = (),
     ) -> DriverError | None:
-        """Make the call; ``secrets`` are what the driver was told and nobody else may be."""
+        """Make the call; ``secrets`` are what only the driver may know."""
         point = Failpoint(f"driver.{step}")
         before(point)
         with metrics.STEP_SECONDS.labels(step, work.hypervisor).time():

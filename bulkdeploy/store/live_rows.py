@@ -1,7 +1,7 @@
 """Rows that operators make, change and delete, many at a time: zones, pods, hosts, offerings, ...
 
-Deleting marks a row ``removed``; it still resolves by its uuid. Whoever hangs something on a row holds it
-shared, whoever deletes it holds it alone: what has just become a parent is not deleted under its child.
+Deleting marks a row ``removed``; it still resolves by its uuid. What hangs something on a row locks it
+shared, what deletes it locks it alone: what has just become a parent is not deleted under its child.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence

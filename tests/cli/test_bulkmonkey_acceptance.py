@@ -79,6 +79,24 @@ def test_a_zone_is_balanced_once_it_is_confirmed(admin_monkey: Monkey, fleet: Fl
     fleet.assert_intact()
 
 
+def test_capacity_is_told_to_people_and_to_programs(admin_monkey: Monkey, fleet: Fleet) -> None:
+    """``capacity`` says how many fit, what ends it and where they go; for programs in hspace's keys."""
+    fleet.zone.change("UPDATE host_capacity SET memory_mib_limit = 1024")
+    fleet.zone.change("INSERT INTO configuration_values VALUES ('Global', 0, 'cluster.threshold.enabled', 'false')")
+    shown = admin_monkey("capacity", *BULK[2:], "-o", "table")
+    for text in ("24 more VMs fit", "too little memory", "+2", "a-1-1", "12288 of 12288"):
+        assert text in shown.out
+    rows = list(csv.DictReader(io.StringIO(admin_monkey("capacity", *BULK[2:], "-o", "csv").out)))
+    assert sum(int(row["count"]) for row in rows) == 24
+    custom = [word for word in BULK[2:] if not word.startswith("serviceoffering")]
+    custom += ["serviceoffering=Custom", "details[0].cpuNumber=1", "details[0].memory=768", "tiered=true"]
+    lines = admin_monkey("capacity", *custom, "--machine-readable").out.splitlines()
+    keys = dict(line.removeprefix("HTS_").split("=", 1) for line in lines)
+    assert (keys["ALLOC_INSTANCES"], keys["ALLOC_FAIL_REASON"], keys["FIN_MEM_FREE"]) == ("12", "FAILMEM", "3072")
+    assert (keys["TRL_INST_CNT"], keys["TSPEC"]) == ("24", "'768,2048,1,1=12 256,2048,1,1=12'")
+    assert lines[-1] == "HTS_OK=1"
+
+
 @pytest.mark.usefixtures("worker")
 def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fleet: Fleet) -> None:
     """Of a VM that was deployed alone too: why not on a host, and why on no host at all."""

@@ -80,6 +80,8 @@ class Upstream:
         unexpected: requests that CloudStack would refuse for their parameters.
         failing: the next call of these commands fails: ``call`` before anything is done, ``job`` in its job.
         passwords: what guests' passwords were set to, by VM.
+        most_ids: the most VMs that one list call named.
+        named: the parameters that were given, by command.
     """
 
     def __init__(self, hosts: Mapping[str, str], *, job_threads: int = 16) -> None:
@@ -89,6 +91,8 @@ class Upstream:
         self.unexpected: list[str] = []
         self.failing: dict[str, str] = {}
         self.passwords: dict[str, str] = {}
+        self.most_ids = 0
+        self.named: dict[str, set[str]] = {}
         self.vms: dict[str, dict[str, Any]] = {}
         self.volumes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, dict[str, Any]] = {}
@@ -158,6 +162,7 @@ class Upstream:
         if self.habits.overloaded > 0:
             self.habits.overloaded -= 1
             raise Refusal(530, "Internal error executing command: the management server is overloaded")
+        self.named.setdefault(command, set()).update(name.partition("[")[0] for name in parameters)
         why = why_refused(command, parameters)
         if why is not None:
             self.unexpected.append(why)
@@ -190,6 +195,7 @@ class Upstream:
 
     def _listVirtualMachines(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         wanted = asked["ids"].split(",") if "ids" in asked else [asked["id"]] if "id" in asked else None
+        self.most_ids = max(self.most_ids, len(wanted or ()))
         for one in wanted or ():
             if one not in self._used:
                 raise _unknown("ids" if "ids" in asked else "id", one)

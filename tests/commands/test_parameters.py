@@ -15,12 +15,14 @@ from tests.support.binding import Catalogue
 COMMANDS = find_commands()
 OURS = {
     "balanceZone",
+    "calculateCapacity",
     "bulkCreateVirtualMachines",
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
     "evacuateHost",
     "getHealth",
     "listBulkDeployments",
+    "listAllocations",
     "migrateHost",
 }
 """Commands that CloudStack does not have."""

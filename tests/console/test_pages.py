@@ -18,6 +18,11 @@ from tests.support.zone import Zone
 FOR_ALL = ("virtual-machines", "jobs", "events")
 FOR_ADMINS = ("deploy", "deployments", "capacity", "health")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+NAMED = (
+    *("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "disk_offerings", "storage_pools"),
+    *("volumes", "instance_groups", "affinity_groups", "security_groups", "ssh_key_pairs", "user_data", "projects"),
+)
+"""Tables of things whose names pages show."""
 VENDORED = {"htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"}
 """Of htmx.org 4.0.1, as its npm package has it."""
 
@@ -36,7 +41,7 @@ def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str
     person.close()
     with console_engine.begin() as connection:
         renamed = {"name": EVIL}
-        for table in ("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "storage_pools"):
+        for table in NAMED:
             connection.execute(text(f"UPDATE {table} SET name = :name || id"), renamed)
         connection.execute(text("UPDATE virtual_machines SET name = :name || id, display_name = :name"), renamed)
         connection.execute(text("UPDATE events SET description = :name"), renamed)

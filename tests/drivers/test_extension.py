@@ -33,12 +33,18 @@ SECRET = "a-very-secret-token"
 URLS = tuple(f"extension://{name}?{SIZES}&node={name}" for name in ("left", "right"))
 
 
-@contextmanager
-def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig]:
-    """Two hosts of an empty shelf; ``statuses``: the extension has that action."""
+def write_program(shelf: Path) -> Path:
+    """The extension, as a program of its own."""
     program = shelf / "extension"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{SHELF}" "$@"\n')
     program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig]:
+    """Two hosts of an empty shelf; ``statuses``: the extension has that action."""
+    program = write_program(shelf)
     options = ExtensionOptions.model_validate(
         {"executable": program, "details": {"shelf": str(shelf), "token": SECRET}, "statuses": statuses}
     )

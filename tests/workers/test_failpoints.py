@@ -27,7 +27,8 @@ from tests.support import reborn
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import api_process
-from tests.workers.processes import Start, all_done, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import Start, all_done
 from tests.workers.walk import VMS, Walk, insist
 
 ROUNDS = 3

@@ -11,6 +11,8 @@ from bulkdeploy.cli import failures
 from bulkdeploy.cli.connection.catalogue import Api, Catalogue
 from bulkdeploy.cli.deployments.explain import explain_job
 from bulkdeploy.console.calls import ApiRefused, Row
+from bulkdeploy.console.pages.deploy import COMMAND as DEPLOY
+from bulkdeploy.console.pages.deploy import like
 from bulkdeploy.console.rendering import PAGE_ADDRESS
 from bulkdeploy.console.table_declarations import TABLES
 from bulkdeploy.console.visit import Visit
@@ -19,6 +21,7 @@ NOT_FOUND = 404
 RECENT = 20
 MOST_CHOSEN = 500
 MOST_NAMED = 40
+FAILED = ("Error",)
 PASSING = ("Starting", "Stopping", "Migrating", "Expunging")
 ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -126,6 +129,7 @@ def _values(visit: Visit) -> dict[str, Any]:
         "actions": [
             action for action, states in ACTIONS.items() if vm.get("state") in states and action in visit.may
         ],
+        "again": like(vm) if vm.get("state") in FAILED and DEPLOY in visit.may else "",
         "has_console": vm.get("state") == "Running" and "createConsoleEndpoint" in visit.may,
         "passing": vm.get("state") in PASSING or any(one.get("jobstatus") == 0 for one in jobs),
     }

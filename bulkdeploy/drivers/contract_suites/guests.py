@@ -182,7 +182,7 @@ class DriverContract:
         assert guests_of(rig.driver) == {}
 
     def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
-        """It runs, or it is not there; whoever asks at another host is told that it is not that host's."""
+        """It runs, or it is not there; a call for another host is refused: it is not that host's."""
         guest, host = rig.new_guest(), rig.hosts[0]
         assert caller.look(host, guest) is None
         caller.run(host, guest)

@@ -48,7 +48,7 @@ class HostFencingContract:
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_starts_that_meet_the_fence_leave_nothing(self, rig: Rig, caller: Caller) -> None:
-        """Whoever comes first: once the fence is done, nothing runs there."""
+        """In either order: once the fence is done, nothing runs there."""
 
         def start(guest: GuestSpec) -> None:
             with suppress(DriverError):

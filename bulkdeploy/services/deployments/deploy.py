@@ -135,7 +135,7 @@ def _deploy(
     _check_drivers(system, specs)
     if shared.bulk:
         lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
-    wanted = Wanted.of(batch, specs, [_need(configuration, spec) for spec in specs])
+    wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
     for fewer in without:
         wanted.leave_out(fewer.vms, fewer.error)
     _keep_within_limits(connection, wanted)
@@ -246,7 +246,7 @@ def _repeated(connection: Connection, caller: Caller, request: DeployRequest) ->
     return deployed
 
 
-def _need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
+def placement_need(configuration: Configuration, spec: DeploySpec) -> PlacementNeed:
     """What placement must find for each VM."""
     planner, offering_planner = choose_planners(
         configuration, bulk=spec.request.bulk, named=spec.request.planner, offering=spec.offering.planner

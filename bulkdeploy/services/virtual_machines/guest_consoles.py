@@ -1,4 +1,4 @@
-"""Consoles of VMs: a token for whoever may see one, and the connection that it is good for."""
+"""Consoles of VMs: a token for callers who may see one, and the connection that it is good for."""
 
 import socket
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def console_of(connection: Connection, token: str, extra: str) -> Console | Cons
 
 
 def connect(system: System, console: Console) -> socket.socket:
-    """Connect to a console; whoever is given the socket closes it.
+    """Connect to a console; the caller closes the socket.
 
     Raises:
         DriverError: it can not be reached.

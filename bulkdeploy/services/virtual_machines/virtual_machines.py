@@ -173,7 +173,7 @@ def require_right(connection: Connection, caller: Caller, setting: str, what: st
 
 
 def _changes_guest(kind: JobKind, vm: Row[Any]) -> bool:
-    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job nobody knows."""
+    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job that is unknown."""
     return kind.states == {VmState.RUNNING} or (vm.state == VmState.RUNNING and not vm.has_job)
 
 

@@ -69,7 +69,7 @@ def detach_volume(
 ) -> JobTicket:
     """Take a data volume from its VM: by its id, or by VM and device number; the job's result is the volume.
 
-    While the VM runs nobody else gets the volume before its guest has lost it.
+    While the VM runs no other VM gets the volume before its guest has lost it.
 
     Raises:
         InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.

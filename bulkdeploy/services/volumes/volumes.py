@@ -188,7 +188,7 @@ def _size_gib(
     place = facts.read_zone(connection, zone.id)
     if place is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
-    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    require_open_zones(connection, [(owner, zone.id, zone.uuid)])
     if not place.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     found = usable_disk_offering(connection, owner, place, offering)

@@ -39,10 +39,18 @@ def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts)
             raise limit_exceeded(connection, owner, holder, kind, most, used, wanted[kind])
 
 
-def most_within_limits(connection: Connection, owner: Owner, each: ResourceAmounts, count: int) -> int:
-    """How many of ``count`` alike things no limit of the account or of a domain above it forbids. Locks nothing."""
-    wanted = each.by_type()
-    capacity = [(most - used) // wanted[kind] for _, kind, most, used in _limits(connection, owner, wanted)]
+def most_within_limits(
+    connection: Connection, owner: Owner, each: ResourceAmounts, count: int, beside: ResourceAmounts | None = None
+) -> int:
+    """How many of ``count`` alike things no limit of the account or of a domain above it forbids. Locks nothing.
+
+    ``beside``: what the owner is to have besides what is counted.
+    """
+    wanted, more = each.by_type(), {} if beside is None else beside.by_type()
+    capacity = [
+        (most - used - more.get(kind, 0)) // wanted[kind]
+        for _, kind, most, used in _limits(connection, owner, wanted)
+    ]
     return max(min([count, *capacity]), 0)
 
 

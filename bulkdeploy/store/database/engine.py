@@ -220,7 +220,7 @@ def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolE
     used = record.info.setdefault(USED, False)
     record.info[USED] = True
     if not used:
-        return  # made a moment ago: whoever uses it will see
+        return  # made a moment ago: its first use will show
     if connection.closed or _readable(connection.fileno()):
         raise InvalidatePoolError
 
@@ -314,7 +314,7 @@ def after_commit(connection: Connection, action: Action) -> None:
     """Have ``action`` run once the transaction of ``run_transaction`` is committed; after a rollback it never runs.
 
     Actions run in the order they were registered, each of them even if one before it failed; what the last of those
-    raised is raised to whoever ran the transaction, which stays committed. A process that dies right after the
+    raised is raised to the caller of the transaction, which stays committed. A process that dies right after the
     commit runs none, so whatever must not be lost stands in the database as well.
 
     Raises:

@@ -1,6 +1,6 @@
 """Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one statement a step.
 
-Whoever takes volumes, and whoever removes them, holds their advisory locks meanwhile.
+Taking volumes, and removing them, holds their advisory locks.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Hosts on their way into maintenance: their resource state, and the VMs that still have to leave them.
 
-Whoever changes a resource state holds the row that claims lock: so every claim that found the host Enabled was
-committed before, and is seen by whoever looks afterwards.
+Changing a resource state locks the row that claims lock: so every claim that found the host Enabled was
+committed before, and is seen from then on.
 """
 
 from collections.abc import Collection, Sequence

@@ -6,20 +6,18 @@ asked for by name: they are skipped. The row lock on the range serialises takers
 index on live nics is the last word.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from socket import inet_ntoa
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.domain.errors import InsufficientAddresses
 
-MAC_PREFIX = 0x1E << 40
-"""Locally administered, unicast: the first octet of every generated MAC address."""
-
-GENERATED = f"{MAC_PREFIX >> 40:02x}:"
-"""How every generated MAC address begins."""
+MAC_PREFIX = int(GENERATED_MACS.removesuffix(":"), 16) << 40
 
 
 IN_USE = (
@@ -27,6 +25,17 @@ IN_USE = (
     " UNION ALL SELECT network_id, ip_address FROM nic_secondary_ips)"
 )
 """First and secondary addresses of live nics, for statements."""
+
+
+_FREE = text(
+    f"WITH taken AS (SELECT network_id, ip_address FROM {IN_USE} used WHERE network_id = :network"  # noqa: S608 - ours
+    "   UNION SELECT network_id, CAST(gateway AS inet) FROM ip_ranges WHERE network_id = :network)"
+    " SELECT r.pod_id, sum(greatest(CAST(r.end_ip - r.next_ip AS bigint) + 1, 0)"
+    "   + (SELECT count(*) FROM released_addresses a WHERE a.ip_range_id = r.id)"
+    "   - (SELECT count(*) FROM taken WHERE ip_address BETWEEN r.next_ip AND r.end_ip)) AS free"
+    " FROM ip_ranges r WHERE r.network_id = :network AND r.removed IS NULL GROUP BY r.pod_id"
+)
+"""Above a range's cursor what is neither in use nor the gateway, and below it what was given back."""
 
 
 class Address(NamedTuple):
@@ -71,6 +80,18 @@ def take_addresses(
             raise InsufficientAddresses(network_name, count, len(found))
         taken[key] = iter(found)
     return [next(taken[key]) for key in keys]
+
+
+def free_addresses(connection: Connection, network_id: int) -> dict[int | None, int]:
+    """How many addresses of a network are free, by the pod that its ranges serve (None: any). Locks nothing."""
+    rows = connection.execute(_FREE, {"network": network_id})
+    return {row.pod_id: int(row.free) for row in rows}
+
+
+def missing_addresses(free: Mapping[int | None, int], pod_ids: Sequence[int]) -> int:
+    """How many VMs of these pods, one per entry, get no address of so many that are free."""
+    wanted = Counter(pod if pod in free else None for pod in pod_ids)
+    return sum(max(count - free.get(pod, 0), 0) for pod, count in wanted.items())
 
 
 def _left(row: Row[tuple[object, ...]]) -> int:
@@ -134,7 +155,7 @@ def _take_from_cursor(
 
 
 def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:
-    """The asked-for address, if it lies in a range of the network and nobody has it; else None."""
+    """The asked-for address, if it lies in a range of the network and is free; else None."""
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
@@ -162,7 +183,7 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
 
 
 def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Lock these networks' ranges: nobody else takes an address of theirs, or gives one back, before the end."""
+    """Lock these networks' ranges: no other transaction takes an address of theirs, or gives one back."""
     connection.execute(
         text("SELECT FROM ip_ranges WHERE network_id = ANY(:networks) ORDER BY id FOR UPDATE"),
         {"networks": sorted(set(network_ids))},
@@ -170,7 +191,7 @@ def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
 
 
 def give_back(connection: Connection, range_id: int, ip: str) -> None:
-    """Let an address that nobody has any more be taken again; its range is locked by the caller."""
+    """Let an address that is not in use any more be taken again; its range is locked by the caller."""
     connection.execute(
         text(
             "INSERT INTO released_addresses (ip_range_id, ip_address) SELECT id, CAST(:ip AS inet) FROM ip_ranges"

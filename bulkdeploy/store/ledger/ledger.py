@@ -183,20 +183,6 @@ def claim_pools(
     )
 
 
-def count_claimed(connection: Connection, account_ids: Sequence[int], host_ids: Sequence[int]) -> None:
-    """Count claims that were written for many accounts at once; entry i is one claim."""
-    connection.execute(
-        text(
-            "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
-            " SELECT w.account_id, h.cluster_id, count(*) FROM"
-            "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
-            "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
-            " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
-        ),
-        {"accounts": int_array(account_ids), "hosts": int_array(host_ids)},
-    )
-
-
 _LOCK_COUNTS = text(
     "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
     "   SELECT x.account_id, h.cluster_id FROM host_claims x JOIN hosts h ON h.id = x.host_id"
@@ -249,7 +235,7 @@ def lock_move(
 ) -> None:
     """Lock, in order, what a consumer and these volumes hold and where they are to go.
 
-    Whoever gives back and claims in one transaction begins with it: giving back takes locks of every kind, so
+    A transaction that gives back and claims begins with it: giving back takes locks of every kind, so
     the claim that follows would take its own too late.
     """
     held = connection.execute(
@@ -304,7 +290,7 @@ _LOCK_HOSTS = text(
 def _lock_hosts(connection: Connection, hosts: Ints) -> None:
     """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
 
-    They are waited for with a time-out: whoever holds plans, a cluster or other hosts meanwhile gives all of it
-    back and comes again.
+    They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it
+    back and begins anew.
     """
     connection.execute(_LOCK_HOSTS, {"ids": hosts.tolist(), "most": lock_timeout(connection)})

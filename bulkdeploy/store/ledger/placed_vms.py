@@ -156,3 +156,21 @@ def pod_bound_by_address(connection: Connection, vm_id: int) -> int | None:
         ),
         {"vm": vm_id},
     ).scalar()
+
+
+def count_alike_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
+    """How many VMs of each size, speed, hypervisor and host tags each host of a zone holds."""
+    return list(
+        connection.execute(
+            text(
+                "SELECT x.host_id, v.cpu_number, v.cpu_mhz, v.memory_mib, v.hypervisor, o.host_tags,"
+                " t.template_tag, count(*) AS vms FROM host_claims x"
+                " JOIN hosts h ON h.id = x.host_id AND h.zone_id = :zone"
+                " JOIN virtual_machines v ON v.uuid = x.consumer"
+                " JOIN service_offerings o ON o.id = v.service_offering_id"
+                " JOIN templates t ON t.id = v.template_id"
+                " WHERE x.consumer_kind = 0 GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1, 2, 3, 4, 5, 6, 7"
+            ),
+            {"zone": zone_id},
+        )
+    )

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from bulkdeploy.store.tables.schema import metadata, parent_id
+from bulkdeploy.store.tables.schema import created, metadata, parent_id
 
 host_capacity = Table(
     "host_capacity",
@@ -44,6 +44,7 @@ host_claims = Table(
     parent_id("account_id"),
     Column("cpu_mhz", BigInteger, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),
+    created(),
     Index("uq_host_claims_consumer", "consumer", unique=True),
     Index("ix_host_claims_migrations", "consumer", postgresql_where=text("consumer_kind = 1")),
 )
@@ -64,6 +65,7 @@ storage_claims = Table(
     Column("consumer", Uuid, nullable=False, comment="a volume's uuid"),
     parent_id("pool_id", index=True),
     Column("size_bytes", BigInteger, nullable=False),
+    created(),
     Index("uq_storage_claims_consumer", "consumer", unique=True),
 )
 

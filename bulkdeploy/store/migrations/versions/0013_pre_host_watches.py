@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0013_pre_host_watches"
-down_revision = "0010_pre_batches"
+down_revision = "0012_pre_allocations"
 
 
 def upgrade() -> None:

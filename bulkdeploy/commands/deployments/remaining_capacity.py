@@ -1,0 +1,98 @@
+"""calculateCapacity: how many more VMs a bulk call could make. Ours, after Ganeti's hspace."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
+from bulkdeploy.commands.deployments.deploy_calls import deploy_request
+from bulkdeploy.commands.placement_fields import EXCLUDED, REASON_FIELDS
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import Exclusive, boolean
+from bulkdeploy.declare.response_fields import number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.errors import OwnerDisabled, PermissionDenied, ResourceUnavailable
+from bulkdeploy.services.deployments.remaining_capacity import calculate_capacity
+
+OF_A_DEPLOYMENT = frozenset({"startvm", "dryrun", "planindex", "hostids"})
+"""What makes no sense where nothing is deployed."""
+
+USAGE = (
+    number("hosts", "hosts that are up and enabled; all other figures are of these"),
+    number("virtualmachines", "VMs that hold them"),
+    number("cores", "physical cores"),
+    number("cputotal", "MHz that may be promised, over-commit included"),
+    number("cpuused", "MHz that are promised"),
+    number("memorytotal", "MiB that may be promised, over-commit included"),
+    number("memoryused", "MiB that are promised"),
+    number("memoryfreeonhost", "MiB that are free on the host with most of them"),
+    number("storagetotal", "bytes that pools that are up may promise, up to their disable threshold"),
+    number("storageused", "bytes that they have promised"),
+)
+
+REMAINING_CAPACITY = Response(
+    "remainingcapacity",
+    (
+        number("count", "how many more VMs one bulk call could make; of all sizes, where they differ"),
+        *REASON_FIELDS,
+        text("losthostid", "with n1: the host that could not be lost, were there one VM more"),
+        text("losthostname", "that host's name"),
+        EXCLUDED,
+        objects(
+            "sizes",
+            "the VMs by size, in the order in which they are placed: one, or with tiered the largest first",
+            (
+                number("cpunumber", "cores of each"),
+                number("cpuspeed", "MHz of each core"),
+                number("memory", "MiB of each"),
+                number("disksize", "bytes of each one's volumes together"),
+                number("count", "how many VMs"),
+            ),
+        ),
+        objects(
+            "hosts",
+            "the hosts that get VMs, in the order in which they get the first one",
+            (
+                text("hostid", "the host"),
+                text("hostname", "its name"),
+                text("clusterid", "its cluster"),
+                text("clustername", "the cluster's name"),
+                text("podid", "the cluster's pod"),
+                number("count", "VMs that it gets"),
+            ),
+        ),
+        objects("before", "the zone as it is", USAGE),
+        objects("after", "the zone with these VMs", USAGE),
+    ),
+)
+
+
+def calculate(call: Call) -> Mapping[str, Any]:
+    """How many more VMs fit, where, and what ends it."""
+    request = deploy_request(call, bulk=True, count=1)
+    return calculate_capacity(call.connection, call.caller, request, tiered=call.flag("tiered"), n1=call.flag("n1"))
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="calculateCapacity",
+        description="Answers how many more VMs one bulk call could make now, on which hosts, and what ends it",
+        handler=calculate,
+        shape=Shape.OBJECT,
+        response=REMAINING_CAPACITY,
+        roles=ROOT_ADMIN_ONLY,
+        # As any deploy call it makes the owner's default security group, where there is none.
+        changes_state=True,
+        parameters=(
+            *(parameter for parameter in OF_ANY_VM if parameter.name not in OF_A_DEPLOYMENT),
+            boolean(
+                "tiered", "where no more fit, go on with smaller ones; the service offering must be a custom one"
+            ),
+            boolean("n1", "keep room on the other hosts of its cluster for the VMs of any one host"),
+        ),
+        unsupported=UNSUPPORTED | NOT_OF_MANY,
+        rules=(Exclusive(("podid", "clusterid")), *RULES),
+        errors=(PermissionDenied, OwnerDisabled, ResourceUnavailable),
+    ),
+)

@@ -1,0 +1,115 @@
+"""Whether any one host of a zone may be lost: would its VMs find room on the other hosts of its cluster?
+
+This is what is called N+1. A lost host's VMs are looked at by their sizes and host tags alone, and in their own
+cluster alone, as their volumes may not be reached from another; they are started like any others, so thresholds of
+their cluster hold. Who else is on a host, affinity groups, dedications and storage are not looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from bulkdeploy.placement.batch import plan_batch
+from bulkdeploy.placement.catalog import PlacementCatalog
+from bulkdeploy.placement.model import COUNT_DISPERSING, HostColumns, Ints, PlacementRequest, Plan, ZoneSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class HeldVms:
+    """What hosts hold: ``count`` VMs of a kind on a host (by id), an entry each. ``kinds``: one VM of each kind."""
+
+    kinds: tuple[PlacementRequest, ...]
+    host_id: Ints
+    kind: Ints
+    count: Ints
+
+    def plus(self, request: PlacementRequest, made: Plan) -> "HeldVms":
+        """These, and the VMs of a plan."""
+        host_ids, vms = np.unique(made.host_ids, return_counts=True)
+        return HeldVms(
+            (*self.kinds, request),
+            np.concatenate((self.host_id, host_ids)),
+            np.concatenate((self.kind, np.full(len(host_ids), len(self.kinds), dtype=np.int64))),
+            np.concatenate((self.count, vms)),
+        )
+
+
+def host_not_to_lose(snapshot: ZoneSnapshot, held: HeldVms, catalog: PlacementCatalog) -> int | None:
+    """A host (by id) whose VMs would not all find room, were it lost; None: any one host may be."""
+    hosts = snapshot.hosts
+    vms = np.zeros((len(hosts.id), len(held.kinds)), dtype=np.int64)
+    order = np.argsort(hosts.id, kind="stable")
+    found = np.isin(held.host_id, hosts.id)
+    at = order[np.searchsorted(hosts.id, held.host_id[found], sorter=order)]
+    np.add.at(vms, (at, held.kind[found]), held.count[found])
+    for in_cluster in _by_cluster(hosts.cluster):
+        holding = in_cluster[hosts.up[in_cluster] & vms[in_cluster].any(axis=1)]
+        if not len(holding):
+            continue
+        alone = _cluster_alone(snapshot, in_cluster)
+        position = {host: number for number, host in enumerate(in_cluster.tolist())}
+        for host in _unlike(hosts, vms, holding):
+            if _lacks_capacity(alone, position[host], held.kinds, vms[host], catalog):
+                return int(hosts.id[host])
+    return None
+
+
+def _by_cluster(cluster: Ints) -> Iterator[Ints]:
+    """The positions of each cluster's hosts."""
+    order = np.argsort(cluster, kind="stable")
+    return iter(np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1)) if len(order) else iter(())
+
+
+def _unlike(hosts: HostColumns, vms: Ints, at: Ints) -> Iterator[int]:
+    """These hosts, those with most VMs first; of hosts that are alike in everything, one."""
+    seen = set()
+    columns = [getattr(hosts, field.name)[at].tolist() for field in fields(hosts) if field.name != "id"]
+    alike = list(zip(*columns, map(tuple, vms[at].tolist()), strict=True))
+    for number in np.argsort(-vms[at].sum(axis=1), kind="stable").tolist():
+        if alike[number] not in seen:
+            seen.add(alike[number])
+            yield int(at[number])
+
+
+def _cluster_alone(snapshot: ZoneSnapshot, at: Ints) -> ZoneSnapshot:
+    """A zone of the one cluster that these hosts are in; nothing is stored or dedicated there."""
+    clusters, hosts, pools = snapshot.clusters, snapshot.hosts, snapshot.pools
+    cluster = int(hosts.cluster[at[0]])
+    nowhere = np.zeros(len(at), dtype=bool)
+    return replace(
+        snapshot,
+        clusters=replace(
+            clusters,
+            **{field.name: getattr(clusters, field.name)[cluster : cluster + 1] for field in fields(clusters)},
+        ),
+        hosts=replace(
+            hosts,
+            **{field.name: getattr(hosts, field.name)[at] for field in fields(hosts)}
+            | {"cluster": np.zeros(len(at), dtype=np.int64), "foreign": nowhere, "own": nowhere},
+        ),
+        pools=replace(pools, **{field.name: getattr(pools, field.name)[:0] for field in fields(pools)}),
+    )
+
+
+def _lacks_capacity(
+    alone: ZoneSnapshot, lost: int, kinds: Sequence[PlacementRequest], vms: Ints, catalog: PlacementCatalog
+) -> bool:
+    up = alone.hosts.up.copy()
+    up[lost] = False
+    rest = replace(alone, hosts=replace(alone.hosts, up=up))
+    requests = [_started_again(kinds[kind], int(vms[kind])) for kind in np.flatnonzero(vms).tolist()]
+    return plan_batch(rest, requests, catalog).refused > 0
+
+
+def _started_again(kind: PlacementRequest, count: int) -> PlacementRequest:
+    return PlacementRequest(
+        count=count,
+        cpu_number=kind.cpu_number,
+        cpu_mhz=kind.cpu_mhz,
+        memory_mib=kind.memory_mib,
+        hypervisor=kind.hypervisor,
+        host_tags=kind.host_tags,
+        planner=COUNT_DISPERSING,
+        host_algorithm="firstfit",
+    )

@@ -1,0 +1,122 @@
+"""The list query of allocations: who holds how much of which host or storage pool, and since when."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, Text, case, cast, func, literal, null, select, union_all
+from sqlalchemy import Uuid as UuidType
+
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, same_text, same_uuid
+from bulkdeploy.store.ledger.ledger import ConsumerKind
+from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.tables.jobs import async_jobs
+from bulkdeploy.store.tables.ledger import host_capacity, host_claims, storage_claims
+from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
+
+VIRTUAL_MACHINE, MIGRATION, VOLUME = "VirtualMachine", "Migration", "Volume"
+CONSUMER_TYPES = (VIRTUAL_MACHINE, MIGRATION, VOLUME)
+
+_moving = virtual_machines.alias()
+
+_OF_HOSTS = select(
+    host_claims.c.consumer.label("consumerid"),
+    case((host_claims.c.consumer_kind == ConsumerKind.MIGRATION.value, MIGRATION), else_=VIRTUAL_MACHINE).label(
+        "consumertype"
+    ),
+    func.coalesce(virtual_machines.c.name, _moving.c.name).label("consumername"),
+    hosts.c.uuid.label("hostid"),
+    hosts.c.name.label("hostname"),
+    cast(null(), UuidType).label("storageid"),
+    cast(null(), Text).label("storage"),
+    host_claims.c.cpu_mhz.label("cpu"),
+    host_claims.c.memory_mib.label("memory"),
+    cast(null(), BigInteger).label("size"),
+    host_claims.c.created.label("created"),
+    hosts.c.zone_id.label("in_zone"),
+    hosts.c.pod_id.label("in_pod"),
+    hosts.c.cluster_id.label("in_cluster"),
+    host_claims.c.host_id.label("in_host"),
+    cast(null(), BigInteger).label("in_pool"),
+).select_from(
+    host_claims.join(hosts, hosts.c.id == host_claims.c.host_id)
+    .outerjoin(virtual_machines, virtual_machines.c.uuid == host_claims.c.consumer)
+    .outerjoin(async_jobs, async_jobs.c.uuid == host_claims.c.consumer)
+    .outerjoin(_moving, _moving.c.id == async_jobs.c.instance_id)
+)
+
+_OF_POOLS = select(
+    storage_claims.c.consumer,
+    literal(VOLUME),
+    volumes.c.name,
+    cast(null(), UuidType),
+    cast(null(), Text),
+    storage_pools.c.uuid,
+    storage_pools.c.name,
+    cast(null(), BigInteger),
+    cast(null(), BigInteger),
+    storage_claims.c.size_bytes,
+    storage_claims.c.created,
+    storage_pools.c.zone_id,
+    storage_pools.c.pod_id,
+    storage_pools.c.cluster_id,
+    storage_pools.c.host_id,
+    storage_claims.c.pool_id,
+).select_from(
+    storage_claims.join(storage_pools, storage_pools.c.id == storage_claims.c.pool_id).outerjoin(
+        volumes, volumes.c.uuid == storage_claims.c.consumer
+    )
+)
+
+_every = union_all(_OF_HOSTS, _OF_POOLS).subquery()
+_column = _every.c
+SHOWN = tuple(column for column in _column if not str(column.name).startswith("in_"))
+
+FILTERS: Filters = {
+    "consumerid": same_uuid(_column.consumerid),
+    "consumertype": same_text(_column.consumertype),
+    "hostid": by_id(_column.in_host),
+    "storageid": by_id(_column.in_pool),
+    "clusterid": by_id(_column.in_cluster),
+    "podid": by_id(_column.in_pod),
+    "zoneid": by_id(_column.in_zone),
+}
+
+
+def list_allocations(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
+    """Claims of hosts and of pools, by place and then by consumer; what a migration holds is its source.
+
+    ``hostid`` has the volumes on the host's own disks, too.
+    """
+    query = filtered(select(*SHOWN), FILTERS, arguments)
+    place = func.coalesce(_column.hostname, _column.storage)
+    return fetch_page(connection, query.order_by(place, _column.consumerid), paging)
+
+
+def allocations_of_host(connection: Connection, host_id: int) -> list[dict[str, Any]]:
+    """Who holds what of one host, its own disks included, those that hold most memory first."""
+    query = select(*SHOWN).where(_column.in_host == host_id)
+    order = (_column.memory.desc().nulls_last(), _column.size.desc(), _column.consumerid)
+    return [dict(row) for row in connection.execute(query.order_by(*order)).mappings()]
+
+
+def find_hosts(connection: Connection, name_or_uuid: str) -> list[dict[str, Any]]:
+    """Live hosts of this name or uuid, with their cluster, what they may promise and what they have promised."""
+    query = (
+        select(
+            hosts.c.id,
+            hosts.c.uuid,
+            hosts.c.name,
+            clusters.c.name.label("cluster"),
+            *(column for column in host_capacity.c if column.name != "host_id"),
+        )
+        .select_from(
+            hosts.join(clusters, clusters.c.id == hosts.c.cluster_id).join(
+                host_capacity, host_capacity.c.host_id == hosts.c.id
+            )
+        )
+        .where(
+            hosts.c.removed.is_(None), (hosts.c.name == name_or_uuid) | (cast(hosts.c.uuid, Text) == name_or_uuid)
+        )
+        .order_by(hosts.c.id)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
