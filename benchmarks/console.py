@@ -1,7 +1,8 @@
 """What pages of the console cost: ``make bench-console``.
 
 In one process, from the browser's request to the bytes of the answer, without a socket. ``cpu`` is that of the
-thread that answers; the rest of ``wall`` is the database, and other programs on the machine.
+thread that answers; the rest of ``wall`` is the database, and other programs on the machine. Then, where there is
+one, in a Chromium whose CPU is slowed down four times, over a socket.
 """
 
 import gzip
@@ -10,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import structlog
 from rich.console import Console
@@ -22,19 +24,27 @@ from benchmarks.ground import BenchmarkZone, ground, say
 from bulkdeploy.api.app import create_app
 from bulkdeploy.console.app import with_console
 from bulkdeploy.wiring.system import build_system
+from tests.support.api_server import serving
+from tests.support.chromium import chromium, why_not
 
 REPEATS = 15
 DEPLOYED = 10_000
 PASSWORD = "benchmark"  # noqa: S105 - of the database that is dropped afterwards
+SLOWDOWN, BROWSER_REPEATS, WATCHED_S, PATIENCE_MS = 4, 5, 20, 240_000
+INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive"
+DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+"""Milliseconds until scripts may begin; and what is over once the page was drawn."""
 SIZE = Size(zones=1, pods=4, clusters=40, hosts=2000, vms=1000)
 
 
 def main() -> None:
     """Measure, and print a table."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     table = Table("page", "kB", "kB compressed", "CPU ms", "wall ms")
     with ground() as shared, shared.zone(SIZE, audited=False) as bench:
-        client = Client(with_console(create_app(build_system(bench.settings))))
+        application = with_console(create_app(build_system(bench.settings)))
+        client = Client(application)
         client.post("/console/sign-in", data={"username": "admin", "password": PASSWORD})
         client.get("/console/jobs")
         deployment = _deploy(bench, client)
@@ -53,7 +63,59 @@ def main() -> None:
         for name, look in pages.items():
             table.add_row(name, *_measured(look))
         table.add_row("first load: sign-in, page, script, style", *_first_load(client))
-    Console().print(table)
+        Console().print(table)
+        missing = why_not()
+        if missing is None:
+            with serving(application) as url, chromium() as browser:
+                Console().print(_in_a_browser(browser, f"{url}/console/", deployment))
+        else:
+            say(f"not in a browser: {missing}")
+
+
+def _in_a_browser(browser: Any, root: str, deployment: str) -> Table:
+    """What whoever looks waits for, on a slow machine, and what an open page asks."""
+    table = Table("in a browser", f"CPU slowed down {SLOWDOWN} times")
+    page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    tools = page.context.new_cdp_session(page)
+    tools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
+    requested: list[str] = []
+    sizes: list[int] = []
+    page.on("request", lambda request: requested.append(request.url))
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto(root)
+    table.add_row("first load: interactive after", f"{page.evaluate(INTERACTIVE):.0f} ms")
+    page.fill("#username", "admin")
+    page.fill("#password", PASSWORD)
+    page.click("button.primary")
+    page.wait_for_selector("header.bar")
+    table.add_row("  with the page after signing in", f"{sum(sizes) / 1000:.1f} kB, not compressed")
+    tools.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+    tools.send("Performance.enable", {"timeDomain": "threadTicks"})
+    for name, address in (
+        ("500 VMs", "virtual-machines?size=500"),
+        (f"{DEPLOYED:,} VMs deployed", f"deployment?id={deployment}"),
+    ):
+        spent = [_spent_drawing(page, tools, root + address) for _ in range(BROWSER_REPEATS)]
+        table.add_row(f"{name}: CPU to draw it, not slowed down", f"{median(spent):.0f} ms")
+    requested.clear()
+    page.wait_for_timeout(1000 * WATCHED_S)
+    table.add_row("  left open: requests per second", f"{len(requested) / WATCHED_S:.2f}")
+    return table
+
+
+def _spent_drawing(page: Any, tools: Any, address: str) -> float:
+    """Milliseconds of CPU of the thread that parses, runs scripts, lays out and paints, until the page is there."""
+
+    def spent() -> float:
+        metrics = {one["name"]: one["value"] for one in tools.send("Performance.getMetrics")["metrics"]}
+        return 1000 * float(metrics["TaskDuration"])
+
+    page.goto("about:blank")
+    before = spent()
+    page.goto(address)
+    page.evaluate(DRAWN)
+    return spent() - before
 
 
 def _deploy(bench: BenchmarkZone, client: Client) -> str:

@@ -65,6 +65,7 @@ class Failpoint(StrEnum):
     SWEEP_VOLUMES = "sweep.volumes"
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_GUESTS = "sweep.guests"
+    SWEEP_EVACUATIONS = "sweep.evacuations"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 
@@ -91,7 +92,7 @@ def arm(fault: Fault | None) -> None:
 
 
 def kills_from(directory: Path) -> Fault:
-    """A fault for real processes: whoever passes the place that a file in ``directory`` is named after is killed.
+    """A fault for real processes: one that passes a place that a file in ``directory`` is named after is killed.
 
     The file is removed first, so one file kills one process, whichever comes by first.
     """

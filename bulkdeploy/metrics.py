@@ -43,7 +43,7 @@ LOCK_TIMEOUTS = Counter(
 
 JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])
 JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Tries of jobs that are to be repeated later", ["kind"])
-JOBS_REQUEUED = Counter("bulkdeploy_jobs_requeued", "Leased jobs that a worker told to end gave to others")
+JOBS_REQUEUED = Counter("bulkdeploy_jobs_requeued", "Leased jobs that a stopping worker gave back to the queue")
 JOBS_IN_HAND = Gauge("bulkdeploy_jobs_in_hand", "Leases that this worker holds", multiprocess_mode="livesum")
 LEASES_LOST = Counter("bulkdeploy_leases_lost", "Leases that this worker lost before its job was over", ["noticed"])
 BATCH_SECONDS = Histogram(

@@ -1,4 +1,6 @@
-"""The web applications: one address for all commands, and two for whoever watches over the process."""
+"""The web applications: one address for all commands, and two for monitoring."""
+
+import re
 
 from flask import Flask, Request, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, RequestEntityTooLarge
@@ -12,12 +14,16 @@ from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
+from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
+HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?", re.ASCII)
+"""What a client may call this API: a name or an address, and a port below 60000, as all that are chosen are."""
+
 FORWARDED = "X-Forwarded-Proto"
-"""How a proxy says that its client came by TLS. Whoever else says so only gets cookies that are kept safer."""
+"""How a proxy says that its client came by TLS. A client that says so only gets safer cookies."""
 
 
 def create_app(
@@ -37,6 +43,13 @@ def create_app(
 
     def call(rest: str = "") -> Response:
         del rest
+        request_id = accepted(request.headers.get(HEADER))
+        with working_for(request_id):
+            response = answer()
+        response.headers[HEADER] = request_id
+        return response
+
+    def answer() -> Response:
         try:
             requested = _read(request, trusted)
         except RequestEntityTooLarge:
@@ -63,7 +76,7 @@ def create_app(
 
 
 def create_monitoring_app(system: System) -> Flask:
-    """What whoever watches over the process asks for: ``/health/ready`` and ``/metrics``."""
+    """What monitoring requests: ``/health/ready`` and ``/metrics``."""
     app = Flask(__name__, static_folder=None)
     add_health(app, system)
     add_metrics(app, system)
@@ -82,7 +95,17 @@ def _read(requested: Request, proxies: TrustedProxies) -> WireRequest:
         method="POST" if requested.method == "POST" else "GET",
         cookies=requested.cookies,
         address=proxies.client(requested.remote_addr or "", requested.headers.get),
+        origin=_origin(requested),
     )
+
+
+def _origin(requested: Request) -> str:
+    host = requested.headers.get("Host", "")
+    return f"{'https' if _is_secure(requested) else 'http'}://{host}" if HOST.fullmatch(host) else ""
+
+
+def _is_secure(requested: Request) -> bool:
+    return requested.is_secure or requested.headers.get(FORWARDED, "").lower() == "https"
 
 
 def _response(answered: WireAnswer) -> Response:
@@ -93,7 +116,7 @@ def _response(answered: WireAnswer) -> Response:
             cookie.value or "",
             max_age=None if cookie.value else 0,
             path=COOKIE_PATH,
-            secure=request.is_secure or request.headers.get(FORWARDED, "").lower() == "https",
+            secure=_is_secure(request),
             httponly=True,
             samesite="Strict",
         )

@@ -1,30 +1,31 @@
 """From the event loop to threads: a call gets a thread when its request is whole, and not before.
 
-The application behind it is WSGI (Flask). Whoever watches over the process has threads of his own, and is told
+The application behind it is WSGI (Flask). Monitoring has threads of its own, and is told
 that it lives without any.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
-from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope
+from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope, Scope, WebSocketScope
 
 from bulkdeploy.api.wire import MOST_PARAMETERS
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS
 
 Environ: TypeAlias = dict[str, Any]
 Wsgi: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+Consoles: TypeAlias = Callable[[WebSocketScope, ASGIReceiveCallable, ASGISendCallable], Awaitable[None]]
 
 LIVE, READY = "/health/live", "/health/ready"
 MONITORING = ("/health/", "/metrics")
 MOST_HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of bodies that one process holds at once; whoever comes then is told to come again."""
+"""Bytes of bodies that one process holds at once; further calls are refused and may be repeated."""
 
 
 PASSWORDS = ("password", "currentpassword")
@@ -40,11 +41,13 @@ class Applications:
 
     Attributes:
         is_proxy: whether an address is known as that of a trusted proxy; asked by the event loop.
+        consoles: makes what serves websockets, which the protocol lets through for consoles of guests only.
     """
 
     calls: Wsgi
     monitoring: Wsgi
     is_proxy: Callable[[str], bool] = field(default=lambda _: False)
+    consoles: Callable[[], Consoles] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class ThreadedApplication:
 
     def __init__(self, applications: Applications, threads: int, monitoring_port: int | None = None) -> None:
         self._applications, self._monitoring_port = applications, monitoring_port
+        self._consoles = None if applications.consoles is None else applications.consoles()
         self._calling = ThreadPoolExecutor(threads, "call")
         self._hashing = ThreadPoolExecutor(PASSWORD_THREADS, "password")
         self._watching = ThreadPoolExecutor(WATCHING_THREADS, "monitoring")
@@ -87,8 +91,10 @@ class ThreadedApplication:
         self._ending = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":  # uvicorn is told to know nothing else
+        """Answer one request, or serve one console."""
+        if scope["type"] == "websocket" and self._consoles is not None:
+            await self._consoles(scope, receive, send)
+        if scope["type"] != "http":
             return
         body: list[bytes] = []
         try:

@@ -160,7 +160,9 @@ class Dispatcher:
             warning = _check_unknown(connection, request, endpoint)
             lookup = partial(resolve_known, connection, caller)
             arguments = endpoint.binder.bind(request.parameters, caller.role_type, lookup)
-            call = Call(endpoint.command, caller, arguments, self._system, connection, request.method)
+            call = Call(
+                endpoint.command, caller, arguments, self._system, connection, request.method, request.origin
+            )
             handler = _handler(call)
             if not endpoint.command.changes_state:
                 return _rendered(endpoint, request, handler(connection), caller, warning=warning)

@@ -1,10 +1,11 @@
-"""HTTP/1.1 on a connection, with an end to everything: bytes, time, and patience with whoever does not read.
+"""HTTP/1.1 on a connection, with an end to everything: bytes, time, patience (one file: one connection's states).
 
 The protocol itself is uvicorn's. What is here bounds it, and answers in the form of the API what never becomes a
 call: uvicorn has no deadline for headers or bodies, no bound for headers, and plain text for its refusals.
 """
 
 from asyncio import AbstractEventLoop, BaseTransport, TimerHandle, Transport
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
@@ -12,10 +13,12 @@ from typing import Any, cast
 import structlog
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 from bulkdeploy import metrics
 from bulkdeploy.api.connections import Connections
+from bulkdeploy.api.guest_console import PATH as CONSOLES
 from bulkdeploy.api.refused_requests import refusal_of
 from bulkdeploy.api.wire import MOST_BODY_BYTES
 from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
@@ -159,7 +162,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = Reading.BODY
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; of one in chunks nobody said how long it is."""
+        """A part of the body; the length of one in chunks is not known."""
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
@@ -168,12 +171,36 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is whole."""
         super().on_message_complete()
+        if self._is_for_console():
+            return
         if self.cycle.response_complete:
             self._wait_for_request()
         else:
             if not self._together.works(self):
                 self._give_up(ServerBusy())
             self._reading = Reading.WHOLE
+
+    # --- consoles -------------------------------------------------------------------------
+
+    def _is_for_console(self) -> bool:
+        return bool(self.parser.should_upgrade()) and self._should_upgrade()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        """Only a console of a guest is a websocket; elsewhere such a wish is not heeded."""
+        return self.url.partition(b"?")[0] == CONSOLES.encode()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Give the connection to uvicorn's websocket; it counts among all connections until it is lost."""
+        self._refused = True
+        self._stop_timers()
+        self._unset_keepalive_if_required()
+        if not self._together.works(self):
+            self._hang_up()
+            return
+        super().handle_websocket_upgrade()
+        upgraded = self.transport.get_protocol()
+        if isinstance(upgraded, ConsoleProtocol):
+            upgraded.when_lost = lambda: self._together.closed(self)
 
     @property
     def _answered(self) -> bool:
@@ -280,3 +307,15 @@ class BoundedProtocol(HttpToolsProtocol):
     def _hang_up(self) -> None:
         self._refused = True
         self.transport.abort()
+
+
+class ConsoleProtocol(WebSocketsSansIOProtocol):
+    """A connection that became a websocket."""
+
+    when_lost: Callable[[], None] | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        super().connection_lost(exc)
+        if self.when_lost is not None:
+            self.when_lost()

@@ -1,4 +1,4 @@
-"""The state of the whole service in figures, looked up when somebody asks."""
+"""The state of the whole service in figures, looked up on request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

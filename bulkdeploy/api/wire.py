@@ -18,12 +18,14 @@ class WireRequest:
         parameters: decoded values by name as sent, of query and form body together.
         method: GET or POST.
         address: where it came from, for the log.
+        origin: see Call.
     """
 
     parameters: Mapping[str, str]
     method: str = "GET"
     cookies: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
+    origin: str = ""
     _in_lower_case: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:

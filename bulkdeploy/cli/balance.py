@@ -43,7 +43,8 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
     if YES not in (word.lower() for word in words) and not _confirmed(plan):
         context.screen.say("Nothing was moved")
         return
-    answer = context.transport.call(API, parameters)
+    shown = {"planindex": str(plan["index"])} if plan.get("index") else {}
+    answer = context.transport.call(API, {**parameters, **shown})
     if not context.preferences.asyncblock:
         context.screen.show(answer)
         return

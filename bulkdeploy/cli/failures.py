@@ -129,7 +129,7 @@ class TimedOut(CommandFailed):
 
 
 class Interrupted(CommandFailed):
-    """Ctrl-C: nobody waits any more. What had been asked for goes on."""
+    """Ctrl-C: the program stops waiting. What was requested goes on."""
 
     status = ExitStatus.INTERRUPTED
     label = ""

@@ -1,4 +1,4 @@
-"""Bulkmonkey's own commands: settings, profiles, sync, batch-create, follow, explain, balance, capacity, ..."""
+"""Bulkmonkey's own commands: those that are no commands of the API."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -162,6 +162,12 @@ def _confd(context: CommandContext, words: Sequence[str]) -> None:
     context.screen.show({"confd": [{"query": " ".join(words), "answer": found}]})
 
 
+def _console(context: CommandContext, words: Sequence[str]) -> None:
+    from bulkdeploy.cli.console import console  # noqa: PLC0415 - loads what no other command needs
+
+    console(context, words)
+
+
 def _completion(context: CommandContext, words: Sequence[str]) -> None:
     del context
     if len(words) != 1 or words[0] not in SHELLS:
@@ -238,6 +244,13 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             "Shows the moves that would even out the use of hosts, and has them made once confirmed",
             balance,
             ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
+        ),
+        OwnCommand(
+            "console",
+            "console VM",
+            "Shows the serial console of a running VM and sends what is typed; Ctrl-] ends it",
+            _console,
+            ("console web-1", "console 6f1c2a34-0a0f-4f5e-9d59-4f0f9f1b7c11"),
         ),
         OwnCommand(
             "capacity",

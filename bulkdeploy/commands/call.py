@@ -25,6 +25,7 @@ class Call:
         connection: valid during the handler. In a command that changes state it is in the call's transaction, which
             is committed when the handler returns; otherwise, and for ``Command.prepare``, it can only read.
         method: GET or POST; user data has other limits by GET.
+        origin: scheme, host and port of this API as the caller names it; empty where it does not.
     """
 
     command: Command
@@ -33,6 +34,7 @@ class Call:
     system: System
     connection: Connection
     method: str = "GET"
+    origin: str = ""
 
     def ref(self, name: str) -> EntityRef | None:
         """The entity named by a UUID parameter, or None if it was not given."""

@@ -128,6 +128,7 @@ NOT_OF_MANY = {
     "ipaddress": "each VM gets an address of its own",
     "macaddress": "each VM gets a MAC address of its own",
     "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
+    "customid": NO_CUSTOM_IDS,
     "hostid": "many VMs are dispersed; podid or clusterid say where",
 }
 """Why the bulk call refuses what only one VM can have."""
@@ -153,7 +154,6 @@ UNSUPPORTED = {
     "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
     "snapshotid": NO_SNAPSHOTS,
     "volumeid": "a VM is made from a template or an ISO",
-    "customid": NO_CUSTOM_IDS,
     "password": "guests have no passwords set from outside",
     "extraconfig": "hypervisors take no extra configuration",
     "nicnetworklist": NO_VNF,

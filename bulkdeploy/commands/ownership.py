@@ -1,6 +1,8 @@
 """Whose things a call shows or makes, from its owner parameters."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.services.owned_entities import named_entity
 from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_owner_of, visibility
 from bulkdeploy.store.visibility import Visibility
 
@@ -25,3 +27,14 @@ def visible(call: Call) -> Visibility:
 def named_owner(call: Call) -> NamedOwner:
     """Whom the call makes something for, unchecked: ``declare.owner_parameters``."""
     return named_owner_of(call.arguments)
+
+
+def by_id_or_name(call: Call, entity: Entity, noun: str, by_id: str = "id", by_name: str = "name") -> EntityRef:
+    """What a call names by its id, or by its name among the owner's; ``noun`` names it in texts.
+
+    Raises:
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``services.owned_entities.named_entity``.
+    """
+    return call.ref(by_id) or named_entity(
+        call.connection, call.caller, entity, named_owner(call), call.arguments[by_name], noun, by_name
+    )

@@ -20,7 +20,7 @@ from bulkdeploy.store.listing import Page, cut_page
 INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 ROLES = dict.fromkeys(
     (
-        *("listAlerts", "listDedicatedGuestVlanRanges", "listGuestOsMapping", "listInternalLoadBalancerVMs"),
+        *("listDedicatedGuestVlanRanges", "listGuestOsMapping", "listInternalLoadBalancerVMs"),
         *("listRouters", "listStorageNetworkIpRange", "listSystemVms"),
     ),
     INFRASTRUCTURE,
@@ -76,7 +76,6 @@ RULES = "id ipaddressid networkid fordisplay tags"
 OF_APPLIANCES = "id name hostid networkid podid zoneid state vpcid forvpc fetchhealthcheckresults"
 
 ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
-    "listAlerts": ("alert", "alerts", (*_filters("id name type"), *PAGING)),
     "listAnnotations": (
         "annotation",
         "comments on things",

@@ -68,6 +68,7 @@ def create_console(api: Wsgi) -> Flask:
     app.add_url_rule(f"{PREFIX}/sign-in", "sign_in", front.sign_in, methods=["GET", "POST"])
     app.add_url_rule(f"{PREFIX}/sign-out", "sign_out", front.sign_out, methods=["POST"])
     app.add_url_rule(f"{PREFIX}/theme", "theme", front.theme, methods=["POST"])
+    app.add_url_rule(f"{PREFIX}/vnc", "vnc", front.vnc)
     app.add_url_rule(f"{PREFIX}/<name>", "page", front.page, methods=["GET", "POST"])
     app.before_request(front.refuse_other_sites)
     app.after_request(_with_headers)
@@ -147,6 +148,10 @@ class _Front:
         answer = _go(back if PAGE_ADDRESS.fullmatch(back) else "./")
         _set_cookie(answer, THEME_COOKIE, wanted if wanted in THEMES else None, max_age=YEAR_S)
         return answer
+
+    def vnc(self) -> Response:
+        """The page of a VM's screen: it needs no session, for what opens a screen is its token."""
+        return Response(self._pages.render("vnc.html"), content_type="text/html; charset=UTF-8")
 
     def refuse_other_sites(self) -> Response | None:
         """A form of another site is refused; browsers say where a request comes from."""

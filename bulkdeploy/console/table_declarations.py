@@ -41,12 +41,17 @@ class Filter:
     hidden: bool = False
 
 
+def _same(*columns: str) -> dict[str, str]:
+    return {column: column for column in columns}
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table: the command that lists its rows, and how they are shown.
 
     Attributes:
         read: makes what the columns show of a row that the API answered.
+        orders: columns that order the table, with the command's own words for them.
         actions: commands that may be called with the id of each chosen row.
     """
 
@@ -54,6 +59,7 @@ class Table:
     command: str
     columns: tuple[Column, ...]
     filters: tuple[Filter, ...]
+    orders: Mapping[str, str]
     read: Callable[[Row], Row] = dict
     actions: tuple[str, ...] = ()
 
@@ -100,6 +106,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     Column("completed", "moment", shown=False),
                 ),
                 (Filter("keyword"), Filter("zoneid", rows_of="listZones")),
+                _same("count", "account", "zonename", "created"),
             ),
             Table(
                 "virtual-machines",
@@ -143,6 +150,10 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     Filter("hostid", hidden=True),
                     Filter("podid", hidden=True),
                 ),
+                _same(
+                    *("name", "state", "ipaddress", "hostname", "account", "zonename", "serviceofferingname"),
+                    *("cpunumber", "memory", "templatename", "hypervisor", "instancename", "created"),
+                ),
                 actions=(
                     "startVirtualMachine",
                     "stopVirtualMachine",
@@ -166,6 +177,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     Column("completed", "moment", shown=False),
                 ),
                 (Filter("keyword"), Filter("deploymentid", hidden=True), Filter("resourceid", hidden=True)),
+                {"action": "cmd", "state": "jobstatus"} | _same("account", "created", "completed"),
                 read=_job,
             ),
             Table(
@@ -190,6 +202,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
                     Filter("resourceid", hidden=True),
                     Filter("startid", hidden=True),
                 ),
+                _same("created", "level", "type", "state", "username", "account"),
             ),
         )
     }

@@ -28,7 +28,7 @@ class Command:
         errors: the errors it can give beyond those every command can.
         envelope: the top-level key where it is irregular.
         instead: another object that it may answer, as an ``Instead``.
-        unsupported: parameters that CloudStack has and this service can not honour, with why: whoever gives one
+        unsupported: parameters that CloudStack has and this service can not honour, with why: a call that has one
             (``false`` and nothing count as not given) is refused by its name, and nothing is done.
         open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
         post_only: refused by GET: it carries a password.

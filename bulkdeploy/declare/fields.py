@@ -164,7 +164,7 @@ class DateField(WireField):
         except (ValueError, OverflowError):
             pass  # the shape is right and the day, hour or zone is not; refused below
         days = "yyyy-MM-dd, yyyy-MM-dd HH:mm:ss or " if self.parameter.type is WireType.DATE else ""
-        raise self._malformed(value, f"Unable to parse date: it should look like {days}yyyy-MM-ddTHH:mm:ss+0000")
+        raise self._malformed(value, f"Unable to parse date: it must look like {days}yyyy-MM-ddTHH:mm:ss+0000")
 
 
 class IdField(WireField):

@@ -4,6 +4,8 @@
 ``PROJECT`` to those of them that projects may own too.
 """
 
+from collections.abc import Iterable
+
 from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, uuid
 from bulkdeploy.domain.entities import Entity
 
@@ -22,6 +24,13 @@ OWNER: tuple[Parameter, ...] = (
 
 COUNT_ONLY: Parameter = boolean("retrieveonlyresourcecount", "answer the count and no rows")
 SHOW_ICON: Parameter = boolean("showicon", "accepted and without effect: nothing here has an icon")
+
+
+def sort_by(fields: Iterable[str]) -> Parameter:
+    """``sortby``: the whole list ordered by one field before it is cut into pages."""
+    choices = tuple(word for field in fields for word in (field, f"-{field}"))
+    return string("sortby", "order by this field, downwards with a minus before it; else by age", choices=choices)
+
 
 PROJECT: tuple[Parameter, ...] = (
     uuid("projectid", Entity.PROJECT, "answer only what this project owns; -1: all projects of the caller"),

@@ -174,6 +174,28 @@ SETTINGS: tuple[Setting, ...] = (
         maximum=1000,
     ),
     Setting(
+        "host.down.wait",
+        "60",
+        N,
+        "Seconds that a host must be silent to be Down; until then it is Disconnected",
+        minimum=5,
+        maximum=86400,
+    ),
+    Setting(
+        "host.up.wait",
+        "30",
+        N,
+        "Seconds that a host which was silent must answer, without a break, to be Up again",
+        minimum=0,
+        maximum=86400,
+    ),
+    Setting(
+        "vm.ha.enabled",
+        "true",
+        B,
+        "Fence hosts that are Down and have highly available VMs, and start those elsewhere",
+    ),
+    Setting(
         "allow.deploy.vm.if.deploy.on.given.host.fails",
         "false",
         B,

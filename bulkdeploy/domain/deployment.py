@@ -45,11 +45,16 @@ class NamedNic:
 
 @dataclass(frozen=True, slots=True)
 class NamedVm:
-    """What one of a request's VMs is to be called (None: generated), and its entry in the call's list."""
+    """What one of a request's VMs is to be called (None: generated), and its entry in the call's list.
+
+    ``uuid``, ``job_uuid``: the ids that it and the job that deploys it are to have; None: new ones.
+    """
 
     name: str | None = None
     display_name: str | None = None
     entry: int = 0
+    uuid: str | None = None
+    job_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

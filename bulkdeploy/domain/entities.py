@@ -45,6 +45,7 @@ class Entity(StrEnum):
     JOB = "AsyncJobs"
     DEPLOYMENT = "BulkDeployments"
     EVENT = "Events"
+    ALERT = "Alerts"
 
 
 EVERY_ID = -1

@@ -234,7 +234,7 @@ class PlanStale(BulkDeployError):
     def __init__(self, index: int, why: Sequence[str]) -> None:
         self.index, self.why = index, tuple(why)
         named = f": {'; '.join(why)}" if why else ""
-        super().__init__(f"Plan {index} is stale{named}. Nothing was deployed: plan again with dryrun=true")
+        super().__init__(f"Plan {index} is stale{named}. Nothing was done: plan again with dryrun=true")
 
 
 class InsufficientAddresses(BulkDeployError):

@@ -15,9 +15,6 @@ UNTAGGED = "untagged"
 SMALLEST_MTU, LARGEST_MTU = 68, 9216
 """Bytes: what IPv4 demands of every link, and what is customary for the largest frames."""
 VLAN = re.compile(r"(vlan://|vxlan://)?([0-9]{1,8}|untagged)", re.IGNORECASE)
-NETWORK_DOMAIN = re.compile(
-    r"(?=.{1,190}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I
-)
 
 
 class GuestType(StrEnum):
@@ -108,18 +105,6 @@ def free_vlan(vlan_range: str, used: Collection[str]) -> str | None:
             if found is not None:
                 return str(found)
     return None
-
-
-def check_network_domain(text: str) -> None:
-    """Refuse what is no DNS domain.
-
-    Raises:
-        InvalidParameter: it is none.
-    """
-    if not NETWORK_DOMAIN.fullmatch(text):
-        raise InvalidParameter(
-            "networkdomain", text, "it must be a DNS domain such as guests.example, 190 characters at most"
-        )
 
 
 def _whole(network: IPv4Network, gateway: IPv4Address) -> Subnet:

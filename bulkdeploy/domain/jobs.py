@@ -47,3 +47,7 @@ def class_for(name: str, *, is_root_admin: bool) -> str:
 
 FAILED_RESULT_CODE = 530
 """``jobresultcode`` of every failed job; the true code stands in ``jobresult.errorcode``."""
+
+
+PLANNED = "planned"
+"""Param of jobs that move or start others' VMs: a plan that was shown, as lists of VM, host and turn, by ids."""

@@ -1,4 +1,4 @@
-"""How long somebody who gave wrong passwords waits before the next one is looked at.
+"""How long a user who gave wrong passwords waits before the next one is looked at.
 
 Delays are for everybody, the default admin included, and hold in all API processes together. CloudStack has none:
 it disables a user after ``incorrect.login.attempts.allowed`` wrong passwords, its API keys included, and never the

@@ -1,4 +1,4 @@
-"""Why a request is not read to its end: told in the form of every other refusal, then the connection closes."""
+"""Why a request is not read to its end: answered in the form of every other refusal, then the connection closes."""
 
 from bulkdeploy.domain.errors import BulkDeployError
 

@@ -86,6 +86,7 @@ class HypervisorType(StrEnum):
     OVM = "Ovm"
     OVM3 = "Ovm3"
     LXC = "LXC"
+    EXTERNAL = "External"
 
     @classmethod
     def parse(cls, text: str) -> "HypervisorType | None":

@@ -23,9 +23,6 @@ class VmState(StrEnum):
     SHUTDOWN = "Shutdown"
 
 
-HOLDS_A_HOST = frozenset({VmState.STARTING, VmState.RUNNING, VmState.STOPPING, VmState.MIGRATING, VmState.UNKNOWN})
-"""States in which a VM sits on a host, whatever its claim says."""
-
 GONE = frozenset({VmState.DESTROYED, VmState.EXPUNGING})
 """States that ``state=present`` leaves out."""
 

@@ -15,6 +15,9 @@ class Ability(StrEnum):
     LIVE_SCALING = "live scaling"
     """``ensure_scaled``: a running guest gets more CPU and memory."""
 
+    DATA_VOLUMES = "data volumes"
+    """Guests may have volumes beside their root disk."""
+
     HOT_PLUG_VOLUMES = "hot plug of volumes"
     """``ensure_devices``: a running guest gets and loses volumes."""
 
@@ -31,7 +34,7 @@ class Ability(StrEnum):
     """Snapshots of guests; no call needs it yet."""
 
     CONSOLE = "console"
-    """A console of a guest; no call needs it yet."""
+    """``open_console``: the screen, or the serial console, of a running guest."""
 
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""

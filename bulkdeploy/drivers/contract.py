@@ -1,6 +1,6 @@
 """The contract of drivers as test suites: pytest classes to subclass, which docs/drivers.md shows. Needs pytest.
 
-``DriverContract``, ``VolumeContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
+``DriverContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
 take batches, ``FencingContract`` for hypervisors that check fences, ``CapacityContract`` for those that refuse
 guests for which they have no memory; each of the others is for an ability.
 """
@@ -11,9 +11,11 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
@@ -33,10 +35,12 @@ __all__ = [
     "BatchContract",
     "Caller",
     "CapacityContract",
+    "ConsoleContract",
     "DeviceContract",
     "DriverContract",
     "FencingContract",
     "HostContract",
+    "HostFencingContract",
     "Machines",
     "MigrationContract",
     "ResizeContract",

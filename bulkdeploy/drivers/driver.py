@@ -1,11 +1,12 @@
 """What a hypervisor driver is: "make it so" calls, and a look at what is there (one file: one protocol, whole).
 
-Every call is keyed by the VM's uuid and may be repeated: after a crash nobody knows whether the
+Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
 call with a lower fence than it has seen for that VM (a paused process that woke up too late).
 docs/drivers.md walks through an example.
 """
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ NOBODY = UUID(int=0)
 """The uuid of no guest."""
 
 HOSTS_AT_ONCE = 16
-"""Hosts that ``HypervisorDriver.admit_hosts`` reaches at the same time."""
+"""Hosts that ``admit_hosts`` and ``look_at_hosts`` reach at the same time."""
 
 
 class PowerState(StrEnum):
@@ -35,6 +36,13 @@ class PowerState(StrEnum):
 
     RUNNING = "Running"
     STOPPED = "Stopped"
+
+
+class ConsoleKind(StrEnum):
+    """What of a guest a person sees."""
+
+    VNC = "vnc"
+    SERIAL = "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``resize``...
+            ``migrate``, ``scale``, ``devices``, ``resize``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -142,12 +150,14 @@ class HypervisorDriver(ABC):
     Attributes:
         options_model: what ``from_options`` is given, declared.
         abilities: what the hypervisor can do beyond running, stopping and removing guests.
-        is_watched: hosts may fail and guests may end by themselves: the sweeper looks (``guests_of_host``).
+        is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
+        guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     is_watched: ClassVar[bool] = False
+    guests_may_end: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
@@ -188,6 +198,26 @@ class HypervisorDriver(ABC):
         """
         del timeout_s
         raise DriverError("look", host.name, "its driver does not watch hosts", transient=False)
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """``guests_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
+
+        An error says that a host does not answer.
+
+        Raises:
+            DriverError: no host could be asked, for a reason that is not the hosts'.
+        """
+
+        def look(host: HostAddress) -> Sequence[Guest] | DriverError:
+            try:
+                return self.guests_of_host(host, timeout_s=timeout_s)
+            except DriverError as error:
+                return error
+
+        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+            return list(threads.map(look, hosts))
 
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
@@ -256,7 +286,7 @@ class HypervisorDriver(ABC):
     ) -> None:
         """Make a guest that runs on ``source`` run on ``destination``, without a break; there already is fine.
 
-        Called with the hosts exchanged it undoes a move of which nobody knows how far it got.
+        Called with the hosts exchanged it undoes a move that may have got anywhere.
         Ability.LIVE_MIGRATION.
 
         Raises:
@@ -282,7 +312,7 @@ class HypervisorDriver(ABC):
 
         Volumes that do not exist are made, those that it gets and that are smaller than asked grow, and those that
         it loses stay on their pools. Having them is fine. Called
-        with those it had before it undoes a change of which nobody knows how far it got.
+        with those it had before it undoes a change that may have got anywhere.
         Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS.
 
         Raises:
@@ -359,6 +389,21 @@ class HypervisorDriver(ABC):
         """
         del url, timeout_s
         raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """Connect to the console of a guest that runs on ``host``; the caller closes the socket.
+
+        SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
+        its security handshake, which the driver has gone through: the client's ClientInit comes next.
+        Ability.CONSOLE.
+
+        Raises:
+            DriverError: the guest does not run there, has no such console, or it can not be reached.
+        """
+        del guest_uuid, kind, timeout_s
+        raise _unable("console", host.name, Ability.CONSOLE)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

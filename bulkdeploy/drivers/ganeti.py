@@ -2,7 +2,7 @@
 
 A guest is the instance UUID.bulkdeploy, so that Ganeti itself refuses a second one; tags hold what Ganeti has no
 place for. What it cannot compare, fences and the one host that may have a guest, stands in the service's records.
-An instance is made, then the fence is compared once more, then it is started: whoever was overtaken meanwhile
+An instance is made, then the fence is compared once more, then it is started: a worker that was overtaken meanwhile
 removes what it made. Instances without our tag are never touched.
 """
 
@@ -90,7 +90,7 @@ class GanetiDriver(HypervisorDriver):
     """See the module."""
 
     options_model = GanetiOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.LIVE_MIGRATION})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION})
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi

@@ -5,6 +5,7 @@ at the fence again and creates; a removal raises the fence, undefines, and only 
 """
 
 import ipaddress
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     HOSTS_AT_ONCE,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
@@ -30,10 +32,12 @@ from bulkdeploy.drivers.driver import (
 )
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt_connections import Deadline, HostCall, Links, in_time
+from bulkdeploy.drivers.libvirt_console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt_domain import (
     Disk,
     Domain,
     Interface,
+    Screen,
     SeenDomain,
     cpu_shares,
     read_domain,
@@ -57,6 +61,7 @@ from bulkdeploy.drivers.libvirt_storage import (
     volume_name,
 )
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
 
@@ -84,11 +89,13 @@ class LibvirtDriver(HypervisorDriver):
     options_model = LibvirtOptions
     abilities = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
+            Ability.CONSOLE,
         }
     )
     is_watched = True
@@ -325,6 +332,7 @@ class LibvirtDriver(HypervisorDriver):
             uri = f"tcp://[{address}]" if ":" in address else f"tcp://{address}"
             flags = MOVE | (libvirt.VIR_MIGRATE_UNSAFE if self._options.unsafe_migration else 0)
             leaving.migrate3(destination.connection, {libvirt.VIR_MIGRATE_PARAM_URI: uri}, flags)
+        _remove_remains(source, guest.uuid)
         with _overtaken_at("migrate", destination.host.name):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
 
@@ -402,6 +410,27 @@ class LibvirtDriver(HypervisorDriver):
             return self._pool(call, pool).size_of(volume.uuid)
 
         return in_time("look", ANY_HOST, deadline, lambda: self._at_any_host("look", pool, deadline, look))
+
+    # Consoles
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver. A serial console has a connection to the host of its own."""
+
+        def screen(call: HostCall) -> socket.socket:
+            return open_screen(call, _running(call, "console", guest_uuid)[0])
+
+        if kind is ConsoleKind.VNC:
+            return self._links.run("console", host, Deadline(timeout_s), screen)
+
+        def serial() -> socket.socket:
+            with self._links.link(host).open_alone(host, Deadline(timeout_s)) as call, call.failing("console"):
+                return open_serial(call.connection, _running(call, "console", guest_uuid)[0])
+
+        return in_time("console", host.name, Deadline(timeout_s), serial)
+
+    # Pools
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
         """See HypervisorDriver. No host is named, so the size must be given."""
@@ -553,6 +582,7 @@ class LibvirtDriver(HypervisorDriver):
             disks=disks,
             interfaces=[self._interface(nic) for nic in guest.nics],
             seed_path=seed_path,
+            screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
         )
 
@@ -629,6 +659,15 @@ def _undefine(domain: Any) -> None:
     with suppress_gone():
         if domain.isPersistent():
             domain.undefineFlags(UNDEFINE)
+
+
+def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
+    """A guest has arrived elsewhere; whoever died meanwhile may have left its definition here, or it, paused."""
+    domain = _find_domain(call, guest_uuid)
+    if domain is not None:
+        _undefine(domain)
+        with suppress_gone():
+            domain.destroy()
 
 
 def _press_power_button(domain: Any, patience_s: float) -> None:

@@ -17,20 +17,12 @@ from bulkdeploy.drivers.libvirt_hosts import host_model, read_url
 from bulkdeploy.drivers.libvirt_options import LibvirtOptions
 from bulkdeploy.drivers.libvirt_probe_guest import boot_image
 from bulkdeploy.drivers.libvirt_storage import LibvirtPool, pool_path
+from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.records import Pool
 
 PATIENCE_S = 60.0
 LOOKS_S = 0.05
 SAYS = b" is up"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One thing that a host needs: what was found, and how it is mended where it failed (``remedy``)."""
-
-    name: str
-    found: str
-    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,27 @@ class Link:
         finally:
             self._slots.release()
 
+    @contextmanager
+    def open_alone(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
+        """A connection of one's own, for what lasts longer than a call; closed here only where that fails.
+
+        Raises:
+            DriverError: it can not be opened.
+        """
+        opened = self._connect(host)
+        try:
+            yield HostCall(host, opened, {}, deadline)
+        except BaseException:
+            _close(opened)
+            raise
+
+    def _connect(self, host: HostAddress) -> Any:
+        _start_event_loop()
+        with failing_at("connect", host.name):
+            opened = libvirt.open(self._url)
+            opened.setKeepAlive(self._keepalive_s, SILENT_PROBES)
+        return opened
+
     def _take(self, host: HostAddress) -> _Connection:
         with self._lock:
             self._open = [one for one in self._open if one.libvirt.isAlive()]
@@ -130,10 +151,7 @@ class Link:
             if free:
                 free[0].in_flight += 1
                 return free[0]
-        _start_event_loop()
-        with failing_at("connect", host.name):
-            opened = _Connection(libvirt.open(self._url), in_flight=1)
-            opened.libvirt.setKeepAlive(self._keepalive_s, SILENT_PROBES)
+        opened = _Connection(self._connect(host), in_flight=1)
         with self._lock:
             self._open.append(opened)
         return opened
@@ -145,19 +163,19 @@ class Link:
             if len(idle) < 2:
                 return
             self._open.remove(idle[-1])
-        _close(idle[-1])
+        _close(idle[-1].libvirt)
 
     def close(self) -> None:
         """Close what is open."""
         with self._lock:
             closing, self._open = self._open, []
         for one in closing:
-            _close(one)
+            _close(one.libvirt)
 
 
-def _close(connection: _Connection) -> None:
+def _close(connection: Any) -> None:
     with suppress(libvirt.libvirtError):
-        connection.libvirt.close()
+        connection.close()
 
 
 class Links:

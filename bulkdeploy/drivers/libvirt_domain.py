@@ -6,7 +6,7 @@ when it does not.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
@@ -43,6 +43,14 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class Screen:
+    """A guest's screen: the address at which its host serves it by VNC, and the password."""
+
+    address: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Domain:
     """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups)."""
 
@@ -59,6 +67,7 @@ class Domain:
     disks: Sequence[Disk]
     interfaces: Sequence[Interface]
     seed_path: str | None = None
+    screen: Screen | None = None
     console_log: str | None = None
 
 
@@ -108,6 +117,8 @@ def write_domain(domain: Domain) -> str:
         devices.append(_seed(domain.seed_path))
     devices.extend(_interface(interface) for interface in domain.interfaces)
     _write_console(devices, domain.console_log)
+    if domain.screen is not None:
+        _write_screen(devices, domain.screen)
     Tree.SubElement(devices, "memballoon", model="virtio")
     rng = Tree.SubElement(devices, "rng", model="virtio")
     _child(rng, "backend", "/dev/urandom", model="random")
@@ -226,3 +237,11 @@ def _write_console(devices: Tree.Element, log: str | None) -> None:
     Tree.SubElement(serial, "target", port="0")
     if log is not None:
         Tree.SubElement(serial, "log", file=log, append="on")
+
+
+def _write_screen(devices: Tree.Element, screen: Screen) -> None:
+    """A tablet besides: its pointer is where the viewer's is, without anything in the guest."""
+    graphics = Tree.SubElement(devices, "graphics", type="vnc", autoport="yes", passwd=screen.password)
+    Tree.SubElement(graphics, "listen", type="address", address=screen.address)
+    Tree.SubElement(Tree.SubElement(devices, "video"), "model", type="vga")
+    Tree.SubElement(devices, "input", type="tablet", bus="usb")

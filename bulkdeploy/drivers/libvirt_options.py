@@ -45,6 +45,11 @@ class LibvirtOptions(DriverOptions):
         description="File on the host that gets what a guest writes to its serial console; {name} and {uuid} are "
         "the guest's. Unset: none.",
     )
+    vnc_address: str = Field(
+        default="0.0.0.0",  # noqa: S104 - guests take it along when they move
+        description="Address at which hosts serve their guests' screens by VNC, each with a password of its own; "
+        "the API connects to the host's address. A firewall lets nobody else in. Empty: guests have no screens.",
+    )
     seed: bool = Field(
         default=True, description="Guests get a NoCloud seed: user data, keys, host name, password, network."
     )

@@ -1,14 +1,14 @@
-"""What the service remembers for drivers whose hypervisors can not: hosts, pools, fences, templates.
+"""What the service remembers for drivers whose hypervisors can not: hosts, pools, fences, templates, ids.
 
 A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
-transactions of their own, so that what stands there outlives whoever wrote it. Safe to share between threads.
+transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from bulkdeploy.drivers.hosts import HostAddress
@@ -70,10 +70,11 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FencedGuest:
-    """Where a guest is, or may be: its host, and where it moves, if it does."""
+    """Where a guest is, or may be: its host, and where it moves, if it does; and what its driver kept of it."""
 
     host_uuid: UUID | None = None
     destination_uuid: UUID | None = None
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def host_uuids(self) -> frozenset[UUID]:
@@ -112,6 +113,16 @@ class Fences(Protocol):
         Raises:
             Overtaken: a higher fence was seen.
         """
+
+    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        """Remember details of a guest, JSON, in place of those before; they outlive ``release``. Empty: none.
+
+        Raises:
+            Overtaken: a higher fence was seen.
+        """
+
+    def kept(self) -> Mapping[UUID, FencedGuest]:
+        """The guests of which details are kept."""
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
         """The guest is on no host and holds nothing; nothing happens where a higher fence was seen."""
@@ -154,12 +165,85 @@ class TemplateCopies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GuestOrder:
+    """What a VM was ordered as, by uuids: for a cloud that is driven through its own API and knows the same ids.
+
+    Attributes:
+        custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
+        root_bytes: the size that a root disk of template and offering has where nobody asks for another.
+        owner, domain_uuid, project_uuid: the account, or the project, that owns it.
+        key_pairs: public keys by the names of the owner's key pairs.
+        disk_offerings: of its data volumes, by their uuids.
+    """
+
+    zone_uuid: UUID
+    offering_uuid: UUID
+    custom_sizes: frozenset[str]
+    template_uuid: UUID
+    hypervisor: str
+    root_bytes: int
+    owner: str
+    domain_uuid: UUID
+    project_uuid: UUID | None = None
+    display_name: str | None = None
+    security_group_uuids: tuple[UUID, ...] = ()
+    key_pairs: Mapping[str, str] = field(default_factory=dict)
+    disk_offerings: Mapping[UUID, UUID] = field(default_factory=dict)
+
+
+class Orders(Protocol):
+    """What VMs were ordered as, and which VMs and volumes there are or were; read-only."""
+
+    def order(self, guest_uuid: UUID) -> GuestOrder | None:
+        """What a VM was ordered as; None: there is no such VM."""
+
+    def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:
+        """Those of these uuids that are VMs of ours, or were."""
+
+    def known_volumes(self, volume_uuids: Collection[UUID]) -> frozenset[UUID]:
+        """Those of these uuids that are volumes of ours, or were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """What a cloud was told to make for a VM or a volume of ours, and under which attempt's id.
+
+    ``root_uuid``: a VM's root volume, whose id there is the cloud's own choice; None: the cloud was not told of the
+    VM under this attempt's id.
+    """
+
+    attempt: int
+    root_uuid: UUID | None
+
+
+class Counterparts(Protocol):
+    """VMs and volumes that a cloud makes under ids that are given once for ever (docs/adr/0036)."""
+
+    def find(self, uuid: UUID) -> Counterpart | None:
+        """What was noted; None: nothing ever."""
+
+    def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
+        """The cloud is about to be told of it: note that before."""
+
+    def spend(self, uuid: UUID, attempt: int) -> None:
+        """The id of this attempt is used up: the next one counts, if nobody said so before."""
+
+    def guest_of_root(self, root_uuid: UUID) -> UUID | None:
+        """The VM that was noted with this root volume."""
+
+    def all(self) -> Mapping[UUID, Counterpart]:
+        """All of them, by our uuids."""
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """All that is remembered for one driver."""
 
     directory: Directory
     fences: Fences
     copies: TemplateCopies
+    orders: Orders
+    counterparts: Counterparts
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]

@@ -36,7 +36,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 class UnknownDriver(DriverSettingError):
-    """Settings name a driver that nobody provides."""
+    """Settings name a driver that is not installed."""
 
     def __init__(self, setting: str, name: str, known: list[str]) -> None:
         self.setting, self.name, self.known = setting, name, known
@@ -159,7 +159,7 @@ def configure_drivers(
     Nothing is connected to yet: what can be wrong with settings is found here, the rest when a driver is made.
 
     Raises:
-        UnknownDriver: a name, of a driver or of options, that nobody provides.
+        UnknownDriver: a name, of a driver or of options, that is not installed.
         UnusableDriver: what is installed under the name is no driver, or can not be imported.
         WrongDriverOptions: a driver's options are not as it declares them.
     """

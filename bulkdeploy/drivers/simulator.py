@@ -1,4 +1,4 @@
-"""The embedded hypervisor: simulated hosts with a memory, a capacity and a temper of their own.
+"""Simulated hosts with a memory, a capacity and a temper of their own (one file: one driver, whole).
 
 State lies in a database apart from the product's (``simulator_database``) and every call is one round trip and
 one durable transaction there (``simulator_calls.sql``). Time that steps take is slept afterwards, without a
@@ -70,8 +70,11 @@ class SimulatorDriver(BatchDriver):
     """
 
     options_model = SimulatorOptions
+    is_watched = True
+    guests_may_end = False
     abilities = frozenset(
         {
+            Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
             Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
@@ -160,6 +163,23 @@ class SimulatorDriver(BatchDriver):
             "fence", host.name, lambda link: link.execute(query, [host.uuid]).fetchall(), patience_s=timeout_s
         )
 
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """See HypervisorDriver: one query for all hosts, without their guests. Faults do not strike."""
+        query = "SELECT uuid, is_off FROM simulator.hosts WHERE is_off OR is_cut_off"
+        seen = self._link.request(
+            "look", ANY_HOST, lambda link: link.execute(query).fetchall(), patience_s=timeout_s
+        )
+        silent = {row[0]: row[1] for row in seen}
+        reasons = {True: "the host is off", False: "no route to the host"}
+        return [
+            DriverError("look", host.name, reasons[silent[host.uuid]], transient=True)
+            if host.uuid in silent
+            else ()
+            for host in hosts
+        ]
+
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
         (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
@@ -237,7 +257,12 @@ class SimulatorDriver(BatchDriver):
         return None if size is None else int(size)
 
     def list_guests(self) -> Iterator[Guest]:
-        """See HypervisorDriver. One that is there all the while is listed once."""
+        """See HypervisorDriver. One that is there all the while is listed once; once more for each cut-off host."""
+        for row in self._link.pages(
+            "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL FROM simulator.stray_guests"
+            " WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"
+        ):
+            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5])
         for row in self._link.pages(
             "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
             " FROM simulator.guests WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"

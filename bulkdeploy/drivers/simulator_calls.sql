@@ -195,7 +195,7 @@ BEGIN
         v_steps := '{delete}';
     END IF;
     v_fate := simulator_code.fate(NULL, NULL, v_steps, 'delete', false, p_timeout_ms, p_draw);
-    -- Whoever starts a guest with the volume locks it, too, and is seen in what follows. One that is made
+    -- A start of a guest with the volume locks it, too, and is seen in what follows. One that is made
     -- from here on was absent when this call was done.
     PERFORM FROM simulator.volumes WHERE uuid = p_volume AND pool_uuid = p_pool FOR UPDATE;
     v_is_there := FOUND;

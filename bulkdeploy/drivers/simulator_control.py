@@ -1,6 +1,6 @@
 """How simulated hypervisors misbehave: fault rules and latencies, changed at run time.
 
-Whoever holds a connection to the simulator's database may change them; the next call of any
+Any connection to the simulator's database may change them; the next call of any
 process sees it. Without rules nothing fails and nothing takes time.
 """
 
@@ -176,3 +176,20 @@ def latency_scale(connection: Connection) -> float:
     """What every latency is multiplied with."""
     row = connection.execute("SELECT latency_scale FROM simulator.settings").fetchone()
     return 1.0 if row is None else float(row[0])
+
+
+def cut_off(connection: Connection, host: str) -> bool:
+    """Let nobody reach a host, by name or uuid: its guests run on. False: there is no such host."""
+    return _set_reach(connection, host, cut_off=True)
+
+
+def join_again(connection: Connection, host: str) -> bool:
+    """Let a host that was cut off be reached again; what was started elsewhere meanwhile runs twice."""
+    return _set_reach(connection, host, cut_off=False)
+
+
+def _set_reach(connection: Connection, host: str, *, cut_off: bool) -> bool:
+    changed = connection.execute(
+        "UPDATE simulator.hosts SET is_cut_off = %s WHERE name = %s OR uuid::text = %s", [cut_off, host, host]
+    )
+    return changed.rowcount > 0

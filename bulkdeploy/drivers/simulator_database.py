@@ -104,8 +104,8 @@ def drop_database(url: str) -> None:
 def clear_state(connection: Connection) -> None:
     """Forget every host, guest, volume, fault rule and latency, as if just made."""
     connection.execute(
-        "TRUNCATE simulator.hosts, simulator.guests, simulator.volumes, simulator.fault_rules, simulator.latencies"
-        " RESTART IDENTITY"
+        "TRUNCATE simulator.hosts, simulator.guests, simulator.stray_guests, simulator.volumes,"
+        " simulator.fault_rules, simulator.latencies RESTART IDENTITY"
     )
     connection.execute("UPDATE simulator.settings SET latency_scale = 1")
 

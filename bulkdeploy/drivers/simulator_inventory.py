@@ -1,4 +1,4 @@
-"""What the simulated hypervisors are told: which hosts there are, and which guests run already.
+"""What the simulated hypervisors know: which hosts there are, and which guests run already.
 
 Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,000 guests are a
 matter of seconds.
@@ -89,10 +89,12 @@ def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
 
 
 def switch_on(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
-    """Make these hosts known, as ``sync_hosts`` does, and let those that were fenced take guests again."""
+    """Make these hosts known, as ``sync_hosts`` does; those that were fenced or cut off take guests again."""
     sync_hosts(connection, hosts)
     connection.execute(
-        "UPDATE simulator.hosts SET is_off = false WHERE uuid = ANY(%s) AND is_off", [[host.uuid for host in hosts]]
+        "UPDATE simulator.hosts SET is_off = false, is_cut_off = false"
+        " WHERE uuid = ANY(%s) AND (is_off OR is_cut_off)",
+        [[host.uuid for host in hosts]],
     )
 
 

@@ -46,11 +46,17 @@ BEGIN
     IF EXISTS (SELECT FROM simulator.hosts WHERE uuid = p_host AND is_off) THEN
         RETURN simulator_code.refusal(p_step, 'the host is off', true, v_host_name);
     END IF;
+    IF EXISTS (SELECT FROM simulator.hosts WHERE uuid = coalesce(p_host, v_guest.host_uuid) AND is_cut_off) THEN
+        RETURN simulator_code.refusal(p_step, 'no route to the host', true, v_host_name);
+    END IF;
     IF v_guest.fence > p_fence THEN
         v_answer := simulator_code.refusal(p_step, format('fence %s is overtaken: %s was seen for guest %s',
             p_fence, v_guest.fence, p_guest), false, v_host_name);
         v_answer.verdict := 'stale';
         RETURN v_answer;
+    END IF;
+    IF v_guest.host_uuid <> p_host AND simulator_code.leave_behind(v_guest, p_step) THEN
+        v_guest.host_uuid := NULL;
     END IF;
     IF v_guest.host_uuid <> p_host THEN
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
@@ -59,6 +65,21 @@ BEGIN
     END IF;
     v_answer := ('done', NULL, NULL, NULL, 0, v_host_name);
     RETURN v_answer;
+END $$;
+
+-- A host that is cut off can tell nobody of its guests: one that starts elsewhere runs there and here.
+CREATE FUNCTION simulator_code.leave_behind(p_guest simulator.guests, p_step text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_step <> 'boot' OR NOT EXISTS (SELECT FROM simulator.hosts WHERE uuid = p_guest.host_uuid AND is_cut_off) THEN
+        RETURN false;
+    END IF;
+    IF p_guest.power = 'Running' THEN
+        INSERT INTO simulator.stray_guests VALUES (p_guest.uuid, p_guest.host_uuid) ON CONFLICT DO NOTHING;
+    END IF;
+    UPDATE simulator.guests SET power = 'Absent', host_uuid = NULL, volume_uuids = '{}', nic_uuids = NULL, changed = now()
+    WHERE uuid = p_guest.uuid;
+    RETURN true;
 END $$;
 
 -- True when a volume belongs to another guest that has it in use.

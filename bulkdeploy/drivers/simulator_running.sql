@@ -13,7 +13,7 @@ DECLARE
     v_steps text[] := '{}';
     v_problem text;
 BEGIN
-    SELECT name INTO v_host_name FROM simulator.hosts WHERE uuid = p_host AND NOT is_off;
+    SELECT name INTO v_host_name FROM simulator.hosts WHERE uuid = p_host AND NOT is_off AND NOT is_cut_off;
     v_fate.host_name := v_host_name;
     IF v_fate.verdict <> 'done' THEN
         RETURN v_fate;
@@ -234,5 +234,6 @@ BEGIN
     LOCK TABLE simulator.guests IN SHARE ROW EXCLUSIVE MODE;
     UPDATE simulator.guests SET power = 'Absent', host_uuid = NULL, volume_uuids = '{}', nic_uuids = NULL, changed = now()
     WHERE host_uuid = p_host;
+    DELETE FROM simulator.stray_guests WHERE host_uuid = p_host;
     UPDATE simulator.hosts SET is_off = true, cpu_mhz_used = 0, memory_mib_used = 0, guests_used = 0 WHERE uuid = p_host;
 END $$;

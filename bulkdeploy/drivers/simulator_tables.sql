@@ -20,6 +20,14 @@ CREATE TABLE IF NOT EXISTS simulator.hosts (
 ) WITH (fillfactor = 50);
 ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_off boolean NOT NULL DEFAULT false; -- fenced
 
+ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, and nobody reaches it
+
+-- A guest that runs on a host which was cut off, and was started elsewhere since: it runs twice.
+CREATE TABLE IF NOT EXISTS simulator.stray_guests (
+    guest_uuid uuid PRIMARY KEY,
+    host_uuid uuid NOT NULL
+);
+
 -- A guest that is gone stays as a row with power 'Absent': it remembers the highest fence that was
 -- seen, so that a paused caller which wakes up cannot make the guest anew.
 CREATE TABLE IF NOT EXISTS simulator.guests (

@@ -1,7 +1,7 @@
 """A PostgreSQL server of our own: binaries from the ``embedded`` extra, data in one directory.
 
 It listens on a Unix socket only, in a directory that no other account may enter. Killing it, or
-whoever started it, at any moment loses nothing that was committed; the next start takes over.
+the process that started it, at any moment loses nothing that was committed; the next start takes over.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ UNSAFE_FOR_TESTS: Mapping[str, str] = {
     "synchronous_commit": "off",
     "shared_buffers": "128MB",
 }
-"""Settings of a server whose data nobody needs after a power cut."""
+"""Settings of a server whose data is not needed after a power cut."""
 
 
 def binaries() -> Path:

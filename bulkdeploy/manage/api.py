@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from types import FrameType
@@ -80,6 +81,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
     def load(self) -> Applications:
         """Build the applications; connections are made on first use, in the forked processes."""
         from bulkdeploy.api.app import create_app, create_monitoring_app
+        from bulkdeploy.api.guest_console import GuestConsoles
         from bulkdeploy.api.proxies import TrustedProxies
         from bulkdeploy.console.app import with_console
         from bulkdeploy.wiring.system import build_system
@@ -88,7 +90,8 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         system = build_system(self.settings)
         proxies = TrustedProxies(system)
         calls = with_console(create_app(system, proxies=proxies))
-        return Applications(calls, create_monitoring_app(system), proxies.trusts)
+        consoles = partial(GuestConsoles, system)
+        return Applications(calls, create_monitoring_app(system), proxies.trusts, consoles)
 
 
 def forget_gauges(server: object, worker: Any) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,18 +19,23 @@ from uvicorn.server import Server
 
 from bulkdeploy.api.asgi import ThreadedApplication
 from bulkdeploy.api.connections import Connections
-from bulkdeploy.api.protocol import BoundedProtocol, Patience
+from bulkdeploy.api.guest_console import MOST_CONSOLES
+from bulkdeploy.api.protocol import BoundedProtocol, ConsoleProtocol, Patience
 from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.wiring.settings import Settings
 
 MOST_CONNECTIONS = 4096
 BACKLOG = 1024
-OTHER_FILES = BACKLOG + 256
-"""Open files beside connections: those accepted before others have gone, the database's, Redis, logs, figures."""
+OTHER_FILES = BACKLOG + MOST_CONSOLES + 256
+"""Open files beside connections: those accepted before others have gone, to consoles, the database's, Redis, logs,
+figures."""
+
+MOST_MESSAGE_BYTES = 1024 * 1024
+"""Of what somebody types, or pastes."""
 
 
 class _QuietServer(Server):
-    """Uvicorn's server, which leaves signals to whoever runs it."""
+    """Uvicorn's server, which leaves signals to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -69,7 +74,7 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
         listeners = [listener.sock for listener in self.sockets]
         watched = None if settings.monitoring_listen is None else int(listeners[-1].getsockname()[1])
         application = ThreadedApplication(self.wsgi, settings.api_threads, watched)
-        server = _QuietServer(self._config(settings, application))
+        server = _QuietServer(server_config(settings, application, self.wsgi.is_proxy, self._report_alive))
         loop = asyncio.get_running_loop()
         ending: list[asyncio.Task[None]] = []
 
@@ -83,35 +88,38 @@ class ApiWorker(Worker):  # type: ignore[misc] # gunicorn ships no types
             loop.add_signal_handler(number, end)
         await server.serve(sockets=listeners)
 
-    def _config(self, settings: Settings, application: ThreadedApplication) -> Config:
-        patience = Patience(
-            settings.request_header_seconds, settings.request_body_seconds, settings.keepalive_seconds
-        )
-        connections = Connections(
-            connection_limit(),
-            settings.connections_per_address,
-            self.wsgi.is_proxy,
-            asyncio.get_running_loop(),
-        )
-        protocol: Any = partial(BoundedProtocol, connections, patience)
-        return Config(
-            application,
-            http=protocol,
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            backlog=BACKLOG,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=settings.keepalive_seconds,
-            timeout_graceful_shutdown=GRACEFUL_SECONDS,
-            callback_notify=self._report_alive,
-        )
-
     async def _report_alive(self) -> None:
         self.notify()
+
+
+def server_config(
+    settings: Settings,
+    application: ThreadedApplication,
+    is_proxy: Callable[[str], bool],
+    notify: Callable[[], Awaitable[None]] | None = None,
+) -> Config:
+    """How uvicorn serves the application; made in its event loop."""
+    patience = Patience(settings.request_header_seconds, settings.request_body_seconds, settings.keepalive_seconds)
+    loop = asyncio.get_running_loop()
+    connections = Connections(connection_limit(), settings.connections_per_address, is_proxy, loop)
+    protocol: Any = partial(BoundedProtocol, connections, patience)
+    return Config(
+        application,
+        http=protocol,
+        ws=ConsoleProtocol,
+        ws_per_message_deflate=False,
+        ws_max_size=MOST_MESSAGE_BYTES,
+        lifespan="off",
+        interface="asgi3",
+        backlog=BACKLOG,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=settings.keepalive_seconds,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        callback_notify=notify,
+    )
 
 
 def connection_limit() -> int:

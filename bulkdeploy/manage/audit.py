@@ -1,4 +1,4 @@
-"""``bulkdeploy audit``: are the accounting true?"""
+"""``bulkdeploy audit``: is the accounting correct?"""
 
 import json
 import sys
@@ -86,13 +86,13 @@ def explain(settings: Settings, host: str, *, as_json: bool) -> None:
 
 
 def check(settings: Settings) -> "list[Finding]":
-    """Every invariant, checked on the configured database and its hypervisors.
+    """Every invariant, checked on the configured database and its hypervisors; getHealth tells what was found.
 
     Raises:
         DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run can not be seen.
     """
     from bulkdeploy.services.audit import audit as check_all
-    from bulkdeploy.store.audit import hypervisors_of_hosts
+    from bulkdeploy.store.audit import hypervisors_of_hosts, record_audit
     from bulkdeploy.store.database.engine import read_only
     from bulkdeploy.wiring.drivers import build_configured_drivers
     from bulkdeploy.wiring.system import build_engine
@@ -103,7 +103,10 @@ def check(settings: Settings) -> "list[Finding]":
         with read_only(engine) as connection:
             for hypervisor in hypervisors_of_hosts(connection):
                 drivers.configured_for(hypervisor)
-        return check_all(engine, drivers)
+        findings = check_all(engine, drivers)
+        with engine.begin() as connection:
+            record_audit(connection, findings)
+        return findings
     finally:
         drivers.close()
         engine.dispose()

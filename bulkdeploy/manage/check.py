@@ -1,13 +1,21 @@
-"""``bulkdeploy check``: does a machine have what a host needs?"""
+"""``bulkdeploy check``: is a hypervisor as a driver needs it?"""
 
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
+from bulkdeploy.cloudstack.client import Access, Client
+from bulkdeploy.drivers.extension import ExtensionOptions
+from bulkdeploy.drivers.extension_check import check_extension
+from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.importing import API_KEY, CA_FILE, PACE, SECRET_KEY, URL
 
 LIBVIRT = "libvirt"
+EXTENSION = "extension"
 
 
 @click.group()
@@ -31,7 +39,49 @@ def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
     except ImportError as error:
         raise DriverSettingError(f"driver {LIBVIRT!r} can not be used: {error}") from error
     options = read_options(LIBVIRT, LibvirtOptions, settings.driver.get(LIBVIRT, {}))
-    for need in check_host(url, options, pool_path):
+    _report(check_host(url, options, pool_path))
+
+
+@check.command()
+@click.argument("executable", type=click.Path(path_type=Path, resolve_path=True), required=False)
+@click.option("--host", "url", required=True, help="The host as addHost is given it: extension://pve1?cores=..&..")
+@click.option("--template", help="Name of the template whose details the guest gets; else those of default.")
+@click.option("--seconds", default=300.0, show_default=True, help="How long an action may take.")
+@click.pass_context
+def extension(ctx: click.Context, executable: Path | None, url: str, template: str | None, seconds: float) -> None:
+    """Run every action of an EXECUTABLE on a guest that is removed again; else driver.extension.executable.
+
+    Exit code 1 where one is wrong: the line says what, and what it must do.
+    """
+    given = dict(settings_of(ctx).driver.get(EXTENSION, {}))
+    if executable is not None:
+        given["executable"] = executable
+    options = read_options(EXTENSION, ExtensionOptions, given)
+    _report(check_extension(url, options, template, seconds))
+
+
+@check.command()
+@URL
+@API_KEY
+@SECRET_KEY
+@CA_FILE
+@PACE
+def cloudstack(url: str, apikey: str, secretkey: str, ca_file: str | None, calls_per_second: float) -> None:
+    """Try each call that an import of a CloudStack needs; nothing is changed there.
+
+    What its driver calls is looked up, and not tried. Exit code 1 where something is missing: the line says what.
+    """
+    from bulkdeploy.manage.upstream.checking import check_cloudstack
+
+    client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
+    try:
+        _report(check_cloudstack(client))
+    finally:
+        client.close()
+
+
+def _report(needs: Iterable[Need]) -> None:
+    for need in needs:
         click.echo(f"{'ok     ' if need.remedy is None else 'missing'}  {need.name}: {need.found}")
         if need.remedy is not None:
             click.echo(f"         {need.remedy}")

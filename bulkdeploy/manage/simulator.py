@@ -215,6 +215,30 @@ def hosts(ctx: click.Context) -> None:
     )
 
 
+@simulator.command("cut-off")
+@click.argument("host")
+@click.pass_context
+def cut_off_command(ctx: click.Context, host: str) -> None:
+    """Let nobody reach HOST, by its name or uuid; its guests run on."""
+    from bulkdeploy.drivers.simulator_control import cut_off
+
+    with _database(ctx) as connection:
+        if not cut_off(connection, host):
+            raise click.BadParameter(f"there is no simulated host {host!r}", param_hint="HOST")
+
+
+@simulator.command("join")
+@click.argument("host")
+@click.pass_context
+def join_command(ctx: click.Context, host: str) -> None:
+    """Let HOST, which was cut off, be reached again."""
+    from bulkdeploy.drivers.simulator_control import join_again
+
+    with _database(ctx) as connection:
+        if not join_again(connection, host):
+            raise click.BadParameter(f"there is no simulated host {host!r}", param_hint="HOST")
+
+
 @simulator.command()
 @click.option("--host", help="Only those on the host with this name or uuid.")
 @click.pass_context

@@ -179,7 +179,7 @@ def _monitored(settings: Settings, number: int) -> Settings:
 
 
 def _free_address(listen: str) -> str:
-    """``listen``, with a free port where it asks for 0, once nobody else listens there.
+    """``listen``, with a free port where it asks for 0, once no other process listens there.
 
     Raises:
         ServerFailed: the address is in use, or not ours.

@@ -91,8 +91,23 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
 def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
     """The request with its affinity groups as they are once a plan of its is claimed."""
     members: dict[int, Mapping[int, int]] = {}
-    _add_members(request, made, members)
-    return _with_members(request, members)
+    add_members(request, made, members)
+    return with_members(request, members)
+
+
+def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> ZoneSnapshot:
+    """The zone once a VM such as the request's has left a host; it still counts as its owner's there."""
+    hosts = snapshot.hosts
+    gone = (hosts.id == host_id).astype(np.int64)
+    return replace(
+        snapshot,
+        hosts=replace(
+            hosts,
+            cpu_used=hosts.cpu_used - gone * (request.cpu_number * request.cpu_mhz),
+            memory_used=hosts.memory_used - gone * request.memory_mib,
+            vms_used=hosts.vms_used - gone,
+        ),
+    )
 
 
 def _in_turns(
@@ -106,19 +121,19 @@ def _in_turns(
     plans: dict[int, Plan] = {}
     members: dict[int, Mapping[int, int]] = {}
     for turn, position in enumerate(turns):
-        request = _with_members(requests[position], members)
+        request = with_members(requests[position], members)
         request = replace(request, seed=request.seed + turn)
         if packed:
             request = replace(request, host_algorithm=PACKED)
         made = plans[position] = plan(snapshot, request, catalog)
         if turn + 1 < len(turns) or made.refused:
             snapshot = after(snapshot, request, made)
-            _add_members(request, made, members)
+            add_members(request, made, members)
     return BatchPlan(tuple(plans[position] for position in range(len(requests))), tuple(turns), snapshot)
 
 
-def _with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, int]]) -> PlacementRequest:
-    """The request with its affinity groups as the kinds before it leave them."""
+def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, int]]) -> PlacementRequest:
+    """The request with its affinity groups as those before it leave them."""
     if not any(affinity.group_id in members for affinity in request.affinities):
         return request
     affinities = tuple(
@@ -128,7 +143,8 @@ def _with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, 
     return replace(request, affinities=affinities)
 
 
-def _add_members(request: PlacementRequest, made: Plan, members: dict[int, Mapping[int, int]]) -> None:
+def add_members(request: PlacementRequest, made: Plan, members: dict[int, Mapping[int, int]]) -> None:
+    """Add the VMs of a plan to ``members``: of each affinity group, its VMs by host."""
     hosts, vms = np.unique(made.host_ids, return_counts=True)
     added = list(zip(hosts.tolist(), vms.tolist(), strict=True))
     for affinity in request.affinities:

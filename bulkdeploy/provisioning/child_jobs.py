@@ -1,11 +1,18 @@
 """Jobs that a job makes for others to run, such as a move for each VM of a host."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
+
+
+def planned_host(params: Mapping[str, Any], vm_id: int, name: str) -> dict[str, int]:
+    """The param ``name`` of a VM's job, which pins it to the host that a plan shows for it; empty: none does."""
+    return next(({name: host} for vm, host, _ in params.get(PLANNED, ()) if vm == vm_id), {})
 
 
 def make_child_jobs(connection: Connection, jobs: Sequence[NewJob]) -> list[JobMessage]:

@@ -80,7 +80,7 @@ class StaleLeases(Exception):
         super().__init__(f"leases lost: {sorted(self.leases)}")
 
     def rest(self, finished: Sequence[Finished]) -> list[Finished]:
-        """Those whose leases were not lost: always fewer, so that whoever repeats comes to an end.
+        """Those whose leases were not lost: always fewer, so that repeating comes to an end.
 
         Raises:
             ValueError: none of these leases is among the lost ones.

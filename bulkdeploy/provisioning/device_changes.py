@@ -1,7 +1,7 @@
-"""Changing the devices of a running VM: its rows and its guest, whoever dies in between.
+"""Changing the devices of a running VM: its rows and its guest, also where a process dies in between.
 
 A device that a VM gets is in its rows before its guest has it, and one that it loses stays there until its guest
-has lost it: nobody else gets it meanwhile. A change that fails is undone by asking for the opposite; while that
+has lost it: no other VM gets it meanwhile. A change that fails is undone by asking for the opposite; while that
 gets no answer the job waits. Where it can not be undone in time the device stays the VM's by its rows: the audit
 names the guest that is otherwise, and the next change of the VM's devices, or its next start, makes it so.
 

@@ -1,7 +1,7 @@
 """Group commit for hypervisors: calls that gather while others are being sent are sent together.
 
 One of the callers' own threads sends: the first one when nobody does, then the first of those that gathered. A call
-that comes alone therefore waits for nobody, and batches are as large as the load asks for. A hypervisor that takes
+that comes alone therefore does not wait, and batches are as large as the load asks for. A hypervisor that takes
 long to be told keeps others waiting for PATIENCE_S: then the next batch is sent beside it.
 """
 

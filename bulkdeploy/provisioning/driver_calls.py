@@ -25,6 +25,7 @@ from bulkdeploy.failpoints import Failpoint, after, before
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 from bulkdeploy.provisioning.outcome import LeaseLost
+from bulkdeploy.store.jobs.driver_errors import DriverErrorKind
 
 log = structlog.get_logger(__name__)
 
@@ -36,10 +37,17 @@ class DriverCalls:
         drivers: where drivers are found.
         timeout_s: how long one call may take, in seconds.
         decrypt: reads a guest's password.
+        report: told of each call that failed.
     """
 
-    def __init__(self, drivers: FindsDrivers, timeout_s: float, decrypt: Callable[[bytes], str]) -> None:
-        self._drivers, self._timeout_s, self._decrypt = drivers, timeout_s, decrypt
+    def __init__(
+        self,
+        drivers: FindsDrivers,
+        timeout_s: float,
+        decrypt: Callable[[bytes], str],
+        report: Callable[[DriverErrorKind], None],
+    ) -> None:
+        self._drivers, self._timeout_s, self._decrypt, self._report = drivers, timeout_s, decrypt, report
         self._batches: dict[BatchDriver, DriverBatches] = {}
 
     def run(self, work: Assignment) -> DriverError | None:
@@ -221,7 +229,7 @@ class DriverCalls:
             with metrics.STEP_SECONDS.labels("fence", host.hypervisor).time():
                 self._drivers.driver_for(host.hypervisor).ensure_fenced(host, timeout_s=self._timeout_s)
         except DriverError as failure:
-            metrics.DRIVER_ERRORS.labels("fence", host.hypervisor, "transient").inc()
+            self._count("fence", host.hypervisor, "transient")
             log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **names)
             return failure
         after(Failpoint.DRIVER_FENCE)
@@ -244,7 +252,7 @@ class DriverCalls:
         call: Callable[[HypervisorDriver], None],
         secrets: Sequence[str] = (),
     ) -> DriverError | None:
-        """Make the call; ``secrets`` are what the driver was told and nobody else may be."""
+        """Make the call; ``secrets`` are what only the driver may know."""
         point = Failpoint(f"driver.{step}")
         before(point)
         with metrics.STEP_SECONDS.labels(step, work.hypervisor).time():
@@ -259,24 +267,28 @@ class DriverCalls:
         try:
             call(self._drivers.driver_for(work.hypervisor))
         except StaleFence as error:
-            _count(step, work, "stale")
+            self._count(step, work.hypervisor, "stale")
             metrics.LEASES_LOST.labels("hypervisor").inc()
             raise LeaseLost(f"job {work.job.id}: {error}") from error
         except DriverError as error:
             failure = error.reported(_without(secrets, error.reason))
-            _count(step, work, "transient" if failure.transient else "permanent")
+            self._count(step, work.hypervisor, "transient" if failure.transient else "permanent")
             log.warning("driver_call_failed", why=str(failure), transient=failure.transient, **work.names)
             return failure
         except DriverSettingError as error:
-            _count(step, work, "permanent")
+            self._count(step, work.hypervisor, "permanent")
             log.error("driver_call_failed", why=str(error), transient=False, **work.names)  # noqa: TRY400
             return DriverError("connect", host, str(error), transient=False)
         except Exception as error:  # noqa: BLE001 - a defect of a driver fails its job alone
-            _count(step, work, "defect")
+            self._count(step, work.hypervisor, "defect")
             reported = "".join(format_exception(error))
             log.error("driver_defect", step=step, host=host, exception=_without(secrets, reported), **work.names)  # noqa: TRY400
             return DriverError(step, host, _without(secrets, f"{type(error).__name__}: {error}"), transient=False)
         return None
+
+    def _count(self, step: str, hypervisor: str, kind: str) -> None:
+        metrics.DRIVER_ERRORS.labels(step, hypervisor, kind).inc()
+        self._report(DriverErrorKind(step, hypervisor, kind))
 
 
 def _without(secrets: Sequence[str], reported: str) -> str:
@@ -284,7 +296,3 @@ def _without(secrets: Sequence[str], reported: str) -> str:
     for secret in secrets:
         reported = reported.replace(secret, "...")
     return reported
-
-
-def _count(step: str, work: Assignment, kind: str) -> None:
-    metrics.DRIVER_ERRORS.labels(step, work.hypervisor, kind).inc()

@@ -2,7 +2,7 @@
 
 While one batch is being written the next one gathers, so batches are as large as the load asks for. A batch
 costs about the same whether it has one entry or thirty: under light load, batches are therefore begun no
-faster than ``pace_s`` after each other. An entry that comes alone waits for nobody.
+faster than ``pace_s`` after each other. An entry that comes alone does not wait.
 """
 
 import time

@@ -1,15 +1,21 @@
 """The sweeper's look at hosts that may fail and at guests that may end by themselves.
 
-A host that does not answer is Disconnected, and Down after DOWN_S; both take no new VMs. One that answers again is
-Up. Nothing is started elsewhere: a host that is silent may run its guests on.
+A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. It is Up again
+once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
+alert. What is seen is remembered in rows, so that a host which any sweeper reaches is Down for none.
+
+Where a host is Down and its driver can fence, its VMs with high availability are started elsewhere by a job that
+evacuates it, once it is fenced. Nothing else is started: a host that is silent may run its guests on.
 
 A VM whose guest was not running, in two looks in a row, gets a job that stops it: the job looks again, with its
 fence, takes away what is left of the guest, and gives claims back. What is missing in one look may be on its way.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,28 +24,61 @@ import structlog
 from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy import metrics
+from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.topology import HostState
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.database.default_rows import ADMIN_ACCOUNT_ID, ADMIN_USER_ID
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors import watching as store
+from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE = 16
-"""Hosts that one process looks at at the same time."""
-
 PATIENCE_S = 10.0
 """How long one host may take to answer."""
 
-DOWN_S = 60.0
-"""A host that is silent for so long is Down."""
+MOST_SILENT = 0.5
+"""Where a larger share of a zone's hosts is silent, it is this process that is cut off: nothing is fenced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds of silence until a host is Down, and of answers until it is Up again."""
+
+    down_s: float
+    up_s: float
+
+
+def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits) -> HostState:
+    """The state of a host that was in ``state`` and has answered, or not, for ``lasted_s``."""
+    if answers:
+        return HostState.UP if state == HostState.UP or lasted_s >= waits.up_s else HostState(state)
+    is_down = state == HostState.DOWN or lasted_s >= waits.down_s
+    return HostState.DOWN if is_down else HostState.DISCONNECTED
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at a host: its row, why it did not answer (None: it did), and the guests that run on it."""
+
+    host: Row[Any]
+    silence: str | None
+    running: frozenset[UUID] = frozenset()
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answered."""
+        return self.silence is None
 
 
 class HostWatch:
@@ -62,24 +101,111 @@ class HostWatch:
     ) -> None:
         self._engine, self._drivers, self._clock = engine, drivers, clock
         self._timeout_s = min(timeout_s, PATIENCE_S)
-        self._silent_since: dict[UUID, float] = {}
+        self._silent_since: dict[int, float] = {}
         self._missing: frozenset[UUID] = frozenset()
+        self._withheld: frozenset[int] = frozenset()
 
     def watch_hosts(self) -> None:
         """Look at every watched host once."""
         with read_only(self._engine) as connection:
-            hypervisors = [kind for kind in store.hypervisors_with_urls(connection) if self._is_watched(kind)]
-            hosts = store.watched_hosts(connection, hypervisors) if hypervisors else []
-            before = {vm.uuid: vm for vm in store.settled_vms(connection, [host.uuid for host in hosts])}
+            drivers = self._watched(store.hypervisors_in_use(connection))
+            hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
+            telling = [host.uuid for host in hosts if drivers[host.hypervisor].guests_may_end]
+            before = {vm.uuid: vm for vm in store.settled_vms(connection, telling)} if telling else {}
+            configuration = read_configuration(connection)
         if not hosts:
             return
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            seen = dict(zip((host.uuid for host in hosts), threads.map(self._look, hosts), strict=True))
-        self._set_states(hosts, seen)
-        answering = [uuid for uuid, running in seen.items() if running is not None]
-        with read_only(self._engine) as connection:
-            after = store.settled_vms(connection, answering)
-        running = frozenset[UUID]().union(*filter(None, seen.values()))
+        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, hosts)]
+        waits = Waits(configuration.number("host.down.wait"), configuration.number("host.up.wait"))
+        down = self._set_states(seen, waits)
+        if configuration.flag("vm.ha.enabled"):
+            self._evacuate(
+                seen, [one for one in down if Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities]
+            )
+        self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before)
+
+    def _watched(self, hypervisors: Sequence[str]) -> dict[str, HypervisorDriver]:
+        found: dict[str, HypervisorDriver] = {}
+        for kind in hypervisors:
+            with suppress(NoDriverFor):
+                driver = self._drivers.driver_for(kind)
+                if driver.is_watched:
+                    found[kind] = driver
+        return found
+
+    def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
+        """None of its hosts is seen where nobody could be asked: that says nothing of hosts."""
+        of_kind = [host for host in hosts if host.hypervisor == kind]
+        addresses = [
+            HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url) for host in of_kind
+        ]
+        try:
+            answers = driver.look_at_hosts(addresses, timeout_s=self._timeout_s)
+        except DriverError as error:
+            log.warning("hosts_not_seen", hypervisor=kind, why=str(error))
+            return []
+        return [_seen(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
+
+    def _set_states(self, seen: Sequence[Seen], waits: Waits) -> list[Seen]:
+        """Write what changed, with alerts; the silent hosts that are Down now."""
+        now = self._clock()
+        self._silent_since = {
+            one.host.id: self._silent_since.get(one.host.id, now) for one in seen if not one.answers
+        }
+        noted = [one for one in seen if one.answers != one.host.answers and not _is_well(one)]
+        states = {
+            one.host.id: state_after(
+                one.host.state, answers=one.answers, lasted_s=self._lasted(one, now), waits=waits
+            )
+            for one in seen
+        }
+        changed = [one for one in seen if states[one.host.id] != one.host.state]
+        if noted or changed:
+            write = partial(_write, noted=noted, changed=changed, states=states)
+            for host, state in run_transaction(self._engine, write, Failpoint.SWEEP_GUESTS):
+                log.info("host_state", host=host, state=state.value)
+        return [one for one in seen if not one.answers and states[one.host.id] == HostState.DOWN]
+
+    def _lasted(self, one: Seen, now: float) -> float:
+        """For how many seconds it has answered, or not; of silence no more than this process has seen itself."""
+        if one.answers != one.host.answers:
+            return 0.0
+        lasted_s = float(one.host.lasted_s)
+        return lasted_s if one.answers else min(lasted_s, now - self._silent_since[one.host.id])
+
+    def _evacuate(self, seen: Sequence[Seen], down: Sequence[Seen]) -> None:
+        """Have hosts evacuated that are Down; in zones of which most hosts answer."""
+        hosts_of = Counter(one.host.zone_id for one in seen if not one.host.fenced)
+        silent = Counter(one.host.zone_id for one in seen if not one.host.fenced and not one.answers)
+        cut_off = frozenset(zone for zone, number in silent.items() if number > MOST_SILENT * hosts_of[zone])
+        waiting = [one for one in down if not one.host.fenced]
+        withheld = cut_off & {one.host.zone_id for one in waiting}
+        for zone_id in withheld - self._withheld:
+            what = f"{silent[zone_id]} of {hosts_of[zone_id]} hosts of a zone are silent"
+            alert = Alert(
+                AlertType.MANAGEMENT_NODE,
+                f"{what}: the sweeper may be cut off from them, so nothing is fenced nor started elsewhere by"
+                " itself; evacuateHost does it host by host",
+            )
+            log.warning("fencing_withheld", why=what)
+            run_transaction(self._engine, partial(record_alerts, noticed=[alert]), Failpoint.SWEEP_GUESTS)
+        self._withheld = withheld
+        for one in waiting:
+            if one.host.zone_id not in cut_off:
+                made = run_transaction(
+                    self._engine, partial(_evacuate, host_id=one.host.id), Failpoint.SWEEP_EVACUATIONS
+                )
+                if made:
+                    metrics.SWEPT.labels("evacuations").inc()
+                    log.warning("host_evacuated", host=one.host.name)
+
+    def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]]) -> None:
+        answering = [one.host.uuid for one in seen]
+        after: Sequence[Row[Any]] = ()
+        if answering:
+            with read_only(self._engine) as connection:
+                after = store.settled_vms(connection, answering)
+        running = frozenset[UUID]().union(*(one.running for one in seen))
         missing = frozenset(vm.uuid for vm in after if before.get(vm.uuid) == vm and vm.uuid not in running)
         ended, self._missing = missing & self._missing, missing
         if ended:
@@ -88,40 +214,71 @@ class HostWatch:
             metrics.SWEPT.labels("ended_guests").inc(stopped)
             log.info("ended_guests", jobs=stopped)
 
-    def _is_watched(self, hypervisor: str) -> bool:
-        try:
-            return self._drivers.driver_for(hypervisor).is_watched
-        except NoDriverFor:
-            return False
 
-    def _look(self, host: Row[Any]) -> frozenset[UUID] | None:
-        """The guests that run on a host; None: it does not answer."""
-        address = HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
-        try:
-            guests = self._drivers.driver_for(host.hypervisor).guests_of_host(address, timeout_s=self._timeout_s)
-        except DriverError as error:
-            if host.uuid not in self._silent_since:
-                log.warning("host_silent", host=host.name, why=str(error))
-            return None
-        return frozenset(guest.uuid for guest in guests if guest.power is PowerState.RUNNING)
+def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
+    if isinstance(answer, DriverError):
+        if host.answers is not False:
+            log.warning("host_silent", host=host.name, why=str(answer))
+        return Seen(host, str(answer))
+    return Seen(host, None, frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING))
 
-    def _set_states(self, hosts: Sequence[Row[Any]], seen: dict[UUID, frozenset[UUID] | None]) -> None:
-        now = self._clock()
-        self._silent_since = {
-            uuid: self._silent_since.get(uuid, now) for uuid, running in seen.items() if running is None
-        }
-        changes: dict[HostState, list[UUID]] = {}
-        for host in hosts:
-            state = HostState.UP
-            if host.uuid in self._silent_since:
-                is_down = host.state == HostState.DOWN or now - self._silent_since[host.uuid] >= DOWN_S
-                state = HostState.DOWN if is_down else HostState.DISCONNECTED
-            if host.state != state:
-                changes.setdefault(state, []).append(host.uuid)
-                log.info("host_state", host=host.name, state=state.value)
-        for state, uuids in changes.items():
-            change = partial(store.set_states, host_uuids=uuids, state=state.value)
-            run_transaction(self._engine, change, Failpoint.SWEEP_GUESTS)
+
+def _is_well(one: Seen) -> bool:
+    """It is Up, answers, and has not been silent of late."""
+    return one.answers and one.host.answers is None and one.host.state == HostState.UP
+
+
+def _write(
+    connection: Connection, *, noted: Sequence[Seen], changed: Sequence[Seen], states: Mapping[int, HostState]
+) -> list[tuple[str, HostState]]:
+    """Remember what was seen and change states; which hosts are in which state from now on."""
+    alerts: list[Alert] = []
+    for answers in (False, True):
+        alike = {one.host.id: one.host for one in noted if one.answers is answers}
+        new = store.note_answers(connection, alike, answers=answers) if alike else set()
+        alerts += [_back(host) for number, host in alike.items() if answers and number in new and host.fenced]
+    written: list[tuple[str, HostState]] = []
+    for state in sorted({states[one.host.id] for one in changed}):
+        of_state = {one.host.id: one for one in changed if states[one.host.id] == state}
+        for number in sorted(store.set_states(connection, of_state, state.value)):
+            one = of_state[number]
+            written.append((one.host.name, state))
+            alerts += _silent(one, state)
+    record_alerts(connection, alerts)
+    return written
+
+
+def _silent(one: Seen, state: HostState) -> list[Alert]:
+    if one.silence is None:
+        return []
+    what = f"Host {one.host.name} is {state.value} and takes no new virtual machines: {one.silence}."
+    if state is HostState.DOWN:
+        what += " Its virtual machines may run on; evacuateHost starts them elsewhere"
+    return [Alert(AlertType.HOST, what)]
+
+
+def _back(host: Row[Any]) -> Alert:
+    return Alert(
+        AlertType.HOST,
+        f"Host {host.name} answers although its virtual machines were started elsewhere: see that none of them"
+        " still runs on it; then reconnectHost takes it back",
+    )
+
+
+def _evacuate(connection: Connection, *, host_id: int) -> bool:
+    """A job that evacuates the host; False: there is one, or it is no longer to be."""
+    host = store.lock_host_to_evacuate(connection, host_id)
+    if host is None:
+        return False
+    job = EVACUATE_HOST.new_job(
+        Instance(EVACUATE_HOST.instance_type, host.id, host.uuid),
+        f"evacuating host {host.name}, which is Down and has highly available VMs",
+        account_id=ADMIN_ACCOUNT_ID,
+        user_id=ADMIN_USER_ID,
+        params={BY_DRIVER: True, ONLY_HA: True},
+    )
+    insert_jobs(connection, [job], INTERACTIVE)
+    return True
 
 
 def _stop(connection: Connection, *, host_uuids: Sequence[UUID], vm_uuids: frozenset[UUID]) -> int:

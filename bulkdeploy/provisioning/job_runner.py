@@ -9,6 +9,7 @@ by its row.
 
 import os
 import socket
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,9 @@ from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition
 from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Requeued
 from bulkdeploy.provisioning.progress import OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.request_id import working_for
 from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +53,9 @@ SLOTS_PER_THREAD, SLOTS_BESIDES = 2, 4
 PACE_S = 0.05
 """Under light load batches are begun no faster: at 350 VMs a second over two processes that saves a fifth of the
 CPU per VM. Leases are taken ahead of free threads, so drivers do not wait for it."""
+
+ERRORS_PACE_S = 2.0
+"""Failed driver calls are counted together for so long, however many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,12 @@ class JobRunner:
         options: RunnerOptions,
         decrypt: Callable[[bytes], str],
     ) -> None:
-        tools = StepTools(engine, DriverCalls(drivers, options.driver_timeout_s, decrypt), options.lease_seconds)
+        self._engine = engine
+        self._errors: GroupCommit[DriverErrorKind] = GroupCommit(
+            self._write_errors, pace_s=ERRORS_PACE_S, enough=sys.maxsize, name="driver-errors"
+        )
+        calls = DriverCalls(drivers, options.driver_timeout_s, decrypt, self._errors.put)
+        tools = StepTools(engine, calls, options.lease_seconds)
         self._steps: Mapping[str, JobSteps[Any]] = {
             name: kind.steps(kind, tools) for name, kind in job_kinds().items()
         }
@@ -158,6 +169,7 @@ class JobRunner:
         for thread in self._threads:
             thread.join()
         self._commits.close()
+        self._errors.close()
         self._held.close()
 
     def trouble(self) -> str | None:
@@ -194,9 +206,19 @@ class JobRunner:
             self._held.discard(entry.job)
         self._count_ended([entry.job.id for entry in finished])
 
+    def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
+        """They are told of, not acted on: those that can not be written now are in the log and the metrics."""
+        try:
+            with self._engine.begin() as connection:
+                add_driver_errors(connection, errors)
+        except Exception as error:
+            if not is_unreachable(error):
+                log.exception("driver_errors_not_written", errors=len(errors))
+
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
-            self._run(work)
+            with working_for(work.job.request_id):
+                self._run(work)
 
     def _run(self, work: Work) -> None:
         outcome = self._outcome(work)

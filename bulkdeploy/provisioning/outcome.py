@@ -61,7 +61,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job is done and did not reach its aim; ``text`` says why, to whoever polls it.
+    """The job is done and did not reach its aim; ``text`` says why, to clients that poll it.
 
     ``excluded``, which root admins see: hosts by the reason of the placement rule that excluded them.
     """

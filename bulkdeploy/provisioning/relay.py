@@ -10,7 +10,7 @@ from bulkdeploy.store.jobs.outbox import forget_sent, take_unsent
 MESSAGES_AT_ONCE = 1000
 MOST_TURNS = 100
 GRACE_S = 1.0
-"""Whoever wrote an outbox row sends it himself, usually within this time."""
+"""The process that wrote an outbox row sends it itself, usually within this time."""
 
 
 class Relay:

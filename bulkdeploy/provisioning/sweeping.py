@@ -71,7 +71,7 @@ class Sweeper:
         self._report("requeued", again)
 
     def requeue_throttled(self) -> None:
-        """Wake jobs that wait for a host which has places: nobody gave those back, or the limit was raised."""
+        """Wake jobs that wait for a host which has places: those were not given back, or the limit was raised."""
         with self._engine.connect() as connection:
             limits = DriverLimits.of(read_configuration(connection))
         woken = run_transaction(

@@ -17,8 +17,8 @@ class PlacementNeed:
     """What each VM needs and where it may go; the same for all VMs of a batch.
 
     Units: MHz a core, MiB. ``planner`` is a CloudStack planner's name; what the one of the service offering,
-    ``offering_planner``, excludes is excluded whoever places. Pins hold together. ``vm_id`` is the one VM where it
-    exists already: it is not counted among the members of its groups.
+    ``offering_planner``, excludes is excluded anyway. Pins hold together. ``vm_id`` is the one VM where it exists
+    already: it is not counted among the members of its groups.
     """
 
     owner: Owner

@@ -307,10 +307,13 @@ def find_place(
         planned = plan_in_zone(connection, configuration, need, count=1, seed=vm.id, avoid_host_ids=avoid_host_ids)
     except PlannerNotInstalled as missing:
         return NoPlace(str(missing))
-    if planned.plan.placed:
-        return Place(vm, need, planned)
-    words = ("no host has room for it", in_words(planned.plan.excluded))
-    return NoPlace("; ".join(word for word in words if word), planned.plan.excluded)
+    return Place(vm, need, planned) if planned.plan.placed else no_place(planned.plan)
+
+
+def no_place(plan: Plan) -> NoPlace:
+    """Why a plan places nothing."""
+    words = ("no host has room for it", in_words(plan.excluded))
+    return NoPlace("; ".join(word for word in words if word), plan.excluded)
 
 
 def claim_place(connection: Connection, place: Place) -> None:

@@ -102,7 +102,7 @@ def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place
 
 def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
     if vm.account_id != volume.account_id:
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM should belong to one account")
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must belong to one account")
     if vm.zone_id != volume.zone_id:
         raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must be in one zone")
 

@@ -44,7 +44,7 @@ def heal_connection(connection: Connection, healing: Healing) -> dict[str, int]:
 
 
 def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[str, int]:
-    """Mend batch after batch, as ``mend_one`` does it, until nothing is left that can be; see ``heal_connection``.
+    """Mend batch after batch, until nothing is left that can be mended; see ``heal_connection``.
 
     Safe on a live system where each batch has a transaction of its own, and to be killed and run again.
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from bulkdeploy.domain.accounts import Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
@@ -87,6 +88,14 @@ def changed_events(
     for ref, values in changes:
         text = f"changed {noun(ref.entity)} {ref.name}{changed(values)}"
         yield Happened(event_type, text, subject(kind, ref))
+
+
+def deleted_events(
+    event_type: EventType, kind: str, refs: Sequence[EntityRef], owners: Sequence[Owner | None] = ()
+) -> Iterator[Happened]:
+    """The events of things that were deleted; ``owners``: whose they were, where accounts own them."""
+    for ref, owner in zip(refs, owners or [None] * len(refs), strict=True):
+        yield Happened(event_type, f"deleted {noun(ref.entity)} {ref.name}", subject(kind, ref), owner)
 
 
 def changed(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Things that accounts own, found for a change: they exist, the caller may touch them, and nobody else does."""
+"""Things that accounts own, found for a change: they exist, the caller may touch them, and they are locked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,22 +13,15 @@ from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entities
 
 
 def lock_own(
-    connection: Connection,
-    caller: Caller,
-    ref: EntityRef,
-    noun: str,
-    parameter: str = "id",
-    given: str | None = None,
+    connection: Connection, caller: Caller, ref: EntityRef, noun: str, parameter: str = "id"
 ) -> tuple[Row[Any], Owner]:
     """The row behind an id, locked until the end of the transaction, and its owner; ``noun`` names it in texts.
-
-    ``given``: what the caller named, where that was something else: a refusal tells nothing more.
 
     Raises:
         InvalidParameter: it was deleted.
         PermissionDenied: it is not the caller's to touch.
     """
-    ((row, owner),) = _lock(connection, caller, {given or f"{noun} {ref.uuid}": ref}, noun, parameter)
+    ((row, owner),) = lock_all_own(connection, caller, [ref], noun, parameter)
     return row, owner
 
 
@@ -37,13 +30,14 @@ def lock_all_own(
 ) -> list[tuple[Row[Any], Owner]]:
     """``lock_own`` for many of one kind, in their order; one may be named twice."""
     named = {f"{noun} {ref.uuid}": ref for ref in refs}
-    locked = dict(zip(named.values(), _lock(connection, caller, named, noun, parameter), strict=True))
+    locked = dict(zip(named.values(), lock_named(connection, caller, named, noun, parameter), strict=True))
     return [locked[ref] for ref in refs]
 
 
-def _lock(
-    connection: Connection, caller: Caller, refs: Mapping[str, EntityRef], noun: str, parameter: str
+def lock_named(
+    connection: Connection, caller: Caller, refs: Mapping[str, EntityRef], noun: str, parameter: str = "id"
 ) -> list[tuple[Row[Any], Owner]]:
+    """``lock_all_own``, where the caller named something else: the keys, and a refusal shows nothing more."""
     rows = lock_entities(connection, list(refs.values()))
     for ref in refs.values():
         if ref.id not in rows:

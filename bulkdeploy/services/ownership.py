@@ -15,7 +15,7 @@ from bulkdeploy.domain.accounts import AccountState, Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EVERY_ID, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.store.accounts import owners
-from bulkdeploy.store.infrastructure.zones import zones_closed_to
+from bulkdeploy.store.infrastructure.zones import private_zones
 from bulkdeploy.store.visibility import ProjectScope, Visibility
 
 
@@ -38,6 +38,9 @@ class NamedOwner:
     account: str | None = None
     domain_id: int | None = None
     project_id: int | None = None
+
+
+NO_OWNER = NamedOwner()
 
 
 def named_owner_of(given: Mapping[str, Any]) -> NamedOwner:
@@ -196,31 +199,32 @@ def require_all_access(connection: Connection, caller: Caller, account_ids: Mapp
 
 
 def require_same_owner(
-    connection: Connection, caller: Caller, named: NamedOwner, account_id: int | None, noun: str
+    connection: Connection, caller: Caller, named: NamedOwner, account_ids: Iterable[int | None], noun: str
 ) -> None:
-    """Where a call names an owner beside the id of a thing, it is the thing's: ``account_id``, None: a domain's.
+    """An owner that a call names beside the ids of things is that of each: ``account_ids``, None: a domain's.
 
     Raises:
         InvalidCombination, InvalidParameter: as ``resolve_owner``.
         PermissionDenied: it is another owner, or one that the caller may not act for.
     """
-    if named == NamedOwner():
+    if named == NO_OWNER:
         return
     found = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)
-    if found.account_id != account_id:
+    if any(account_id != found.account_id for account_id in account_ids):
         raise PermissionDenied(f"The {noun} does not belong to account {found.account_name}")
 
 
-def require_open_zones(connection: Connection, owner: Owner, zones: Mapping[int, str]) -> None:
-    """Zones, by internal id as an answer names them, are public or kept to the owner's domain or one above it.
+def require_open_zones(connection: Connection, uses: Iterable[tuple[Owner, int, UUID]]) -> None:
+    """Zones, by internal id and uuid, are public or kept to their user's domain or one above it.
 
     Raises:
         PermissionDenied: one is kept to another domain.
     """
-    if owner.is_root_admin:
-        return
-    for zone_id in sorted(zones_closed_to(connection, zones, owner.lineage)):
-        raise closed_zone(owner, zones[zone_id])
+    bound = [use for use in uses if not use[0].is_root_admin]
+    kept = private_zones(connection, {zone_id for _, zone_id, _ in bound}) if bound else {}
+    for owner, zone_id, uuid in bound:
+        if not owner.lineage.startswith(kept.get(zone_id, "")):
+            raise closed_zone(owner, str(uuid))
 
 
 def closed_zone(owner: Owner, zone: str) -> PermissionDenied:

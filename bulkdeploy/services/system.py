@@ -10,7 +10,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.queue.job_queue import JobQueue
 
 PASSWORD_THREADS, WATCHING_THREADS = 2, 2
-"""Threads of an API process beside those of calls: for calls with a password, and for whoever watches over it."""
+"""Threads of an API process beside those of calls: for calls with a password, and for monitoring."""
 
 
 class Cipher(Protocol):

@@ -5,12 +5,17 @@ one REPEATABLE READ transaction, so that a live system is compared with itself a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from bulkdeploy.store.tables.health import last_audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,50 @@ def check_connection(connection: Connection) -> list[Finding]:
         )
         for invariant in read_invariants()
     ]
+
+
+FIRST_BREACHES = 5
+"""Breaches of each promise that the record of an audit names."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastAudit:
+    """When an audit ended last, and what it found; ``broken``: promise, breaches, the first of these."""
+
+    ended: datetime
+    compared: int
+    breaches: int
+    broken: Sequence[Mapping[str, Any]]
+
+
+def record_audit(connection: Connection, findings: Sequence[Finding]) -> None:
+    """Remember what an audit found, in place of the one before."""
+    broken = [
+        {"promise": one.promise, "breaches": len(one.breaches), "first": one.breaches[:FIRST_BREACHES]}
+        for one in findings
+        if one.breaches
+    ]
+    written = insert(last_audit).values(
+        one=True,
+        ended=func.now(),
+        compared=sum(one.compared for one in findings),
+        breaches=sum(len(one.breaches) for one in findings),
+        broken=broken,
+    )
+    columns = ("ended", "compared", "breaches", "broken")
+    connection.execute(
+        written.on_conflict_do_update(
+            index_elements=["one"], set_={name: written.excluded[name] for name in columns}
+        )
+    )
+
+
+def read_last_audit(connection: Connection) -> LastAudit | None:
+    """What the audit that ended last found; None: there was none."""
+    row = connection.execute(
+        select(last_audit.c.ended, last_audit.c.compared, last_audit.c.breaches, last_audit.c.broken)
+    ).one_or_none()
+    return None if row is None else LastAudit(*row)
 
 
 _LOCK_ALL = tuple(
@@ -151,7 +200,7 @@ def expected_guests(connection: Connection) -> Iterator[ExpectedGuest]:
 
 
 def unsettled_vms(connection: Connection) -> set[UUID]:
-    """VMs of which nobody knows what the hypervisor has: a job works on them, or will have to remove them."""
+    """VMs of which it is unknown what the hypervisor has: a job works on them, or will have to remove them."""
     return set(
         connection.execute(
             text(

@@ -94,7 +94,14 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.JOB: Source(jobs.async_jobs, "kind"),
     Entity.DEPLOYMENT: Source(virtual_machines.deployments, "uuid"),
     Entity.EVENT: Source(jobs.events, "event_type"),
+    Entity.ALERT: Source(jobs.alerts),
 }
+
+
+def is_taken(connection: Connection, entity: Entity, uuid: UUID) -> bool:
+    """Whether anything of a kind has this uuid, or had it before it was removed."""
+    column = SOURCES[entity].table.c.uuid
+    return connection.execute(select(column).where(column == uuid)).first() is not None
 
 
 UUIDS, NUMBERS = "uuids", "numbers"

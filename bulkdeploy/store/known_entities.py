@@ -1,7 +1,7 @@
-"""What a caller may know of, as conditions on rows: what ids may name to whoever is no root admin.
+"""What a caller may know of, as conditions on rows: what ids may name to callers who are no root admins.
 
 To everybody else what is not his is not there. What accounts own is known to them, to members of the project that
-owns it, and to admins of a domain at or above the owner's; what is kept to domains, to whoever may use it. Places,
+owns it, and to admins of a domain at or above the owner's; what is kept to domains, to its users. Places,
 roles and what else belongs to the whole cloud is known to all: uuids cannot be guessed, and lists of it are for
 whom roles let see them.
 """

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias, overload
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 Row: TypeAlias = Mapping[str, Any]
+Orders: TypeAlias = Mapping[str, ColumnElement[Any]]
+"""What a list may be ordered by, by wire names."""
 
 ROWS_AT_ONCE = 2000
 """Rows of a list that are in memory at the same time."""
@@ -95,6 +97,17 @@ class _Extended(Sequence[Row]):
         if isinstance(index, slice):
             return _Extended(self._rows[index], self._extend)
         return self._extend([self._rows[index]])[0]
+
+
+def ordered(
+    query: Select[Any], orders: Orders, arguments: Mapping[str, Any], age: ColumnElement[Any]
+) -> Select[Any]:
+    """The query in the order of ``sortby``, downwards with a minus; no value last, equal ones by age."""
+    wanted = arguments.get("sortby", "")
+    column = orders.get(wanted.removeprefix("-"))
+    if column is None:
+        return query.order_by(age)
+    return query.order_by((column.desc() if wanted.startswith("-") else column).nulls_last(), age)
 
 
 def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:

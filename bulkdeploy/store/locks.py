@@ -91,7 +91,7 @@ _MANY = text("SELECT pg_advisory_xact_lock(:space, key) FROM unnest(CAST(:keys A
 def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool = False) -> None:
     """Wait for an advisory lock, and hold it until the end of the transaction.
 
-    Advisory locks queue: who waits to hold one alone lets nobody new share it before him.
+    Advisory locks queue: while a transaction waits to hold one alone, no further one comes to share it.
     """
     connection.execute(_SHARED if shared else _ALONE, {"space": lock.value, "key": key})
 
@@ -112,7 +112,7 @@ FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
 def lock_timeout(connection: Connection) -> str:
     """How long this transaction waits for a lock that others may hold for long, for ``lock_timeout`` of PostgreSQL.
 
-    Whoever waits with locks in hand makes those wait who need only these. So it waits a short time, gives
+    Waiting with locks in hand makes those wait that need only these. So a transaction waits a short time, gives
     everything back and begins anew (``run_transaction``): 20 ms, twice as long at each try up to 5 s, give or take
     5 %; after MOST_LOCK_TRIES, and where nobody would begin it anew, as long as it takes ("0").
     """

@@ -1,6 +1,6 @@
 """What drivers remember and look up, kept in the product's database (``drivers.records``)."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,9 @@ from sqlalchemy import Connection, Engine, Row
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import (
     CopyState,
+    Counterpart,
     FencedGuest,
+    GuestOrder,
     Overtaken,
     Pool,
     Records,
@@ -18,12 +20,14 @@ from bulkdeploy.drivers.records import (
     TemplateImage,
 )
 from bulkdeploy.store.database.engine import read_only, run_transaction
-from bulkdeploy.store.hypervisors import directory, guest_fences, template_copies
+from bulkdeploy.store.hypervisors import counterparts, directory, guest_fences, orders, template_copies
 
 
 def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
     """The records of a driver that serves these hypervisor types."""
-    return Records(_Directory(engine, serves), _Fences(engine), _TemplateCopies(engine))
+    return Records(
+        _Directory(engine, serves), _Fences(engine), _TemplateCopies(engine), _Orders(engine), _Counterparts(engine)
+    )
 
 
 class _Directory:
@@ -89,7 +93,7 @@ class _Fences:
             if of_others or seen.host_uuids - {host_uuid}:
                 return seen, of_others
             guest_fences.claim(connection, guest_uuid, host_uuid, volume_uuids, fence)
-            return FencedGuest(host_uuid), of_others
+            return FencedGuest(host_uuid, details=seen.details), of_others
 
         return run_transaction(self._engine, claim)
 
@@ -104,6 +108,17 @@ class _Fences:
         if not run_transaction(self._engine, move):
             raise Overtaken(guest_uuid, fence)
 
+    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        def keep(connection: Connection) -> bool:
+            return guest_fences.keep(connection, guest_uuid, details, fence)
+
+        if not run_transaction(self._engine, keep):
+            raise Overtaken(guest_uuid, fence)
+
+    def kept(self) -> Mapping[UUID, FencedGuest]:
+        with read_only(self._engine) as connection:
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
+
     def release(self, guest_uuid: UUID, fence: int) -> None:
         run_transaction(self._engine, lambda connection: guest_fences.release(connection, guest_uuid, fence))
 
@@ -117,7 +132,11 @@ def _raised(connection: Connection, guest_uuid: UUID, fence: int) -> FencedGuest
     row = guest_fences.raise_fence(connection, guest_uuid, fence)
     if row is None:
         raise Overtaken(guest_uuid, fence)
-    return FencedGuest(row.host_uuid, row.destination_uuid)
+    return _fenced(row)
+
+
+def _fenced(row: Row[Any]) -> FencedGuest:
+    return FencedGuest(row.host_uuid, row.destination_uuid, row.details or {})
 
 
 class _TemplateCopies:
@@ -153,3 +172,63 @@ class _TemplateCopies:
             )
 
         return run_transaction(self._engine, end)
+
+
+class _Orders:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def order(self, guest_uuid: UUID) -> GuestOrder | None:
+        with read_only(self._engine) as connection:
+            row = orders.order(connection, guest_uuid)
+        if row is None:
+            return None
+        return GuestOrder(
+            row.zone_uuid,
+            row.offering_uuid,
+            frozenset(row.custom_sizes),
+            row.template_uuid,
+            row.hypervisor,
+            row.root_bytes,
+            row.owner,
+            row.domain_uuid,
+            row.project_uuid,
+            row.display_name,
+            tuple(row.security_group_uuids),
+            row.key_pairs,
+            {UUID(volume): UUID(offering) for volume, offering in row.disk_offerings.items()},
+        )
+
+    def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:
+        with read_only(self._engine) as connection:
+            return orders.known_guests(connection, guest_uuids)
+
+    def known_volumes(self, volume_uuids: Collection[UUID]) -> frozenset[UUID]:
+        with read_only(self._engine) as connection:
+            return orders.known_volumes(connection, volume_uuids)
+
+
+class _Counterparts:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def find(self, uuid: UUID) -> Counterpart | None:
+        with read_only(self._engine) as connection:
+            row = counterparts.find(connection, uuid)
+        return None if row is None else Counterpart(row.attempt, row.root_uuid)
+
+    def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
+        row = run_transaction(self._engine, lambda connection: counterparts.note(connection, uuid, root_uuid))
+        return Counterpart(row.attempt, row.root_uuid)
+
+    def spend(self, uuid: UUID, attempt: int) -> None:
+        run_transaction(self._engine, lambda connection: counterparts.spend(connection, uuid, attempt))
+
+    def guest_of_root(self, root_uuid: UUID) -> UUID | None:
+        with read_only(self._engine) as connection:
+            return counterparts.guest_of_root(connection, root_uuid)
+
+    def all(self) -> Mapping[UUID, Counterpart]:
+        with read_only(self._engine) as connection:
+            rows = counterparts.all_noted(connection)
+        return {row.uuid: Counterpart(row.attempt, row.root_uuid) for row in rows}

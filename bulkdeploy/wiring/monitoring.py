@@ -1,9 +1,10 @@
-"""What workers and sweepers show to whoever watches over them: metrics and health, over HTTP.
+"""What workers and sweepers show to monitoring: metrics and health, over HTTP.
 
 API processes have the same at the same paths, on their own address.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +33,7 @@ def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Tro
         return
     host, _, port = settings.monitoring_listen.rpartition(":")
     try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(OwnFigures(program), live, ready))
+        server = _Server((host.strip("[]"), int(port)), _handler(OwnFigures(program), live, ready))
     except OSError as error:
         log.warning("monitoring_not_served", address=settings.monitoring_listen, why=str(error))
         yield
@@ -47,6 +48,14 @@ def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Tro
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Tell the log; nothing where the client left before the answer was sent, as probes do."""
+        del request
+        if not isinstance(sys.exception(), ConnectionError):
+            log.exception("monitoring_failed", address=str(client_address))
 
 
 def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTTPRequestHandler]:

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
         default=0.0,
         ge=0,
         le=3600,
-        description="So many seconds an API process that was told to end goes on serving, and says that it is not "
+        description="So many seconds an API process that got SIGTERM goes on serving, and says that it is not "
         "ready: time for proxies to send calls elsewhere.",
     )
     request_header_seconds: float = Field(

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from notebook import NotebookError, open_notebook
 
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.drivers.options import DriverOptions
@@ -17,6 +18,7 @@ class NotebookOptions(DriverOptions):
 
 class NotebookDriver(HypervisorDriver):
     options_model = NotebookOptions
+    abilities = frozenset({Ability.DATA_VOLUMES})
 
     @classmethod
     def from_options(cls, options):

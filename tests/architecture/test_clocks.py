@@ -22,6 +22,7 @@ ALLOWED = {
     "bulkdeploy.services.infrastructure.hosts": "the time that stands beside an operator's remark on a host",
     "bulkdeploy.cli.connection.authentication": "the client stamps `expires`",
     "bulkdeploy.cli.connection.transport": "the client compares its clock with the server's",
+    "bulkdeploy.cloudstack.client": "signed requests carry `expires`, and the server's clock may differ",
     "bulkdeploy.confd.server": "queries carry their client's time, by contract",
     "bulkdeploy.cli.confd": "the client stamps queries",
     "bulkdeploy.cli.deployments.followed": "the age of the client's own files",

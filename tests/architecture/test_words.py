@@ -55,6 +55,9 @@ BANNED_IN_TEXTS = (
 )
 """In comments, docstrings, messages and documents, whatever their case."""
 
+BANNED_IN_GUIDES = ("nobody", "whoever", "is told", "was told")
+"""In documents beside those: say who does what, or what can not be done."""
+
 MOST_TERMS = 60
 
 
@@ -62,6 +65,12 @@ def files(*suffixes: str) -> list[Path]:
     """What is written by hand, and not frozen."""
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in suffixes)
     return [path for path in found if not str(path.relative_to(ROOT)).startswith(FROZEN)]
+
+
+def files_with(word: str, *suffixes: str) -> list[str]:
+    """The files that use a word as one, not within a path or a name."""
+    pattern = re.compile(rf"(?<![\w./`-]){word}(?![\w/=`-])", re.IGNORECASE)
+    return [str(path.relative_to(ROOT)) for path in files(*suffixes) if pattern.search(path.read_text())]
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:
@@ -103,9 +112,13 @@ def test_names_are_of_the_field() -> None:
 @pytest.mark.parametrize("word", BANNED_IN_TEXTS)
 def test_texts_are_plain(word: str) -> None:
     """No comment, message or document uses such a word."""
-    pattern = re.compile(rf"(?<![\w./`-]){word}(?![\w/=`-])", re.IGNORECASE)
-    found = [path for path in files(".py", ".md", ".sql") if pattern.search(path.read_text())]
-    assert [str(path.relative_to(ROOT)) for path in found] == []
+    assert files_with(word, ".py", ".md", ".sql") == []
+
+
+@pytest.mark.parametrize("word", BANNED_IN_GUIDES)
+def test_guides_are_plain(word: str) -> None:
+    """No document uses such a word either."""
+    assert files_with(word, ".md") == []
 
 
 def test_the_glossary_is_short() -> None:

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def say(line: str) -> None:
-    """To whoever watches, and to the file that keeps it."""
+    """Print one line of the report."""
     print(line, flush=True)  # noqa: T201 - this is what it is for
 
 

@@ -71,6 +71,11 @@ def test_a_zone_is_balanced_once_it_is_confirmed(admin_monkey: Monkey, fleet: Fl
     assert admin_monkey("balance", "zone=small", "yes").status == 0
     assert fleet.zone.scalar("SELECT count(DISTINCT host_id) FROM virtual_machines") == 3
     assert admin_monkey("balance", "mingain=1").status == 1
+    shown = admin_monkey("migrate", "host", "id=a-1-1", "dryrun=true", "-o", "table")
+    for text in ("All 1 find a host", "-1", "+1", "planindex="):
+        assert text in shown.out
+    plan = json.loads(admin_monkey("migrate", "host", "id=a-1-1", "dryrun=true", "-o", "json").out)["plan"]
+    assert [row["fromhostname"] for row in plan["move"]] == ["a-1-1"]
     fleet.assert_intact()
 
 

@@ -31,10 +31,17 @@ BESIDES = {
     *((command, "allocpolicy") for command in ("addCluster", "createPod", "listClusters", "listPods")),
     *((command, "allocpolicy") for command in ("listClustersMetrics", "updateCluster", "updatePod")),
     ("deleteIso", "forced"),
+    ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "injectedjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
+    *(
+        (name, parameter)
+        for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
+        for parameter in ("dryrun", "planindex")
+    ),
     *(("listRolePermissions", name) for name in ("keyword", "page", "pagesize")),
 }
 """Parameters that CloudStack does not have for these commands."""

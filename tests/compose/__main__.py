@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -21,26 +21,13 @@ from typing import Any
 from bulkdeploy.embedded.valkey import free_port
 from tests.compose.production import Production, commands_of
 from tests.support.api_client import ApiClient, ApiFailure
+from tests.support.progress import say, wait_for
 
 VMS = 2000
 BOOT_MS = 1500
 COMPONENTS = ("worker", "api", "sweeper", "redis", "postgres", "proxy")
-PATIENCE_S = 600.0
 NEXT = "next"
 OPERATIONS = "docs/operations.md"
-
-
-def say(text: str) -> None:
-    """One line of progress."""
-    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)  # noqa: T201 - its purpose
-
-
-def wait_for(done: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:.0f} s"
-        time.sleep(1)
 
 
 class Cloud:
@@ -122,6 +109,7 @@ def only_calls_pass(site: Production) -> None:
     anybody = ApiClient(site.url, "", "")
     for path in ("/metrics", "/health/ready", "/health/live", "/"):
         assert anybody.request("GET", path).status == 404, path
+    assert "Sign in" in anybody.request("GET", "/console/sign-in").text
     for service in (*COMPONENTS, "migrate"):
         for container in site.shell(f"docker compose ps --all --quiet {service}").split():
             host, config = (site.details(container)[part] for part in ("HostConfig", "Config"))

@@ -24,7 +24,7 @@ if ! docker info > /dev/null 2>&1; then
     dockerd --data-root "$place/data" --exec-root "$place/run" --pidfile "$place/pid" --host "$DOCKER_HOST" \
         > "$place/log" 2>&1 &
     engine=$!
-    trap 'kill "$engine"; wait "$engine" || true; rm -rf "$place"' EXIT
+    trap 'kill "$engine"; wait "$engine" || true; umount "$place/run/netns/default" 2> /dev/null || true; rm -rf "$place"' EXIT
     trap 'exit 130' INT TERM
     for _ in $(seq 60); do
         docker info > /dev/null 2>&1 && break

@@ -29,6 +29,15 @@ def form(zone_ids: Zone, console_engine: Engine) -> dict[str, str]:
     return {**found, "virtualmachinecount": "3", "owner": owner}
 
 
+@pytest.fixture
+def deployed(admin: Visitor, form: dict[str, str], console_engine: Engine) -> str:
+    """A VM that no worker has begun with."""
+    admin.send("deploy", {**form, "virtualmachinecount": "1", "nameprefix": "again", "requesttoken": "again"})
+    with console_engine.connect() as connection:
+        newest = "SELECT uuid FROM virtual_machines ORDER BY id DESC LIMIT 1"
+        return str(connection.execute(text(newest)).scalar_one())
+
+
 def test_the_form_offers_what_is_valid(admin: Visitor, form: dict[str, str]) -> None:
     """Templates after a zone, sizes after an offering that leaves them open, keys and groups of the owner."""
     before = Page(admin.send("deploy-fields", {"zoneid": ""}).text)
@@ -54,6 +63,25 @@ def test_a_plan_that_does_not_fit(admin: Visitor, form: dict[str, str]) -> None:
     """How many would."""
     answer = words_of(admin.send("deploy-plan", {**form, "owner": "", "virtualmachinecount": "50000"}).text)
     assert "of 50,000 VMs would fit." in answer
+
+
+def test_a_failed_vm_is_deployed_again(
+    admin: Visitor, form: dict[str, str], console_engine: Engine, deployed: str
+) -> None:
+    """Its page leads to the form, filled in as for one more such VM of its owner."""
+    with console_engine.begin() as connection:
+        state = "UPDATE virtual_machines SET state = :state WHERE uuid = CAST(:id AS uuid)"
+        connection.execute(text(state), {"state": "Error", "id": deployed})
+    (link,) = [
+        one for one in admin.page(f"virtual-machine?id={deployed}").all("a") if one["href"].startswith("deploy?")
+    ]
+    filled = admin.page(link["href"])
+    chosen = {option["value"] for option in filled.all("option") if "selected" in option}
+    assert {form["zoneid"], form["serviceofferingid"], form["templateid"], form["owner"]} <= chosen
+    assert filled.all("input", name="virtualmachinecount")[0]["value"] == "1"
+    with console_engine.begin() as connection:
+        connection.execute(text(state), {"state": "Stopped", "id": deployed})
+    assert "Deploy again" not in admin.page(f"virtual-machine?id={deployed}").text
 
 
 def test_what_is_missing_for_a_plan(admin: Visitor) -> None:
@@ -151,7 +179,12 @@ def test_tables_are_paged_narrowed_and_ordered_by_their_address(
     ordered = [
         word for word in admin.page("virtual-machines?keyword=row-&sort=-name").words if word.startswith("row-")
     ]
-    assert ordered == sorted((f"row-{number}" for number in range(1, 61)), reverse=True)[:50]
+    downwards = sorted((f"row-{number}" for number in range(1, 61)), reverse=True)
+    assert ordered == downwards[:50]
+    rest = admin.page("virtual-machines?keyword=row-&sort=-name&page=2").words
+    assert [word for word in rest if word.startswith("row-")] == downwards[50:]
+    table = admin.get("virtual-machines.csv?keyword=row-&sort=name").text
+    assert [line.partition(",")[0] for line in table.splitlines()[1:]] == downwards[::-1]
     chosen = admin.page("virtual-machines?keyword=row-&column=name&column=id")
     assert len(chosen.all("th")) == 3
     assert "Nothing matches" in admin.page("virtual-machines?keyword=there-is-none").text

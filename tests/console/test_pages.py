@@ -10,12 +10,19 @@ from sqlalchemy import Engine, text
 from bulkdeploy.console import rendering
 from bulkdeploy.console.rendering import STATIC, TEMPLATES
 from bulkdeploy.console.texts import FILE, read_texts
+from bulkdeploy.store.audit import Finding, record_audit
+from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 from tests.support.visitors import Page, Visitor
 from tests.support.zone import Zone
 
 FOR_ALL = ("virtual-machines", "jobs", "events")
 FOR_ADMINS = ("deploy", "deployments", "capacity", "health")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+NAMED = (
+    *("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "disk_offerings", "storage_pools"),
+    *("volumes", "instance_groups", "affinity_groups", "security_groups", "ssh_key_pairs", "user_data", "projects"),
+)
+"""Tables of things whose names pages show."""
 VENDORED = {"htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"}
 """Of htmx.org 4.0.1, as its npm package has it."""
 
@@ -34,7 +41,7 @@ def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str
     person.close()
     with console_engine.begin() as connection:
         renamed = {"name": EVIL}
-        for table in ("hosts", "clusters", "pods", "networks", "templates", "service_offerings", "storage_pools"):
+        for table in NAMED:
             connection.execute(text(f"UPDATE {table} SET name = :name || id"), renamed)
         connection.execute(text("UPDATE virtual_machines SET name = :name || id, display_name = :name"), renamed)
         connection.execute(text("UPDATE events SET description = :name"), renamed)
@@ -88,6 +95,21 @@ def test_hostile_names_were_there(admin: Visitor, things: dict[str, str]) -> Non
     for name in ("virtual-machine", "host", "cluster"):
         assert EVIL in admin.page(things[name]).text
     assert "<b>no</b>" in admin.page(things["deployment"]).text
+
+
+def test_health_tells_of_drivers_and_of_the_last_audit(admin: Visitor, console_engine: Engine) -> None:
+    """Failed driver calls by kind, whatever became of their jobs; what was not as promised, and an alarm for it."""
+    assert "It has not run yet." in admin.page("health").text
+    with console_engine.begin() as connection:
+        add_driver_errors(connection, [DriverErrorKind("boot", "KVM", "transient")] * 3)
+        record_audit(connection, [Finding("pools", "pools hold what rows say", 7, ("volume <i>9</i> is nowhere",))])
+    shown = admin.page("health")
+    assert "may succeed later" in shown.text
+    assert "The last audit found something that is not as promised." in shown.text
+    assert "volume <i>9</i> is nowhere" in shown.text
+    with console_engine.begin() as connection:
+        record_audit(connection, [Finding("pools", "pools hold what rows say", 7, ())])
+    assert "Everything was as promised: 7 things compared." in admin.page("health").text
 
 
 def test_asking_again_costs_little(admin: Visitor, things: dict[str, str]) -> None:
@@ -206,6 +228,7 @@ def test_every_text_is_used() -> None:
         "empty",
         "capacities",
         "job_states",
+        "driver_errors",
         "alarms",
         "errors",
         "deploy",

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
 from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
-from bulkdeploy.drivers.records import Records
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
 from tests.support.certificates import self_signed
@@ -119,7 +119,7 @@ def driver_for(engine: Engine, *urls: str, fingerprint: str) -> GanetiDriver:
     )
     driver = GanetiDriver.from_options(options)
     kept = records_in(engine, lambda _: True)
-    driver.use_records(Records(FixedDirectory(ADDRESSES, VOLUME.pool_uuid), kept.fences, kept.copies))
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, VOLUME.pool_uuid)))
     return driver
 
 

@@ -14,6 +14,7 @@ from bulkdeploy.drivers.contract import (
     DriverContract,
     FencingContract,
     HostContract,
+    HostFencingContract,
     Machines,
     MigrationContract,
     ResizeContract,
@@ -55,6 +56,7 @@ class TestSimulatorContract(
     DeviceContract,
     ResizeContract,
     FencingContract,
+    HostFencingContract,
 ):
     """Hosts with room."""
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,24 +32,11 @@ from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 from tests.support.api_client import ApiClient, ApiFailure
 from tests.support.programs import bulkdeploy
+from tests.support.progress import say, wait_for
 
 BATCH = 600
 BOOT_MS = 400
-PATIENCE_S = 300
 STANDBY = "standby"
-
-
-def say(text: str) -> None:
-    """One line of the report."""
-    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)  # noqa: T201 - its purpose
-
-
-def wait_for(done: Callable[[], bool], what: str) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s"
-        time.sleep(0.1)
 
 
 @dataclass

@@ -6,13 +6,13 @@ Run beside a cluster (``cluster.sh``), with a database in BULKDEPLOY_DATABASE_UR
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from bulkdeploy.drivers.ganeti import GanetiDriver
-from bulkdeploy.drivers.records import Records
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
@@ -39,7 +39,7 @@ def main(path: Path) -> None:
 
     driver = GanetiDriver.from_options(options())
     kept = records_in(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), lambda _: True)
-    driver.use_records(Records(FixedDirectory(ADDRESSES, GUEST.volumes[0].pool_uuid), kept.fences, kept.copies))
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, GUEST.volumes[0].pool_uuid)))
     driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=0, timeout_s=300)
     driver._rapi._session.hooks["response"].append(keep)
     for step, _ in life(driver):

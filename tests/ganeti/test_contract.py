@@ -28,7 +28,6 @@ from bulkdeploy.drivers.contract import (
 from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
 from bulkdeploy.drivers.ganeti_rapi import NotAnswered, Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.records import Records
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import FixedDirectory
 
@@ -100,7 +99,7 @@ class TestGanetiContract(DriverContract, VolumeContract, HostContract, Migration
         hosts = [HostAddress(uuid4(), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)]
         subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
         kept = records_in(engine, lambda _: True)
-        driver.use_records(Records(FixedDirectory(hosts, subjects.pool_uuid), kept.fences, kept.copies))
+        driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))
 
         def fail_next(step: str) -> None:
             rapi.failing = step

@@ -199,7 +199,7 @@ def test_images_are_changed_and_put_into_zones(engine: Engine, cipher: FernetCip
             "ostypeid: Plan 9",
             "14: zones[0].templates[0].ostypeid: must be",
         ),
-        ("https://images", "gopher://images", "13: zones[0].templates[0].url: it should begin with"),
+        ("https://images", "gopher://images", "13: zones[0].templates[0].url: it must begin with"),
         (
             "  - {name: other",
             "templates: [{name: x, hypervisor: KVM, format: RAW}]\n#",

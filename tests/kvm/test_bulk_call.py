@@ -3,6 +3,9 @@
 import os
 import re
 import signal
+import struct
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,6 +16,7 @@ from uuid import UUID
 
 import pytest
 from pydantic import SecretStr
+from websockets.sync.client import connect
 
 from bulkdeploy.drivers.libvirt_probe_guest import boot_image
 from bulkdeploy.manage.programs import SWEEPER, WORKER
@@ -24,6 +28,7 @@ from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api_client import ApiClient
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.real_cloud import build_zone
 from tests.support.services import database_clone
 
 if (reason := why_not()) is not None:
@@ -95,41 +100,6 @@ class Cloud:
         return [
             int(found, 16) for found in re.findall(r"^([0-9A-Fa-f]{4})\r?$", self.hosts.console(UUID(vm)), re.M)
         ]
-
-
-def build_zone(client: ApiClient, hosts: LibvirtHosts, image: Path) -> dict[str, str]:
-    """A zone of these hosts, by calls; what a deployment names."""
-
-    def made(command: str, **parameters: object) -> str:
-        body = client.call(command, **parameters)
-        ((_, found),) = [(key, value) for key, value in body.items() if key not in ("count", "jobid")]
-        return str((found[0] if isinstance(found, list) else found)["id"])
-
-    zone = made("createZone", name="real", networktype="Advanced", dns1="192.0.2.53", internaldns1="192.0.2.53")
-    pod = made(
-        "createPod", zoneid=zone, name="pod", gateway="10.9.0.1", netmask="255.255.255.0", startip="10.9.0.2"
-    )
-    cluster = made(
-        "addCluster", zoneid=zone, podid=pod, clustername="kvm", hypervisor="KVM", clustertype="CloudManaged"
-    )
-    place = {"zoneid": zone, "podid": pod, "clusterid": cluster}
-    for host in hosts.hosts:
-        made("addHost", url=host.url, hypervisor="KVM", username="nobody", password="", **place)
-    client.call("updateCluster", id=cluster, allocationstate="Enabled")
-    made("createStoragePool", name="shared", url=hosts.pool_url, capacitybytes=10**12, scope="CLUSTER", **place)
-    offering = made("createServiceOffering", name="tiny", displaytext="Tiny", cpunumber=1, cpuspeed=100, memory=32)
-    network = made(
-        "createNetwork", name="guests", displaytext="Guests", zoneid=zone, gateway="10.8.0.1", acltype="Domain",
-        netmask="255.255.255.0", startip="10.8.0.10", endip="10.8.0.99", vlan="untagged",
-        networkofferingid=client.call("listNetworkOfferings", guestiptype="Shared")["networkoffering"][0]["id"],
-    )  # fmt: skip
-    os_type = client.call("listOsTypes")["ostype"][0]["id"]
-    template = made(
-        "registerTemplate", name="boot", displaytext="Boot sector", url=image.as_uri(), format="RAW",
-        hypervisor="KVM", ostypeid=os_type, zoneid=zone, ispublic="true",
-    )  # fmt: skip
-    client.call("updateZone", id=zone, allocationstate="Enabled")
-    return {"zoneid": zone, "serviceofferingid": offering, "networkids": network, "templateid": template}
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +198,90 @@ def test_a_guest_moves_and_goes_on_counting(cloud: Cloud) -> None:
     cloud.job("detachVolume", id=volume["id"])
     cloud.assert_intact()
     cloud.client.call("deleteVolume", id=volume["id"])
+
+
+def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
+    """The screen by a VNC client over the websocket, with pixels on it, also after a move; the serial console."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    before = password_of(cloud, vm)
+    assert len(before) == 8
+    assert shows_something(cloud, vm)
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    assert password_of(cloud, vm) == before
+    assert shows_something(cloud, vm)
+    config = tmp_path / "settings"
+    config.write_text(
+        f"profile = here\n\n[here]\nurl = {cloud.client.url}/client/api\n"
+        f"apikey = {cloud.client.api_key}\nsecretkey = {cloud.client.secret_key}\n"
+    )
+    config.chmod(0o600)
+    with subprocess.Popen(
+        [sys.executable, "-m", "bulkdeploy.cli.main", "-c", config, "console", vm],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    ) as looking:  # fmt: skip
+        assert looking.stdin is not None
+        assert looking.stdout is not None
+        assert looking.stderr is not None
+        seen = [looking.stdout.readline() for _ in range(4)]
+        counted = [line.strip() for line in seen if line.strip()]
+        assert len(counted) > 1, looking.stderr.read()
+        assert int(counted[-1], 16) == int(counted[-2], 16) + 1
+        looking.stdin.write(b"\x1d")
+        looking.stdin.flush()
+        assert looking.wait(PATIENCE_SECONDS) == 0
+
+
+def password_of(cloud: Cloud, vm: str) -> str:
+    """A guest's VNC password, as the daemon that runs it has it."""
+    import libvirt
+
+    name = cloud.host_of(vm)
+    (url,) = (host.url for host in cloud.hosts.hosts if host.name == name)
+    connection = libvirt.open(url.split("#")[0])
+    try:
+        xml = connection.lookupByUUIDString(vm).XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    finally:
+        connection.close()
+    return str(re.findall(r"<graphics [^>]*passwd='([^']*)'", xml)[0])
+
+
+def shows_something(cloud: Cloud, vm: str) -> bool:
+    """Whether a VNC client, let in by a token, gets a picture that is not all of one colour (RFC 6143)."""
+    found = cloud.client.call("createConsoleEndpoint", virtualmachineid=vm)["consoleendpoint"]["websocket"]
+    url = f"ws://{found['host']}:{found['port']}/{found['path']}?token={found['token']}"
+    with connect(url, compression=None, max_size=None) as socket:
+        received = bytearray()
+
+        def read(size: int) -> bytes:
+            while len(received) < size:
+                part = socket.recv(PATIENCE_SECONDS)
+                assert isinstance(part, bytes)
+                received.extend(part)
+            taken = bytes(received[:size])
+            del received[:size]
+            return taken
+
+        assert read(12) == b"RFB 003.008\n"
+        socket.send(b"RFB 003.008\n")
+        assert read(2) == b"\1\1"
+        socket.send(b"\1")
+        assert read(4) == bytes(4)
+        socket.send(b"\1")
+        width, height, _, name_length = struct.unpack("!HH16sI", read(24))
+        read(name_length)
+        socket.send(struct.pack("!BxHi", 2, 1, 0))  # pixels as they are
+        socket.send(struct.pack("!BBHHHH", 3, 0, 0, 0, width, height))
+        kind, count = struct.unpack("!BxH", read(4))
+        assert (kind, count > 0) == (0, True)
+        colours = set()
+        for _ in range(count):
+            *_, wide, high, encoding = struct.unpack("!HHHHi", read(12))
+            assert encoding == 0
+            pixels = read(wide * high * 4)
+            colours |= {pixels[start : start + 4] for start in range(0, len(pixels), 4)}
+    return len(colours) > 1
 
 
 def test_whatever_dies_rows_and_hosts_agree(cloud: Cloud) -> None:

@@ -1,7 +1,7 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
+    Caller,
+    ConsoleContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -21,11 +23,12 @@ from bulkdeploy.drivers.contract import (
     Rig,
     Subjects,
     VolumeContract,
+    guests_of,
 )
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt_probe_guest import boot_image
-from bulkdeploy.drivers.records import Pool, Records, TemplateImage
+from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
 
@@ -93,6 +96,7 @@ class TestLibvirtContract(
     MigrationContract,
     DeviceContract,
     ResizeContract,
+    ConsoleContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
@@ -128,7 +132,7 @@ class TestLibvirtContract(
         pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(kvm_hosts.pool), None)
         template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
         kept = records_in(engine, lambda _: True)
-        driver.use_records(Records(FixedDirectory(hosts, pool, template), kept.fences, kept.copies))
+        driver.use_records(replace(kept, directory=FixedDirectory(hosts, pool, template)))
         driver.ensure_template(hosts[0], POOL, TEMPLATE, timeout_s=30)
         yield driver
         driver.close()
@@ -147,3 +151,23 @@ class TestLibvirtContract(
         urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, "qemu+unix:///session?socket=/nowhere"]
         first, second, silent = (NewHost(uuid4(), "KVM", HostAccess(url), promise) for url in urls)
         return Machines((first, second), silent)
+
+    def test_what_a_move_that_was_cut_leaves_goes_with_its_repetition(
+        self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts
+    ) -> None:
+        """A daemon that dies as a guest leaves it keeps the definition, from which it could start once more."""
+        import libvirt
+
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        source = libvirt.open(kvm_hosts.hosts[0].url.split("#")[0])
+        try:
+            defined = source.lookupByUUID(guest.uuid.bytes).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+            caller.migrate(rig.hosts[0], rig.hosts[1], guest)
+            assert source.listAllDomains() == []
+            source.defineXML(defined)
+            caller.migrate(rig.hosts[0], rig.hosts[1], guest)
+            assert source.listAllDomains() == []
+        finally:
+            source.close()
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid

@@ -10,7 +10,7 @@ from tests.support.world import ADMIN, DOMAIN_ADMIN, USER, World
 A, R, D, U = RoleType.ADMIN, RoleType.RESOURCE_ADMIN, RoleType.DOMAIN_ADMIN, RoleType.USER
 RESTRICTED = {
     "getUser": {A},
-    "listAlerts": {A, R},
+    **dict.fromkeys(("listAlerts", "archiveAlerts", "deleteAlerts"), frozenset({A, R})),
     "listCapacity": {A, R},
     "listClusters": {A, R},
     "listConfigurations": {A, D},

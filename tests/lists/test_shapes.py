@@ -12,7 +12,15 @@ from bulkdeploy.declare.responses import Field, FieldType, Shape
 from tests.support.world import World
 
 ELSEWHERE = {
-    *("listApis", "listAsyncJobs", "listBulkDeployments", "listCapabilities", "listNics", "listProjectAccounts"),
+    *(
+        "listAlerts",
+        "listApis",
+        "listAsyncJobs",
+        "listBulkDeployments",
+        "listCapabilities",
+        "listNics",
+        "listProjectAccounts",
+    ),
 }
 """Lists with tests of their own."""
 
@@ -22,7 +30,6 @@ COMMANDS = {
     if command.shape is Shape.LIST and name.startswith("list") and name not in ELSEWHERE
 }
 EMPTY = {
-    "listAlerts",
     "listAnnotations",
     "listAutoScaleVmGroups",
     "listDedicatedGuestVlanRanges",

@@ -8,7 +8,7 @@ from bulkdeploy.provisioning.cancelling import FRESH_S
 from tests.support.api_client import ApiClient
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDriver
-from tests.workers.processes import wait_for
+from tests.support.progress import wait_for
 
 THREADS = 2
 LEASED = 2 * THREADS + 4

@@ -5,7 +5,7 @@ from dataclasses import replace
 from bulkdeploy.domain.jobs import JobStatus
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import GatedDriver
-from tests.workers.processes import wait_for
+from tests.support.progress import wait_for
 
 THREADS = 2
 IN_HAND = 2 * THREADS + 4

@@ -12,7 +12,7 @@ from bulkdeploy.queue.job_queue import ALL_QUEUES, bulk_queue
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDriver
 from tests.support.messages import job_of, take_messages
-from tests.workers.processes import wait_for
+from tests.support.progress import wait_for
 
 
 @pytest.fixture

@@ -1,34 +1,35 @@
-"""The sweeper's look at hosts: states of hosts and VMs follow what is seen, after a second look."""
+"""The sweeper's look at hosts: states of hosts and VMs follow what is seen, and alerts tell of it."""
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, Guest
+from bulkdeploy.domain.topology import HostState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import Guest
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.provisioning.host_watch import DOWN_S, HostWatch
+from bulkdeploy.drivers.simulator_control import cut_off, join_again
+from bulkdeploy.provisioning.host_watch import HostWatch, Waits, state_after
 from tests.support.fleet import Fleet, OneDriver
 
 
 class Window(OneDriver):
-    """Simulated hosts, looked at one by one; some keep silent."""
+    """Simulated hosts of which looks tell the guests, as of those that may end by themselves."""
 
-    is_watched = True
-    silent: frozenset[UUID] = frozenset()
+    is_watched = guests_may_end = True
+    abilities: frozenset[Ability] = frozenset()
 
     def driver_for(self, hypervisor: str) -> Any:
         """Itself."""
         del hypervisor
         return self
 
-    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
+    def look_at_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[Sequence[Guest]]:
         """What the simulator has there."""
         del timeout_s
-        if host.uuid in self.silent:
-            raise DriverError("look", host.name, "no answer", transient=True)
-        return [guest for guest in self.driver.list_guests() if guest.host_uuid == host.uuid]
+        guests = list(self.driver.list_guests())
+        return [[guest for guest in guests if guest.host_uuid == host.uuid] for host in hosts]
 
 
 class Clock:
@@ -48,43 +49,117 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def window(fleet: Fleet) -> Window:
-    """The fleet's hosts, with urls."""
-    fleet.zone.change("UPDATE hosts SET url = 'http://' || name")
-    return Window(fleet.driver)
+def watch(fleet: Fleet, clock: Clock) -> HostWatch:
+    """The pass, over the simulator."""
+    return HostWatch(fleet.engine, OneDriver(fleet.driver), 1.0, clock=clock)
 
 
 @pytest.fixture
-def watch(fleet: Fleet, window: Window, clock: Clock) -> HostWatch:
-    """The pass."""
-    return HostWatch(fleet.engine, window, 1.0, clock=clock)
+def guest_watch(fleet: Fleet) -> HostWatch:
+    """The pass, over hosts that tell of their guests."""
+    return HostWatch(fleet.engine, Window(fleet.driver), 1.0)
 
 
-def test_a_silent_host_is_disconnected_then_down_then_up(
-    fleet: Fleet, window: Window, watch: HostWatch, clock: Clock
-) -> None:
-    """Its VMs stay Running: nobody knows that they are not."""
+def later(fleet: Fleet, clock: Clock, seconds: float) -> None:
+    """Let time pass, here and in the database."""
+    clock.now += seconds
+    fleet.zone.change("UPDATE host_watches SET since = since - make_interval(secs => :s)", s=seconds)
+
+
+def state_of(fleet: Fleet, host: str) -> object:
+    """A host's state."""
+    return fleet.zone.scalar("SELECT state FROM hosts WHERE name = :name", name=host)
+
+
+def alerts(fleet: Fleet) -> list[str]:
+    """What operators are told, oldest first."""
+    return [row.description for row in fleet.zone.rows("SELECT description FROM alerts ORDER BY id")]
+
+
+def test_a_silent_host_is_disconnected_then_down_then_up(fleet: Fleet, watch: HostWatch, clock: Clock) -> None:
+    """Each once, and alerts tell of silence; its VMs stay Running: nobody knows that they are not."""
     fleet.deploy()
     fleet.run()
     vm = fleet.vms()[0]
-    uuid = fleet.zone.scalar("SELECT uuid FROM hosts WHERE id = :id", id=vm.host_id)
+    host = str(fleet.zone.scalar("SELECT name FROM hosts WHERE id = :id", id=vm.host_id))
 
-    def state() -> object:
-        watch.watch_hosts()
-        return fleet.zone.scalar("SELECT state FROM hosts WHERE uuid = :uuid", uuid=uuid)
+    def states(*seconds: float) -> list[object]:
+        found = []
+        for passed in seconds:
+            later(fleet, clock, passed)
+            watch.watch_hosts()
+            found.append(state_of(fleet, host))
+        return found
 
-    assert state() == "Up"
-    window.silent = frozenset({uuid})
-    assert state() == "Disconnected"
-    clock.now = DOWN_S
-    assert state() == "Down"
-    window.silent = frozenset()
-    assert state() == "Up"
-    assert {row.state for row in fleet.vms()} == {"Running"}
+    assert states(0) == ["Up"]
+    cut_off(fleet.control, host)
+    assert states(5, 30, 29, 1) == ["Disconnected", "Disconnected", "Disconnected", "Down"]
+    assert [text.split(" and ")[0] for text in alerts(fleet)] == [
+        f"Host {host} is Disconnected",
+        f"Host {host} is Down",
+    ]
+    join_again(fleet.control, host)
+    assert states(5, 29, 1) == ["Down", "Down", "Up"]
+    assert fleet.zone.scalar("SELECT count(*) FROM host_watches") == 0
+    assert ({row.state for row in fleet.vms()}, len(alerts(fleet))) == ({"Running"}, 2)
     fleet.assert_intact()
 
 
-def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, watch: HostWatch) -> None:
+def test_a_host_that_comes_and_goes_stays_disconnected(fleet: Fleet, watch: HostWatch, clock: Clock) -> None:
+    """It makes one alert, and no VM comes to it, until it has answered for a while without a break."""
+    for _ in range(5):
+        cut_off(fleet.control, "a-1-1")
+        watch.watch_hosts()
+        later(fleet, clock, 20)
+        join_again(fleet.control, "a-1-1")
+        watch.watch_hosts()
+        later(fleet, clock, 20)
+        assert state_of(fleet, "a-1-1") == "Disconnected"
+    assert len(alerts(fleet)) == 1
+    watch.watch_hosts()
+    later(fleet, clock, 30)
+    watch.watch_hosts()
+    assert state_of(fleet, "a-1-1") == "Up"
+
+
+def test_a_host_that_another_sweeper_reaches_is_never_down(fleet: Fleet, watch: HostWatch, clock: Clock) -> None:
+    """Who alone does not reach it may be cut off itself."""
+    other = HostWatch(fleet.engine, OneDriver(fleet.driver), 1.0, clock=clock)
+    for _ in range(5):
+        cut_off(fleet.control, "a-1-1")
+        watch.watch_hosts()
+        join_again(fleet.control, "a-1-1")
+        other.watch_hosts()
+        later(fleet, clock, 20)
+    assert state_of(fleet, "a-1-1") == "Disconnected"
+
+
+def test_waits_are_settings(fleet: Fleet, watch: HostWatch, clock: Clock) -> None:
+    """``host.down.wait`` and ``host.up.wait`` say how long."""
+    fleet.set_value("host.down.wait", 5)
+    fleet.set_value("host.up.wait", 0)
+    cut_off(fleet.control, "a-1-1")
+    watch.watch_hosts()
+    later(fleet, clock, 5)
+    watch.watch_hosts()
+    assert state_of(fleet, "a-1-1") == "Down"
+    join_again(fleet.control, "a-1-1")
+    watch.watch_hosts()
+    assert state_of(fleet, "a-1-1") == "Up"
+
+
+@pytest.mark.parametrize("state", list(HostState))
+def test_states_follow_from_answers(state: HostState) -> None:
+    """Whatever the state was: silence ends in Down, answers in Up, and neither at once."""
+    waits = Waits(down_s=60, up_s=30)
+    assert state_after(state, answers=False, lasted_s=60, waits=waits) == HostState.DOWN
+    assert state_after(state, answers=True, lasted_s=30, waits=waits) == HostState.UP
+    assert state_after(state, answers=True, lasted_s=29, waits=waits) == state
+    silent = HostState.DOWN if state == HostState.DOWN else HostState.DISCONNECTED
+    assert state_after(state, answers=False, lasted_s=59, waits=waits) == silent
+
+
+def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, guest_watch: HostWatch) -> None:
     """By a job of its own, after two looks; it gives its host back, and others run on."""
     fleet.deploy()
     fleet.run()
@@ -93,20 +168,20 @@ def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, watch: HostWatch) -> No
     host = fleet.zone.rows("SELECT uuid, name FROM hosts WHERE id = :id", id=ended.host_id)[0]
     address = HostAddress(host.uuid, host.name, "192.0.2.1", "Simulator")
     fleet.driver.ensure_stopped(address, ended.uuid, forced=True, fence=1 << 40, timeout_s=5)
-    watch.watch_hosts()
+    guest_watch.watch_hosts()
     assert len(fleet.jobs()) == jobs
-    watch.watch_hosts()
+    guest_watch.watch_hosts()
     assert len(fleet.jobs()) == jobs + 1
-    watch.watch_hosts()
+    guest_watch.watch_hosts()
     assert len(fleet.jobs()) == jobs + 1
     states = {row.uuid: row.state for row in fleet.vms()}
     assert {states[row.uuid] for row in others} == {"Running"}
 
 
-def test_a_vm_that_a_job_works_on_is_left_alone(fleet: Fleet, watch: HostWatch) -> None:
+def test_a_vm_that_a_job_works_on_is_left_alone(fleet: Fleet, guest_watch: HostWatch) -> None:
     """However often it is looked at: its guest may be on its way."""
     fleet.deploy()
     jobs = len(fleet.jobs())
     for _ in range(3):
-        watch.watch_hosts()
+        guest_watch.watch_hosts()
     assert len(fleet.jobs()) == jobs

@@ -20,7 +20,8 @@ from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
-from tests.workers.processes import all_done, under_way, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, under_way
 
 
 def test_a_message_that_arrives_often_is_one_run(fleet: Fleet) -> None:

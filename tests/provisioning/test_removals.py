@@ -9,7 +9,7 @@ from bulkdeploy.commands.registry import every_api
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator_control import Step
-from bulkdeploy.services.accounts.accounts import delete_account
+from bulkdeploy.services.accounts.accounts import delete_accounts, deleted
 from tests.support.fleet import Fleet
 
 REMOVAL = "SELECT * FROM async_jobs WHERE cmd LIKE '%DeleteAccountCmd'"
@@ -24,7 +24,8 @@ def delete_acme(fleet: Fleet) -> None:
     """Delete account acme, as the API does."""
     account = fleet.zone.rows("SELECT id, uuid FROM accounts WHERE name = 'acme'")[0]
     ref = EntityRef(Entity.ACCOUNT, account.id, account.uuid, "acme")
-    fleet.change(delete_account, fleet.system.job_queue, fleet.caller, every_api(), ref)
+    removed = fleet.change(delete_accounts, fleet.system.job_queue, fleet.caller, every_api(), [ref])
+    fleet.change(deleted, fleet.caller, ref, removed)
 
 
 def removal(fleet: Fleet) -> Any:

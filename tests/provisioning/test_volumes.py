@@ -10,12 +10,11 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.drivers.simulator_control import Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
-from bulkdeploy.services.accounts.account_removal import RemovalCall, remove
+from bulkdeploy.services.accounts.account_removal import remove
 from bulkdeploy.services.ownership import NamedOwner
 from bulkdeploy.services.virtual_machines.virtual_machines import destroy_virtual_machine
 from bulkdeploy.services.volumes.volume_attachment import attach_volume, detach_volume
 from bulkdeploy.services.volumes.volumes import create_volume, delete_volume
-from bulkdeploy.store.jobs.done_jobs import Instance
 from tests.support.fleet import Fleet, OneDriver
 
 
@@ -167,11 +166,10 @@ def test_what_could_not_be_removed_is_due_later(attached: tuple[Fleet, UUID, UUI
 
 def test_volumes_go_with_their_owner(attached: tuple[Fleet, UUID, UUID]) -> None:
     """Deleting an account deletes the volumes that no VM has, and the others when their VMs are expunged."""
-    fleet, one, other = attached
+    fleet, _, other = attached
     detach(fleet, other)
     owner = fleet.caller.owner.account_id
-    call = RemovalCall("x", Instance("Account", owner, one))
-    fleet.change(remove, fleet.system.job_queue, fleet.caller, call, [owner])
+    fleet.change(remove, fleet.system.job_queue, fleet.caller, [owner])
     assert states(fleet) == {"one": "Ready", "other": "Destroy"}
     fleet.run()
     assert states(fleet) == {"one": "Destroy", "other": "Destroy"}

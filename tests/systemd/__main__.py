@@ -11,18 +11,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 from tests.architecture.test_imports import ROOT
 from tests.compose.production import commands_of
+from tests.support.progress import say, wait_for
 
 NEEDED = ("unshare", "nsenter", "pivot_root", "ip", "apt-get", "chroot")
 GUIDE, HEADING = "docs/operations.md", "Without containers"
-PATIENCE_S = 120
 VMS = 200
 
 
@@ -108,29 +107,12 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def wait_for(done: Callable[[], bool], what: str) -> None:
-    """Wait until it is so.
-
-    Raises:
-        AssertionError: it did not happen within PATIENCE_S.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: it did not happen in time"
-        time.sleep(0.5)
-
-
 def answers(machine: Machine, command: str, pattern: str) -> bool:
     """Whether the command prints it now."""
     try:
         return re.search(pattern, machine.shell(command)) is not None
     except AssertionError:
         return False
-
-
-def say(text: str) -> None:
-    """One line of the report."""
-    print(f"test-systemd: {text}", flush=True)  # noqa: T201 - its purpose
 
 
 def walk(machine: Machine) -> None:

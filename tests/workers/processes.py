@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,14 +20,6 @@ PATIENCE_S = 180
 
 Start: TypeAlias = Callable[..., Process]
 """Starts a program by its arguments."""
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def unfinished(fleet: Fleet) -> int:

@@ -26,7 +26,8 @@ from tests.support import reborn
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
 from tests.support.programs import api_process
-from tests.workers.processes import Start, all_done, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import Start, all_done
 from tests.workers.walk import VMS, Walk, insist
 
 ROUNDS = 3
@@ -53,8 +54,8 @@ OF_SWEEPERS = [
 """In the order in which a sweeper passes them after its start."""
 
 OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
-OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS}
-"""Of drivers whose hosts may fail, which simulated ones do not."""
+OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS, Failpoint.SWEEP_EVACUATIONS}
+"""Passed when hosts fall silent, or guests end: ``tests/provisioning``."""
 
 OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS, *OF_WATCHED_HOSTS}]
 

@@ -8,6 +8,7 @@ from functools import partial
 from bulkdeploy.drivers.simulator_control import Step
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from tests.support.fleet import Fleet
+from tests.support.progress import wait_for
 from tests.workers.processes import (
     PATIENCE_S,
     Start,
@@ -18,7 +19,6 @@ from tests.workers.processes import (
     slow_boots,
     under_way,
     unfinished,
-    wait_for,
 )
 
 

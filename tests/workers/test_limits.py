@@ -9,15 +9,8 @@ from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.support import watched_driver
 from tests.support.fleet import Fleet
-from tests.workers.processes import (
-    PATIENCE_S,
-    Start,
-    all_done,
-    assert_all_run,
-    consumers,
-    slow_boots,
-    wait_for,
-)
+from tests.support.progress import wait_for
+from tests.workers.processes import PATIENCE_S, Start, all_done, assert_all_run, consumers, slow_boots
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.support.programs import program
 from tests.support.programs import wait_for as wait_for_answer
-from tests.workers.processes import all_done, kill, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, kill
 
 
 def get(url: str) -> tuple[int, str]:

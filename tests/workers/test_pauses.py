@@ -13,16 +13,8 @@ from bulkdeploy.wiring.settings import Settings
 from tests.chaos.proxy import Network, Proxy
 from tests.support.fleet import Fleet
 from tests.support.programs import program
-from tests.workers.processes import (
-    all_done,
-    assert_all_run,
-    paused,
-    proxied,
-    slow_boots,
-    under_way,
-    unfinished,
-    wait_for,
-)
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, assert_all_run, paused, proxied, slow_boots, under_way, unfinished
 from tests.workers.test_monitoring import get
 
 VMS = 150

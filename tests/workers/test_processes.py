@@ -11,7 +11,8 @@ from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
-from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots, unfinished
 
 
 def test_a_worker_drains_what_was_sent(fleet: Fleet, start: Start) -> None:

@@ -16,7 +16,8 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
 from tests.support.programs import program
-from tests.workers.processes import all_done, assert_all_run, slow_boots, under_way, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, assert_all_run, slow_boots, under_way
 
 PASSWORD = "of the servers"
 SERVER = ["save ''", "appendonly no", f'requirepass "{PASSWORD}"', f'masterauth "{PASSWORD}"']

@@ -27,7 +27,8 @@ from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 from tests.support.fleet import Fleet
 from tests.support.programs import BULKDEPLOY
-from tests.workers.processes import all_done, assert_all_run, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import all_done, assert_all_run
 
 MIGRATION = '''"""One of the next release."""
 
@@ -108,7 +109,7 @@ def releases(quick: Settings, tmp_path: Path) -> tuple[Release, Release]:
     """This release, and the next one."""
     place = tmp_path / "next"
     for package in ("bulkdeploy", "workers"):
-        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, place / package)  # with what is compiled already
     before = newest_revision()
     for name, statement in STATEMENTS.items():
         file = place / "bulkdeploy" / "store" / "migrations" / "versions" / f"{name}.py"

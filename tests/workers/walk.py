@@ -10,7 +10,8 @@ from typing import TypeVar
 from bulkdeploy.domain.jobs import JobStatus
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
-from tests.workers.processes import PATIENCE_S, all_done, wait_for
+from tests.support.progress import wait_for
+from tests.workers.processes import PATIENCE_S, all_done
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ ALWAYS = {
     "listisos": {"isofilter": "executable"},
     "listhosts": {"type": "Routing"},
 }
-"""Parameters without which a list is refused or holds what nobody would deploy on."""
+"""Parameters without which a list is refused or holds what is not for deployments."""
 
 IRREGULAR = {
     "job": "listAsyncJobs",

@@ -135,7 +135,7 @@ class Transport:
                 timeout=(min(CONNECT_TIMEOUT, timeout), timeout),
                 # False wins over REQUESTS_CA_BUNDLE; True leaves the choice of authorities to it.
                 verify=self.connection.verifycert,
-                # A redirect would carry the signature to a place that nobody chose.
+                # A redirect would carry the signature to a place that the user did not choose.
                 allow_redirects=False,
             )
         except requests.exceptions.SSLError as error:

@@ -1,5 +1,6 @@
-"""The plan of a dry run: what each cluster would get, and why hosts would get nothing."""
+"""The plan of a dry run: what each host and cluster would get, which VMs would move, and why hosts get nothing."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from bulkdeploy.cli.output.screen import Screen
 
 MOST_HOSTS = 50
 IN_ROWS = ("csv", "column")
+MOVE_COLUMNS = ("virtualmachinename", "fromhostname", "hostname", "errortext", "virtualmachineid", "hostid")
 COLUMNS = ("podname", "clustername", "before", "added", "after", "capacity", "podid", "clusterid")
 
 
@@ -29,6 +31,8 @@ def show_plan(screen: Screen, answer: Mapping[str, Any], fields: Sequence[str]) 
     plan = answer["plan"]
     if screen.format == "table":
         screen.render(*plan_parts(plan))
+    elif screen.format in IN_ROWS and "move" in plan:
+        screen.show({"move": plan["move"]}, fields or MOVE_COLUMNS)
     elif screen.format in IN_ROWS:
         screen.show({"cluster": plan.get("clusters") or []}, fields or COLUMNS)
     else:
@@ -47,9 +51,38 @@ def _placed(hosts: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _move_parts(plan: Mapping[str, Any], count: int, fits: int) -> list[RenderableType]:
+    """What a plan of starts and moves looks like: each VM, then each host that loses or gets VMs."""
+    moves = plan["move"]
+    if not count:
+        return [Text("No virtual machine would start or move.", "green")]
+    table = Table("VM", "From", "To", box=box.SIMPLE, title="Virtual machines", title_justify="left")
+    for row in moves[:MOST_HOSTS]:
+        words = (row.get(name) or "" for name in ("virtualmachinename", "fromhostname"))
+        to = Text(row.get("errortext") or "no host", "red") if not row.get("hostname") else row["hostname"]
+        table.add_row(*(printable(str(word)) for word in words), to)
+    if len(moves) > MOST_HOSTS:
+        table.add_row("...", f"{len(moves) - MOST_HOSTS} more", "")
+    lost = Counter(row["fromhostname"] for row in moves if row.get("fromhostname") and row.get("hostname"))
+    changes = Table("", "Host", box=box.SIMPLE, title="Change by host", title_justify="left")
+    for host, number_of in lost.most_common(MOST_HOSTS):
+        changes.add_row(f"-{number_of}", printable(str(host)))
+    for row in plan.get("placedhosts", [])[:MOST_HOSTS]:
+        changes.add_row(f"+{number(row, 'count')}", printable(str(row.get("hostname"))))
+    verdict = (
+        (f"All {count} find a host.", "green") if fits >= count else (f"{fits} of {count} find a host.", "red")
+    )
+    parts: list[RenderableType] = [Text(*verdict).append(" Nothing was done.", "dim"), table, changes]
+    if plan.get("index"):
+        parts.append(Text(f"To apply just this plan, give planindex={plan['index']} instead of dryrun.", "dim"))
+    return parts
+
+
 def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
     """What a plan looks like."""
     count, fits = number(plan, "count"), number(plan, "fits")
+    if "move" in plan:
+        return _move_parts(plan, count, fits)
     clusters, excluded = plan.get("clusters") or [], plan.get("excluded") or []
     verdict = Text()
     fitting = (f"All {count} VMs fit.", "green") if fits >= count else (f"Only {fits} of {count} VMs fit.", "red")

@@ -106,8 +106,9 @@ def disable_account(call: Call) -> JobTicket:
 
 def delete_account(call: Call) -> JobTicket:
     """Delete an account with all it owns."""
-    queue = call.system.job_queue
-    return service.delete_account(call.connection, queue, call.caller, every_api(), call.arguments["id"])
+    queue, account = call.system.job_queue, call.arguments["id"]
+    removed = service.delete_accounts(call.connection, queue, call.caller, every_api(), [account])
+    return service.deleted(call.connection, call.caller, account, removed)
 
 
 def _account(call: Call) -> AccountParameters:

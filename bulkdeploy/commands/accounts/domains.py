@@ -110,9 +110,9 @@ def delete_domain(call: Call) -> JobTicket:
     Raises:
         InvalidParameter, PermissionDenied, ResourceInUse: as the service.
     """
-    return service.delete_domain(
-        call.connection, call.system.job_queue, call.caller, call.arguments["id"], cleanup=call.flag("cleanup")
-    )
+    queue, domain = call.system.job_queue, call.arguments["id"]
+    removed = service.delete_domains(call.connection, queue, call.caller, [domain], cleanup=call.flag("cleanup"))
+    return service.deleted(call.connection, call.caller, domain, removed)
 
 
 CREATE = Command(

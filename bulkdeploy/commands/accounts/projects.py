@@ -138,8 +138,9 @@ def _set_state(call: Call, *, active: bool) -> JobTicket:
 
 def delete_project(call: Call) -> JobTicket:
     """Delete a project."""
-    queue, cleanup = call.system.job_queue, call.flag("cleanup")
-    return service.delete_project(call.connection, queue, call.caller, call.arguments["id"], cleanup=cleanup)
+    queue, project = call.system.job_queue, call.arguments["id"]
+    removed = service.delete_projects(call.connection, queue, call.caller, [project], cleanup=call.flag("cleanup"))
+    return service.deleted(call.connection, call.caller, project, removed)
 
 
 def add_account_to_project(call: Call) -> JobTicket:
@@ -155,7 +156,6 @@ def delete_account_from_project(call: Call) -> JobTicket:
 
 
 THE_PROJECT = uuid("id", Entity.PROJECT, "the project", required=True)
-
 DETAILS = ("all", "resource", "min")
 NO_PROJECT_ROLES = "accounts of a project are Admin or Regular; there are no other project roles"
 ACCOUNTS_ONLY = "accounts belong to projects, with all their users"

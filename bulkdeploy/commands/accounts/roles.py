@@ -77,7 +77,7 @@ def update_role(call: Call) -> Mapping[str, Any]:
 
 def delete_role(call: Call) -> None:
     """Delete a role."""
-    service.delete_role(call.connection, call.caller, every_api(), call.arguments["id"])
+    service.delete_roles(call.connection, call.caller, every_api(), [call.arguments["id"]])
 
 
 def create_role_permission(call: Call) -> Mapping[str, Any]:

@@ -90,7 +90,7 @@ def disable_user(call: Call) -> JobTicket:
 
 def delete_user(call: Call) -> None:
     """Delete a user."""
-    service.delete_user(call.connection, call.caller, every_api(), call.arguments["id"])
+    service.delete_users(call.connection, call.caller, every_api(), [call.arguments["id"]])
 
 
 def register_user_keys(call: Call) -> Mapping[str, Any]:

@@ -80,7 +80,7 @@ def update_disk_offering(call: Call) -> Mapping[str, Any]:
 
 def delete_disk_offering(call: Call) -> None:
     """Delete a disk offering."""
-    offerings.delete_offering(call.connection, call.caller, offering_service.DISK_OFFERING, call.arguments["id"])
+    offerings.delete_offerings(call.connection, call.caller, offering_service.DISK_OFFERING, [call.arguments["id"]])
 
 
 def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:

@@ -91,7 +91,7 @@ def update_network_offering(call: Call) -> Mapping[str, Any]:
 
 def delete_network_offering(call: Call) -> None:
     """Delete a network offering."""
-    offering_service.delete_offering(call.connection, call.caller, call.arguments["id"])
+    offering_service.delete_offerings(call.connection, call.caller, [call.arguments["id"]])
 
 
 def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:

@@ -105,7 +105,9 @@ def update_service_offering(call: Call) -> Mapping[str, Any]:
 
 def delete_service_offering(call: Call) -> None:
     """Delete a service offering."""
-    offerings.delete_offering(call.connection, call.caller, offering_service.SERVICE_OFFERING, call.arguments["id"])
+    offerings.delete_offerings(
+        call.connection, call.caller, offering_service.SERVICE_OFFERING, [call.arguments["id"]]
+    )
 
 
 def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:

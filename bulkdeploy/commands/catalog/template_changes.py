@@ -100,14 +100,9 @@ def update(kind: Kind, call: Call) -> Mapping[str, Any]:
 
 def delete(kind: Kind, call: Call) -> JobTicket:
     """Delete a template or ISO."""
-    return templates.delete(
-        call.connection,
-        call.caller,
-        kind,
-        call.arguments["id"],
-        call.ref("zoneid"),
-        forced=call.flag("forced"),
-    )
+    ref, zone = call.arguments["id"], call.ref("zoneid")
+    templates.delete_templates(call.connection, call.caller, kind, [ref], zone, forced=call.flag("forced"))
+    return templates.deleted(call.connection, call.caller, kind, ref)
 
 
 def update_permissions(kind: Kind, call: Call) -> None:

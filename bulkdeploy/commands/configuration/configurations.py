@@ -30,7 +30,7 @@ CONFIGURATION = Response(
     (
         text("name", "the setting"),
         text("value", "the value that holds"),
-        text("defaultvalue", "the value where nobody set one"),
+        text("defaultvalue", "the value that holds unless one is set"),
         text("description", "what it does"),
         text("category", "its category"),
         text("group", "its group: the category"),

@@ -10,16 +10,17 @@ from functools import partial
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.custom_ids import CUSTOM_ID
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import (
-    PLACED,
     PLAN_FIELDS,
     deploy_request,
-    fingerprints,
     named_nics,
     plan_row,
 )
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.binding import Binder, Found, Kinds, Lookup
 from bulkdeploy.declare.command import Command, Instead
 from bulkdeploy.declare.parameters import boolean, entries, integer, string
@@ -64,7 +65,7 @@ ENTRY = Binder(
             integer("count", "how many such VMs, each with a generated name; default 1", minimum=1),
             string("nameprefix", "generated names begin with it: prefix-1, prefix-2, ...", length=LONGEST_PREFIX),
         ),
-        unsupported=UNSUPPORTED,
+        unsupported={**UNSUPPORTED, CUSTOM_ID: NO_CUSTOM_IDS},
         rules=RULES_OF_ONE_VM,
         handler=lambda _: None,
     )

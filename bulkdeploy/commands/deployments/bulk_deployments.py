@@ -22,7 +22,7 @@ from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, Instead
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Exclusive, Needs, integer, string, uuid, uuids
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, fraction, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
@@ -45,6 +45,7 @@ from bulkdeploy.services.deployments.bulk_deployments import (
     list_bulk_deployments,
 )
 from bulkdeploy.services.deployments.deployment_names import LONGEST_PREFIX
+from bulkdeploy.store.deployments.deployments import ORDERS
 from bulkdeploy.store.listing import Page, rows_of
 
 BULK_DEPLOYMENT = Response(
@@ -171,6 +172,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             *OWNER,
             *PROJECT,
+            sort_by(ORDERS),
             *PAGING,
         ),
         rules=(Needs("hostids", "id"),),

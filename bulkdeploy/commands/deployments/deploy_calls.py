@@ -1,16 +1,16 @@
 """What both deploy commands do: a bound call becomes a ``DeployRequest``, and is deployed or planned."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
 from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.declare.command import Instead
-from bulkdeploy.declare.response_fields import number, objects, text, texts
+from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.deployment import DeployRequest, NamedDisk, NamedNic
@@ -20,10 +20,6 @@ from bulkdeploy.domain.sizes import MOST_DISK_GIB
 from bulkdeploy.services.deployments.bulk_deployments import answered_hosts, host_rows, spread_rows
 from bulkdeploy.services.deployments.deploy import DryRun, deploy
 from bulkdeploy.store.deployments.deployments import DeployedVms
-
-NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
-NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
-"""What a call that applies a plan may have otherwise than the dry run that showed it."""
 
 REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
@@ -57,24 +53,6 @@ PLAN_FIELDS = (
     HOSTS,
 )
 """Who is not a root admin sees nothing of the infrastructure: the same as of a single deployment."""
-
-PLACED = (
-    number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
-    objects(
-        "placedhosts",
-        "the hosts that get VMs, those with most first",
-        (
-            text("hostid", "the host"),
-            text("hostname", "its name"),
-            text("clusterid", "its cluster"),
-            text("clustername", "the cluster's name"),
-            text("podid", "the cluster's pod"),
-            number("count", "VMs that it gets"),
-            texts("pools", "storage pools that their volumes go to"),
-        ),
-        ROOT_ADMIN_ONLY,
-    ),
-)
 
 PLAN = Response(
     "plan",
@@ -253,30 +231,3 @@ def _refs(value: Any) -> list[EntityRef]:
         return [value]
     parts = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else ()
     return [ref for part in parts for ref in _refs(part)]
-
-
-def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
-    """What tells one call from another under a request token, and from others whose dry run showed a plan."""
-    plan = _fingerprint(arguments, NOT_PLANNED)
-    return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}
-
-
-def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
-    """What tells one deploy call from another: every parameter but the token itself.
-
-    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
-    """
-    parts = [
-        f"{name}={_plain(arguments[name])!r}"
-        for name in sorted(arguments)
-        if name not in NOT_FINGERPRINTED | without
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).digest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(part) for part in value)
-    if isinstance(value, dict):
-        return sorted((key, _plain(part)) for key, part in value.items())
-    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value

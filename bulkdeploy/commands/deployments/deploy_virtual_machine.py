@@ -1,12 +1,14 @@
 """deployVirtualMachine: one VM, by the same service as the bulk call (reference section 5)."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, JOB_ID, JOB_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.deploy_parameters import OF_ANY_VM, OF_ONE_VM, RULES_OF_ONE_VM, UNSUPPORTED
 from bulkdeploy.commands.deployments.deploy_calls import PLAN, deploy_or_plan, named_nics
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.deployment import NamedVm
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     InsufficientAddresses,
     InsufficientCapacity,
@@ -25,7 +27,14 @@ def deploy_virtual_machine(call: Call) -> JobTicket | Instead:
         bulk=False,
         count=1,
         host_id=call.ref_id("hostid"),
-        vms=(NamedVm(call.text("name"), call.text("displayname")),),
+        vms=(
+            NamedVm(
+                call.text("name"),
+                call.text("displayname"),
+                uuid=chosen_id(call, CUSTOM_ID, Entity.VIRTUAL_MACHINE),
+                job_uuid=chosen_id(call, JOB_ID, Entity.JOB, Entity.EVENT),
+            ),
+        ),
         nics=named_nics(call),
     )
     return result if isinstance(result, Instead) else JobTicket(result.job_uuids[0], result.vm_uuids[0])
@@ -39,7 +48,7 @@ COMMANDS: tuple[Command, ...] = (
         response=VIRTUAL_MACHINE,
         instead=PLAN,
         changes_state=True,
-        parameters=(*OF_ANY_VM, *OF_ONE_VM),
+        parameters=(*OF_ANY_VM, *OF_ONE_VM, CUSTOM_ID_PARAMETER, JOB_ID_PARAMETER),
         unsupported=UNSUPPORTED,
         rules=RULES_OF_ONE_VM,
         errors=(

@@ -1,13 +1,15 @@
 """balanceZone: VMs are moved until hosts are evenly used. CloudStack has none: it balances cluster by cluster."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.planned_moves import PLAN_PARAMETERS, plan_wanted
 from bulkdeploy.declare.command import Command, Instead, JobTicket
-from bulkdeploy.declare.parameters import ExactlyOne, boolean, integer, string, uuid
+from bulkdeploy.declare.parameters import ExactlyOne, integer, string, uuid
 from bulkdeploy.declare.response_fields import fraction, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import POSITIVE_NUMBER
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PlanStale
 from bulkdeploy.services.infrastructure.balance import PLACES, balance_zone, show_balance
 
 USUAL_MOVES, MOST_MOVES = 100, 100_000
@@ -25,6 +27,7 @@ TERMS = (
 BALANCE_PLAN = Response(
     "balanceplan",
     (
+        number("index", "give it as planindex, instead of dryrun, to make just these moves; kept for a day"),
         fraction("scorebefore", "the score as it is now; 0 is balance"),
         fraction("scoreafter", "the score after all moves"),
         objects("before", "what the score is made of now", TERMS),
@@ -67,9 +70,10 @@ def balance(call: Call) -> JobTicket | Instead:
         "most_moves": call.arguments.get("maxmoves", USUAL_MOVES),
         "least_gain": float(call.text("mingain") or USUAL_GAIN),
     }
-    if call.flag("dryrun"):
-        return Instead(BALANCE_PLAN, show_balance(call.connection, call.system, place, **bounds))
-    return balance_zone(call.connection, call.system, call.caller, place, **bounds)
+    plan = plan_wanted(call, "balanceZone")
+    if plan is not None and plan.dry_run:
+        return Instead(BALANCE_PLAN, show_balance(call.connection, call.system, call.caller, place, plan, **bounds))
+    return balance_zone(call.connection, call.system, call.caller, place, plan=plan, **bounds)
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -81,6 +85,7 @@ COMMANDS: tuple[Command, ...] = (
         response=BALANCE_RESULT,
         instead=BALANCE_PLAN,
         roles=ROOT_ADMIN_ONLY,
+        errors=(PlanStale,),
         changes_state=True,
         parameters=(
             uuid("zoneid", Entity.ZONE, "the zone"),
@@ -92,7 +97,7 @@ COMMANDS: tuple[Command, ...] = (
                 f"by how much each move must lower the score; default {USUAL_GAIN}",
                 rule=POSITIVE_NUMBER,
             ),
-            boolean("dryrun", "answer the moves and do nothing"),
+            *PLAN_PARAMETERS,
         ),
         rules=(ExactlyOne(tuple(PLACES.values())),),
     ),

@@ -59,7 +59,7 @@ COMMANDS = (
         ),
         unsupported={
             "keyword": "there is nothing in a capacity row that a keyword could find",
-            "tag": "capacity is not told apart by tags",
+            "tag": "capacity is not counted by tags",
         },
     ),
 )

@@ -65,7 +65,7 @@ def update_cluster(call: Call) -> Mapping[str, Any]:
 
 def delete_cluster(call: Call) -> None:
     """Delete an empty cluster."""
-    cluster_service.delete_cluster(call.connection, call.caller, call.arguments["id"])
+    cluster_service.delete_clusters(call.connection, call.caller, [call.arguments["id"]])
 
 
 def _page(call: Call, cluster: EntityRef) -> Page:

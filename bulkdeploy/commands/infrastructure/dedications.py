@@ -1,4 +1,4 @@
-"""Dedicating zones, pods, clusters and hosts to one domain or account: given, released, listed."""
+"""Zones, pods, clusters and hosts are dedicated to one domain or account, released, listed."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import ResourceInUse
-from bulkdeploy.services.infrastructure import dedications as dedication_service
+from bulkdeploy.services.infrastructure import dedications as service
 from bulkdeploy.store.infrastructure import dedications
 from bulkdeploy.store.listing import Page
 
@@ -24,15 +24,16 @@ def list_dedications(place: Entity, call: Call) -> Page:
 
 
 def dedicate(place: Entity, call: Call) -> JobTicket:
-    """Give a place to one domain or account alone."""
-    ref = call.arguments[f"{place.name.lower()}id"]
-    dedication_service.dedicate(call.connection, call.caller, ref, call.arguments["domainid"], call.text("account"))
-    return dedication_service.done(call.connection, call.caller, ref)
+    """Dedicate a place to one domain or account."""
+    (ref,) = service.dedicate_places(place, call.connection, call.caller, [call.arguments])
+    return service.dedicated(call.connection, call.caller, ref)
 
 
 def release(place: Entity, call: Call) -> JobTicket:
     """Release a dedication."""
-    return dedication_service.release(call.connection, call.caller, call.arguments[f"{place.name.lower()}id"])
+    ref = call.arguments[f"{place.name.lower()}id"]
+    service.release_places(call.connection, call.caller, [ref])
+    return service.released(call.connection, call.caller, ref)
 
 
 def _commands(place: Entity) -> tuple[Command, ...]:
@@ -108,7 +109,7 @@ NOUNS = tuple(
     Noun(
         section=f"dedicated{place.name.lower()}s",
         create=dedicating,
-        create_many=partial(dedication_service.dedicate_all, place),
+        create_many=partial(service.dedicate_places, place),
         read=partial(dedications.read_dedications, place),
         key=by(f"{place.name.lower()}id"),
         parent=f"{place.name.lower()}id",

@@ -2,11 +2,13 @@
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST_MIGRATION
-from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
+from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PlanStale
 from bulkdeploy.services.infrastructure import evacuation
 
 
@@ -15,16 +17,18 @@ def look_at_host(call: Call) -> bool:
     return evacuation.host_answers(call.connection, call.system, call.arguments["id"])
 
 
-def evacuate_host(call: Call, answers: bool) -> JobTicket:
-    """Have a dead host's VMs started elsewhere; the job's result says where."""
-    return evacuation.evacuate_host(
+def evacuate_host(call: Call, answers: bool) -> JobTicket | Instead:
+    """Have a dead host's VMs started elsewhere; the job's result says where. Or its plan."""
+    done = evacuation.evacuate_host(
         call.connection,
         call.system,
         call.caller,
         call.arguments["id"],
         answers=answers,
         force=call.flag("force"),
+        plan=plan_wanted(call, "evacuateHost"),
     )
+    return answered(call, done)
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -35,6 +39,8 @@ COMMANDS: tuple[Command, ...] = (
         prepare=look_at_host,
         shape=Shape.JOB,
         response=HOST_MIGRATION,
+        instead=MOVE_PLAN,
+        errors=(PlanStale,),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(
@@ -43,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
                 "force",
                 "fence it although it answers; or, where its driver can not fence, say that it is off",
             ),
+            *PLAN_PARAMETERS,
         ),
     ),
 )

@@ -2,19 +2,23 @@
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST, HOST_MIGRATION
-from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
+from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PlanStale
 from bulkdeploy.services.infrastructure import host_maintenance
 
 
-def prepare_host_for_maintenance(call: Call) -> JobTicket:
-    """Have a host emptied; the job's result is the host."""
-    return host_maintenance.prepare_host_for_maintenance(
-        call.connection, call.system, call.caller, call.arguments["id"]
+def prepare_host_for_maintenance(call: Call) -> JobTicket | Instead:
+    """Have a host emptied; the job's result is the host. Or its plan."""
+    plan = plan_wanted(call, "prepareHostForMaintenance")
+    done = host_maintenance.prepare_host_for_maintenance(
+        call.connection, call.system, call.caller, call.arguments["id"], plan
     )
+    return answered(call, done)
 
 
 def cancel_host_maintenance(call: Call) -> JobTicket:
@@ -22,9 +26,11 @@ def cancel_host_maintenance(call: Call) -> JobTicket:
     return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
 
 
-def migrate_host(call: Call) -> JobTicket:
-    """Have all VMs moved off a host; the job's result says where they are."""
-    return host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"])
+def migrate_host(call: Call) -> JobTicket | Instead:
+    """Have all VMs moved off a host; the job's result says where they are. Or its plan."""
+    plan = plan_wanted(call, "migrateHost")
+    done = host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"], plan)
+    return answered(call, done)
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -34,9 +40,11 @@ COMMANDS: tuple[Command, ...] = (
         handler=prepare_host_for_maintenance,
         shape=Shape.JOB,
         response=HOST,
+        instead=MOVE_PLAN,
+        errors=(PlanStale,),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+        parameters=(uuid("id", Entity.HOST, "the host", required=True), *PLAN_PARAMETERS),
     ),
     Command(
         name="migrateHost",
@@ -44,9 +52,11 @@ COMMANDS: tuple[Command, ...] = (
         handler=migrate_host,
         shape=Shape.JOB,
         response=HOST_MIGRATION,
+        instead=MOVE_PLAN,
+        errors=(PlanStale,),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.HOST, "the host", required=True),),
+        parameters=(uuid("id", Entity.HOST, "the host", required=True), *PLAN_PARAMETERS),
     ),
     Command(
         name="cancelHostMaintenance",

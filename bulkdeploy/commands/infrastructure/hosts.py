@@ -65,7 +65,7 @@ def update_host(call: Call) -> Mapping[str, Any]:
 
 def delete_host(call: Call) -> None:
     """Delete a host without VMs."""
-    host_service.delete_host(call.connection, call.caller, call.arguments["id"], forced=call.flag("forced"))
+    host_service.delete_hosts(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
 def reach_again(call: Call) -> HostModel:
@@ -239,7 +239,7 @@ NOUNS = (
         read=hosts.read_hosts,
         key=_key,
         parent="clusterid",
-        after=("configuration",),  # what a cluster promises, its hosts are told when they are added
+        after=("configuration",),  # hosts get their cluster's over-commit when they are added
         patterns=True,
     ),
 )

@@ -30,7 +30,7 @@ IMAGE_STORE = Response(
         text("zoneid", "its zone"),
         text("zonename", "the zone's name"),
         flag("readonly", "whether nothing new may be kept in it"),
-        large_number("disksizetotal", "its size, bytes; absent: nobody said"),
+        large_number("disksizetotal", "its size, bytes; absent: unknown"),
     ),
 )
 
@@ -52,7 +52,7 @@ def update_image_store(call: Call) -> Mapping[str, Any]:
 
 def delete_image_store(call: Call) -> None:
     """Delete an image store."""
-    service.delete_store(call.connection, call.caller, call.arguments["id"])
+    service.delete_stores(call.connection, call.caller, [call.arguments["id"]])
 
 
 ADD = Command(

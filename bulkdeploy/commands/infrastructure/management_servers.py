@@ -23,7 +23,7 @@ def list_management_servers(call: Call) -> Page:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listManagementServers",
-        description="Lists the service as one management server: its processes are not told apart",
+        description="Lists the service as one management server: its processes are not listed one by one",
         handler=list_management_servers,
         shape=Shape.LIST,
         response=Response(

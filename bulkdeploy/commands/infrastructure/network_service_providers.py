@@ -62,7 +62,9 @@ def update_provider(call: Call) -> JobTicket:
 
 def delete_provider(call: Call) -> JobTicket:
     """Delete a provider."""
-    return provider_service.delete_provider(call.connection, call.caller, call.arguments["id"])
+    provider = call.arguments["id"]
+    provider_service.delete_providers(call.connection, call.caller, [provider])
+    return provider_service.deleted(call.connection, call.caller, provider)
 
 
 def list_services(call: Call) -> Page:

@@ -54,7 +54,9 @@ def update_physical_network(call: Call) -> JobTicket:
 
 def delete_physical_network(call: Call) -> JobTicket:
     """Delete a physical network."""
-    return network_service.delete_network(call.connection, call.caller, call.arguments["id"])
+    network = call.arguments["id"]
+    network_service.delete_networks(call.connection, call.caller, [network])
+    return network_service.deleted(call.connection, call.caller, network)
 
 
 VLANS = string("vlan", "the ranges of VLANs that guest networks may use: 100-199,300-399", length=1024)

@@ -76,7 +76,7 @@ def update_pod(call: Call) -> Mapping[str, Any]:
 
 def delete_pod(call: Call) -> None:
     """Delete an empty pod."""
-    pod_service.delete_pod(call.connection, call.caller, call.arguments["id"])
+    pod_service.delete_pods(call.connection, call.caller, [call.arguments["id"]])
 
 
 def _row(call: Call, pod: EntityRef) -> Mapping[str, Any]:

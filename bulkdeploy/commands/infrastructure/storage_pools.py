@@ -75,7 +75,7 @@ def update_storage_pool(call: Call) -> Mapping[str, Any]:
 
 def delete_storage_pool(call: Call) -> None:
     """Delete a pool without volumes."""
-    pool_service.delete_pool(call.connection, call.caller, call.arguments["id"], forced=call.flag("forced"))
+    pool_service.delete_pools(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
 def enable_storage_maintenance(call: Call) -> JobTicket:

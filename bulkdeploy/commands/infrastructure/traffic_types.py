@@ -44,7 +44,9 @@ def update_traffic_type(call: Call) -> JobTicket:
 
 def delete_traffic_type(call: Call) -> JobTicket:
     """Remove a traffic type from a physical network."""
-    return type_service.delete_type(call.connection, call.caller, call.arguments["id"])
+    traffic_type = call.arguments["id"]
+    type_service.delete_types(call.connection, call.caller, [traffic_type])
+    return type_service.deleted(call.connection, call.caller, traffic_type)
 
 
 LABEL_PARAMETERS = tuple(string(label, "the bridge or switch on hosts of this hypervisor") for label in LABELS)

@@ -70,7 +70,7 @@ def update_zone(call: Call) -> Mapping[str, Any]:
 
 def delete_zone(call: Call) -> None:
     """Delete an empty zone."""
-    zone_service.delete_zone(call.connection, call.caller, call.arguments["id"])
+    zone_service.delete_zones(call.connection, call.caller, [call.arguments["id"]])
 
 
 def _row(call: Call, zone: EntityRef) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from bulkdeploy.commands.jobs.responses import ASYNC_JOB
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import OWNER, PAGING
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, sort_by
 from bulkdeploy.declare.parameters import ExactlyOne, Needs, Parameter, WireType, string, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.entities import Entity
@@ -96,6 +96,7 @@ COMMANDS: tuple[Command, ...] = (
             string("managementserverid", "only jobs of this management server; it is the one of all"),
             *RESOURCE,
             *OWNER,
+            sort_by(async_jobs.ORDERS),
             *PAGING,
         ),
     ),

@@ -4,7 +4,7 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, sort_by
 from bulkdeploy.declare.parameters import Parameter, WireType, boolean, string, uuid, uuids
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
@@ -95,6 +95,7 @@ COMMANDS = (
             boolean("archived", "archived events instead of the others"),
             *OWNER,
             *PROJECT,
+            sort_by(events.ORDERS),
             *PAGING,
         ),
         unsupported=dict.fromkeys(("duration", "entrytime"), "startdate and enddate say from when to when"),

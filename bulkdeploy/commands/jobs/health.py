@@ -5,10 +5,12 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.response_fields import flag, fraction, number, objects, text
+from bulkdeploy.declare.response_fields import flag, fraction, moment, number, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.queue.job_queue import QueueUnavailable
+from bulkdeploy.store.audit import read_last_audit
+from bulkdeploy.store.jobs.driver_errors import recent_driver_errors
 from bulkdeploy.store.jobs.state_figures import recent_jobs, unfinished_jobs, unsent_messages, vms_by_state
 
 
@@ -33,13 +35,31 @@ def get_health(call: Call) -> Mapping[str, Any]:
         "queues": [{"name": queue, "messages": messages} for queue, messages in queues.items()],
         "virtualmachines": [{"state": state, "count": vms} for state, vms in vms_by_state(call.connection).items()],
         "failures": [{"errortext": reason, "count": count} for reason, count in recent.failures],
+        "drivererrors": [
+            {"hypervisor": one.hypervisor, "step": one.step, "kind": one.kind, "count": count}
+            for one, count in recent_driver_errors(call.connection)
+        ],
+        **_last_audit(call),
+    }
+
+
+def _last_audit(call: Call) -> Mapping[str, Any]:
+    found = read_last_audit(call.connection)
+    if found is None:
+        return {}
+    return {
+        "audited": found.ended,
+        "auditcompared": found.compared,
+        "auditbreaches": found.breaches,
+        "auditbroken": found.broken,
     }
 
 
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="getHealth",
-        description="Tells how the service is doing: jobs by state and age, outbox, queues, VMs by state",
+        description="Tells how the service is doing: jobs by state and age, outbox, queues, VMs by state,"
+        " failures, the last audit",
         handler=get_health,
         shape=Shape.OBJECT,
         response=Response(
@@ -77,6 +97,32 @@ COMMANDS: tuple[Command, ...] = (
                     "failures",
                     "the 10 most frequent reasons of the last hour's failed jobs, of the latest 1000",
                     (text("errortext", "why"), number("count", "how many jobs")),
+                ),
+                objects(
+                    "drivererrors",
+                    "driver calls that failed within the last hour; most were made good on other hosts",
+                    (
+                        text("hypervisor", "the hypervisor type"),
+                        text("step", "what was to be done, such as boot"),
+                        text(
+                            "kind",
+                            "transient (may succeed later), permanent, stale (another worker has the job) or defect"
+                            " (of the driver)",
+                        ),
+                        number("count", "how many"),
+                    ),
+                ),
+                moment("audited", "when bulkdeploy audit ended last; absent before it ran"),
+                number("auditcompared", "things that it compared"),
+                number("auditbreaches", "how many of these were not as promised"),
+                objects(
+                    "auditbroken",
+                    "the promises that did not hold",
+                    (
+                        text("promise", "what should hold"),
+                        number("breaches", "how often it did not"),
+                        texts("first", "the first of these, in words"),
+                    ),
                 ),
             ),
         ),

@@ -70,13 +70,13 @@ SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
     string("dns2", "its second DNS server; with dns1", rule=IP_ADDRESS, clearable=True),
     integer(
         "publicmtu",
-        "the largest packets to the outside, bytes; no guest is told",
+        "the largest packets to the outside, bytes; guests do not get it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),
     integer(
         "privatemtu",
-        "the largest packets within, bytes; no guest is told",
+        "the largest packets within, bytes; guests do not get it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),
@@ -98,7 +98,9 @@ def restart_network(call: Call) -> JobTicket:
 
 def delete_network(call: Call) -> JobTicket:
     """Delete a network."""
-    return service.delete_network(call.connection, call.caller, call.arguments["id"])
+    network = call.arguments["id"]
+    service.delete_networks(call.connection, call.caller, [network])
+    return service.deleted_network(call.connection, call.caller, network)
 
 
 CREATE = Command(

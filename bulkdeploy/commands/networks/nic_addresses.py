@@ -42,7 +42,7 @@ def change_ip(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="addIpToNic",
-        description="Gives a nic a secondary address; its guest is not told",
+        description="Gives a nic a secondary address; its guest is not changed",
         handler=add_ip,
         shape=Shape.JOB,
         response=SECONDARY_IP,
@@ -52,7 +52,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="removeIpFromNic",
-        description="Takes a secondary address from its nic; its guest is not told",
+        description="Takes a secondary address from its nic; its guest is not changed",
         handler=remove_ip,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),

@@ -115,7 +115,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="updateDefaultNicForVirtualMachine",
-        description="Makes another nic of a virtual machine the default one; its hypervisor is not told",
+        description="Makes another nic of a virtual machine the default one; its hypervisor is not called",
         handler=make_default_nic,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

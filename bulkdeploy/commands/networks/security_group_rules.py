@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.networks.responses import SECURITY_GROUP
-from bulkdeploy.commands.ownership import named_owner
+from bulkdeploy.commands.ownership import by_id_or_name, named_owner
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.noun import Noun, Values
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
@@ -17,8 +17,9 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Protocol, Traffic
-from bulkdeploy.services.networks import security_group_rules
+from bulkdeploy.services.networks import security_group_rules as service
 from bulkdeploy.services.networks.security_group_rules import RequestedRules
+from bulkdeploy.services.networks.security_groups import NOUN
 from bulkdeploy.store.networks.security_group_rules import read_rules
 
 TRAFFIC = ("protocol", "startport", "endport", "icmptype", "icmpcode")
@@ -27,30 +28,25 @@ PEER_FIELDS = {"account", "group"}
 
 def authorize(direction: Direction, call: Call) -> JobTicket:
     """Add rules; the job's result is the group with them."""
-    arguments = call.arguments
-    return security_group_rules.authorize(
-        call.connection,
-        call.caller,
-        direction,
-        named_owner(call),
-        call.ref("securitygroupid") or arguments["securitygroupname"],
-        _traffic(arguments),
-        arguments.get("cidrlist", ()),
-        _peers(arguments),
+    group = by_id_or_name(call, Entity.SECURITY_GROUP, NOUN, "securitygroupid", "securitygroupname")
+    parameter = "securitygroupid" if "securitygroupid" in call.arguments else "securitygroupname"
+    requested = [_requested(call.arguments, group)]
+    made = service.authorize(
+        call.connection, call.caller, direction, requested, named_owner(call), parameter=parameter
     )
+    return service.authorized(call.connection, call.caller, direction, group, made)
 
 
 def add_missing(
     direction: Direction, connection: Connection, caller: Caller, batch: Sequence[Values]
 ) -> list[EntityRef]:
-    """Give groups the rules that a file says and that they have not yet."""
-    requested = [
-        RequestedRules(
-            given["securitygroupid"], direction, _traffic(given), given.get("cidrlist", ()), _peers(given)
-        )
-        for given in batch
-    ]
-    return security_group_rules.add_missing(connection, caller, requested)
+    """Give groups the rules that a file names and that they do not have yet."""
+    requested = [_requested(given, given["securitygroupid"]) for given in batch]
+    return service.authorize(connection, caller, direction, requested, skip_existing=True)
+
+
+def _requested(given: Values, group: EntityRef) -> RequestedRules:
+    return RequestedRules(group, _traffic(given), given.get("cidrlist", ()), _peers(given))
 
 
 def _traffic(arguments: Values) -> Traffic:
@@ -64,8 +60,9 @@ def _traffic(arguments: Values) -> Traffic:
 
 
 def revoke(direction: Direction, call: Call) -> JobTicket:
-    """Take a rule away."""
-    return security_group_rules.revoke(call.connection, call.caller, direction, call.arguments["id"])
+    """Remove a rule."""
+    (group,) = service.revoke(call.connection, call.caller, direction, [call.arguments["id"]])
+    return service.revoked(call.connection, call.caller, direction, group)
 
 
 def _peers(arguments: Values) -> list[PeerGroup]:
@@ -135,7 +132,7 @@ COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values(
 
 
 def _key(values: Values) -> Hashable:
-    """Rules of one group that let through the same, whoever is at the other end."""
+    """Rules of one group that let through the same, whatever is at the other end."""
     return tuple(values.get(name) for name in ("securitygroupid", *TRAFFIC))
 
 

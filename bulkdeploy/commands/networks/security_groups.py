@@ -5,7 +5,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.networks.responses import SECURITY_GROUP
-from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.ownership import by_id_or_name, named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS
 from bulkdeploy.declare.command import Command
@@ -48,9 +48,8 @@ def update_security_group(call: Call) -> Mapping[str, Any]:
 
 def delete_security_group(call: Call) -> None:
     """Delete a security group."""
-    service.delete_security_group(
-        call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
-    )
+    group = by_id_or_name(call, Entity.SECURITY_GROUP, service.NOUN)
+    service.delete_security_groups(call.connection, call.caller, [group], named_owner(call))
 
 
 CREATE = Command(

@@ -52,7 +52,7 @@ def create_range(call: Call) -> Mapping[str, Any]:
 
 def delete_range(call: Call) -> None:
     """Delete a range."""
-    range_service.delete_range(call.connection, call.caller, call.arguments["id"])
+    range_service.delete_ranges(call.connection, call.caller, [call.arguments["id"]])
 
 
 CREATE = Command(

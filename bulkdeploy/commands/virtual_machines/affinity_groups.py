@@ -1,7 +1,7 @@
 """listAffinityGroups, listAffinityGroupTypes, createAffinityGroup, deleteAffinityGroup."""
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.ownership import by_id_or_name, named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
@@ -55,9 +55,9 @@ def create_affinity_group(call: Call) -> JobTicket:
 
 def delete_affinity_group(call: Call) -> JobTicket:
     """Delete an affinity group."""
-    return service.delete_affinity_group(
-        call.connection, call.caller, named_owner(call), call.ref("id"), call.text("name")
-    )
+    group = by_id_or_name(call, Entity.AFFINITY_GROUP, service.NOUN)
+    service.delete_affinity_groups(call.connection, call.caller, [group], named_owner(call))
+    return service.deleted(call.connection, call.caller, group)
 
 
 CREATE = Command(

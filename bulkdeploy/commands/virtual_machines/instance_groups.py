@@ -52,7 +52,7 @@ def update_instance_group(call: Call) -> Mapping[str, Any]:
 
 def delete_instance_group(call: Call) -> None:
     """Delete an instance group."""
-    service.delete_instance_group(call.connection, call.caller, call.arguments["id"])
+    service.delete_instance_groups(call.connection, call.caller, [call.arguments["id"]])
 
 
 COMMANDS = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.ownership import named_owner, visible
+from bulkdeploy.commands.ownership import by_id_or_name, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
@@ -71,7 +71,8 @@ def _row(call: Call, pair: EntityRef) -> Mapping[str, Any]:
 
 def delete_ssh_key_pair(call: Call) -> None:
     """Delete a key pair."""
-    service.delete_ssh_key_pair(call.connection, call.caller, named_owner(call), call.arguments["name"])
+    pair = by_id_or_name(call, Entity.SSH_KEY_PAIR, service.NOUN)
+    service.delete_ssh_key_pairs(call.connection, call.caller, [pair])
 
 
 REGISTER = Command(

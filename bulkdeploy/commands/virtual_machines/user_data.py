@@ -58,7 +58,7 @@ def register_user_data(call: Call) -> Mapping[str, Any]:
 
 def delete_user_data(call: Call) -> None:
     """Delete registered user data."""
-    registered_user_data.delete_user_data(call.connection, call.caller, named_owner(call), call.arguments["id"])
+    registered_user_data.delete_user_data(call.connection, call.caller, [call.arguments["id"]], named_owner(call))
 
 
 VARIABLES = ValueRule(

@@ -28,7 +28,7 @@ def detach_iso(call: Call) -> JobTicket:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="attachIso",
-        description="Puts an ISO into the one drive of a VM: what lists show, which hypervisors are not told",
+        description="Puts an ISO into the one drive of a VM: lists show it, no hypervisor is called",
         handler=attach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -42,7 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="detachIso",
-        description="Takes the ISO out of the drive of a VM: what lists show, which hypervisors are not told",
+        description="Takes the ISO out of the drive of a VM: lists show it, no hypervisor is called",
         handler=detach_iso,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -5,20 +5,21 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.deploy_parameters import deployment_planner
+from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
 from bulkdeploy.commands.unsupported import NO_SETUP
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
-from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, uuid, uuids
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.domain.errors import PermissionDenied, PlanStale, ResourceLimitExceeded
 from bulkdeploy.services.virtual_machines import virtual_machine_updates, virtual_machines
 
 
-def start_virtual_machine(call: Call) -> JobTicket:
-    """Start a stopped VM; the job's result is the VM."""
-    return virtual_machines.start_virtual_machine(
+def start_virtual_machine(call: Call) -> JobTicket | Instead:
+    """Start a stopped VM; the job's result is the VM. Or its plan."""
+    done = virtual_machines.start_virtual_machine(
         call.connection,
         call.system,
         call.caller,
@@ -28,7 +29,9 @@ def start_virtual_machine(call: Call) -> JobTicket:
         host_id=call.ref_id("hostid"),
         planner=call.text("deploymentplanner"),
         consider_last_host=call.flag("considerlasthost"),
+        plan=plan_wanted(call, "startVirtualMachine"),
     )
+    return answered(call, done)
 
 
 def stop_virtual_machine(call: Call) -> JobTicket:
@@ -74,7 +77,8 @@ COMMANDS: tuple[Command, ...] = (
         handler=start_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
-        errors=(PermissionDenied,),
+        instead=MOVE_PLAN,
+        errors=(PermissionDenied, PlanStale),
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
@@ -83,6 +87,7 @@ COMMANDS: tuple[Command, ...] = (
             uuid("hostid", Entity.HOST, "start it on this host or nowhere", roles=ROOT_ADMIN_ONLY),
             boolean("considerlasthost", "try the host that it was on last before others", roles=ROOT_ADMIN_ONLY),
             deployment_planner("the planner to place it with, instead of the offering's"),
+            *PLAN_PARAMETERS,
         ),
         unsupported={"bootintosetup": NO_SETUP},
     ),

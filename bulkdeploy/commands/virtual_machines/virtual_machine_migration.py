@@ -6,28 +6,31 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.placement_fields import REASON_FIELDS
+from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
-from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.command import Command, Instead, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.domain.errors import PermissionDenied, PlanStale
 from bulkdeploy.services.virtual_machines import virtual_machine_migration
 from bulkdeploy.store.listing import Page
 
 
-def migrate_virtual_machine(call: Call) -> JobTicket:
-    """Move a running VM to another host; the job's result is the VM."""
-    return virtual_machine_migration.migrate_virtual_machine(
+def migrate_virtual_machine(call: Call) -> JobTicket | Instead:
+    """Move a running VM to another host; the job's result is the VM. Or its plan."""
+    done = virtual_machine_migration.migrate_virtual_machine(
         call.connection,
         call.system,
         call.caller,
         call.arguments["virtualmachineid"],
         host=call.ref("hostid"),
         autoselect=call.flag("autoselect"),
+        plan=plan_wanted(call, "migrateVirtualMachine"),
     )
+    return answered(call, done)
 
 
 def find_hosts_for_migration(call: Call) -> Page:
@@ -44,13 +47,15 @@ COMMANDS: tuple[Command, ...] = (
         handler=migrate_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
+        instead=MOVE_PLAN,
         roles=ROOT_ADMIN_ONLY,
-        errors=(PermissionDenied,),
+        errors=(PermissionDenied, PlanStale),
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             uuid("hostid", Entity.HOST, "the host to move it to"),
             boolean("autoselect", "let placement choose the host, where hostid is not given", since="4.16"),
+            *PLAN_PARAMETERS,
         ),
         unsupported={"storageid": "volumes stay in their pools"},
     ),

@@ -6,7 +6,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_EXTENSIONS, NO_GPU, NO_LEASES, NO_VNF, NO_VPCS
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON
+from bulkdeploy.declare.list_parameters import COUNT_ONLY, OWNER, PAGING, PROJECT, SHOW_ICON, sort_by
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, strings, uuid, uuids
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
@@ -102,6 +102,7 @@ COMMANDS = (
             SHOW_ICON,
             *OWNER,
             *PROJECT,
+            sort_by(virtual_machines.ORDERS),
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),

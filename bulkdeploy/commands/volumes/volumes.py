@@ -1,6 +1,7 @@
 """Commands of volumes (one file: what is done with one thing)."""
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.custom_ids import CUSTOM_ID, CUSTOM_ID_PARAMETER, chosen_id
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import (
@@ -103,6 +104,7 @@ def create_volume(call: Call) -> JobTicket:
         arguments["zoneid"],
         arguments["diskofferingid"],
         arguments.get("size"),
+        chosen_id(call, CUSTOM_ID, Entity.VOLUME),
     )
 
 
@@ -212,10 +214,10 @@ COMMANDS = (
             uuid("diskofferingid", Entity.DISK_OFFERING, "its disk offering", required=True),
             long("size", "its size in GiB, for disk offerings of custom size", minimum=1),
             only_true("displayvolume", "true, as every volume is shown"),
+            CUSTOM_ID_PARAMETER,
             *FOR_OWNER,
         ),
         unsupported={
-            "customid": NO_CUSTOM_IDS,
             "snapshotid": NO_SNAPSHOTS,
             "storageid": "the place is chosen when a VM gets the volume",
             "virtualmachineid": "attachVolume gives a volume to a VM",

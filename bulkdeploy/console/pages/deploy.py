@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from flask import Response
 
-from bulkdeploy.console.calls import ApiRefused, Calls
+from bulkdeploy.console.calls import ApiRefused, Calls, Row
 from bulkdeploy.console.rendering import address
 from bulkdeploy.console.spread import spread_of
 from bulkdeploy.console.visit import Visit
@@ -109,6 +109,23 @@ class Choices:
     def parameters(self) -> dict[str, str]:
         """The parameters of the call."""
         return self.form.parameters(custom=self.custom)
+
+
+def like(vm: Row) -> str:
+    """The address of the form filled in as for one more such VM, for the same owner."""
+    owner = f"account:{vm.get('domainid', '')}:{vm.get('account', '')}"
+    if vm.get("projectid"):
+        owner = f"project:{vm['projectid']}"
+    filled: dict[str, object] = {
+        name: vm.get(name) for name in ("zoneid", "serviceofferingid", "templateid", "diskofferingid", "group")
+    }
+    filled |= {"userdataid": vm.get("userdataid"), "owner": owner, "virtualmachinecount": 1}
+    filled |= {"cpuNumber": vm.get("cpunumber"), "cpuSpeed": vm.get("cpuspeed"), "memory": vm.get("memory")}
+    filled["networkids"] = [nic["networkid"] for nic in vm.get("nic") or ()]
+    filled["securitygroupids"] = [one["id"] for one in vm.get("securitygroup") or ()]
+    filled["affinitygroupids"] = [one["id"] for one in vm.get("affinitygroup") or ()]
+    filled["keypairs"] = [name for name in str(vm.get("keypairs") or "").split(",") if name]
+    return address("deploy", filled)
 
 
 def choices(visit: Visit) -> Choices:

@@ -38,6 +38,7 @@ def _alarms(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str
         "queued": queued["count"] > 0 and running["count"] == 0 and queued["oldest"] > LONGEST_QUEUED_S,
         "outbox": health["outboxoldest"] > LONGEST_OUTBOX_S,
         "failed": health["failed"] > MOST_FAILED * max(1, health["finished"]),
+        "audit": int(health.get("auditbreaches") or 0) > 0,
         "unknown": vms.get("Unknown", 0) > 0,
         "error": vms.get("Error", 0) > 0,
     }

@@ -22,30 +22,18 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def show(table: Table, visit: Visit) -> Response:
     """One page of a table."""
     given = visit.given
-    filters, size, number = _filters(table, visit), _size(given), _page_number(given)
-    sort = given.get("sort", "")
-    column = next((one for one in table.columns if one.name == sort.removeprefix("-")), None)
-    rows, count = visit.calls.page(table.command, {**filters, "page": number, "pagesize": size})
-    whole = column is not None and count <= LARGEST_PAGE
-    if column is not None:
-        if whole and count > len(rows):
-            rows, count = visit.calls.page(table.command, {**filters, "page": 1, "pagesize": LARGEST_PAGE})
-            shown = _sorted(list(map(table.read, rows)), column.name, sort)[(number - 1) * size : number * size]
-        else:
-            shown = _sorted(list(map(table.read, rows)), column.name, sort)
-    else:
-        shown = list(map(table.read, rows))
+    size, number = _size(given), _page_number(given)
+    rows, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
     return visit.page(
         "table.html",
         table=table,
         columns=_columns(table, visit),
-        rows=shown,
+        rows=list(map(table.read, rows)),
         count=count,
         number=number,
         size=size,
         sizes=SIZES,
-        sort=sort,
-        sorted_in_part=column is not None and not whole,
+        sort=given.get("sort", ""),
         options={
             one.name: visit.calls.rows(one.rows_of) for one in table.filters if one.rows_of and _may(one, visit)
         },
@@ -68,7 +56,7 @@ def as_csv(table: Table, visit: Visit) -> Response:
 
 
 def _every_row(table: Table, visit: Visit) -> Iterator[Row]:
-    rows = visit.calls.every_row(table.command, _filters(table, visit), page_size=LARGEST_PAGE)
+    rows = visit.calls.every_row(table.command, _wanted(table, visit), page_size=LARGEST_PAGE)
     return map(table.read, rows)
 
 
@@ -78,14 +66,17 @@ def _cell(value: object) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _filters(table: Table, visit: Visit) -> dict[str, Any]:
+def _wanted(table: Table, visit: Visit) -> dict[str, Any]:
+    """What narrows and orders the list; a column that does not order it is left out."""
     given = visit.given
+    sort = given.get("sort", "")
+    order = table.orders.get(sort.removeprefix("-"), "")
     filters: dict[str, Any] = {one.name: given[one.name] for one in table.filters if given.get(one.name)}
     if "resourceid" in filters and table.command == "listAsyncJobs":
         filters["resourcetype"] = "VirtualMachine"
     elif "resourceid" in filters:
         filters["resourcetype"] = given.get("resourcetype", "VirtualMachine")
-    return {"listall": True, **filters}
+    return {"listall": True, "sortby": f"-{order}" if order and sort.startswith("-") else order, **filters}
 
 
 def _may(one: Filter, visit: Visit) -> bool:
@@ -105,16 +96,6 @@ def _size(given: Mapping[str, str]) -> int:
 def _page_number(given: Mapping[str, str]) -> int:
     number = given.get("page", "")
     return max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 8 else 1
-
-
-def _sorted(rows: list[Row], name: str, sort: str) -> list[Row]:
-    """Rows by one column: numbers by size, texts by their letters, nothing last."""
-    with_value = [row for row in rows if row.get(name) not in (None, "")]
-    numeric = all(isinstance(row[name], int | float) for row in with_value)
-    with_value.sort(
-        key=lambda row: row[name] if numeric else str(row[name]).casefold(), reverse=sort.startswith("-")
-    )
-    return with_value + [row for row in rows if row.get(name) in (None, "")]
 
 
 VIEWS = MappingProxyType(

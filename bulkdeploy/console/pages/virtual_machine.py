@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Response
 
@@ -10,6 +11,8 @@ from bulkdeploy.cli import failures
 from bulkdeploy.cli.connection.catalogue import Api, Catalogue
 from bulkdeploy.cli.deployments.explain import explain_job
 from bulkdeploy.console.calls import ApiRefused, Row
+from bulkdeploy.console.pages.deploy import COMMAND as DEPLOY
+from bulkdeploy.console.pages.deploy import like
 from bulkdeploy.console.rendering import PAGE_ADDRESS
 from bulkdeploy.console.table_declarations import TABLES
 from bulkdeploy.console.visit import Visit
@@ -18,6 +21,7 @@ NOT_FOUND = 404
 RECENT = 20
 MOST_CHOSEN = 500
 MOST_NAMED = 40
+FAILED = ("Error",)
 PASSING = ("Starting", "Stopping", "Migrating", "Expunging")
 ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -90,6 +94,13 @@ def change(visit: Visit) -> Response:
     )
 
 
+def open_console(visit: Visit) -> Response:
+    """To the page of a VM's screen, with a token behind the ``#``, which no server is sent."""
+    endpoint = visit.calls("createConsoleEndpoint", {"virtualmachineid": visit.form.get("id", "")})
+    token = urlencode({"token": endpoint["consoleendpoint"]["websocket"]["token"]})
+    return Response(status=303, headers={"Location": f"vnc#{token}"})
+
+
 def _named(visit: Visit, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The chosen VMs; looking them up for a form changes nothing."""
     return visit.calls.rows("listVirtualMachines", {"ids": ",".join(ids), "listall": True})
@@ -118,6 +129,8 @@ def _values(visit: Visit) -> dict[str, Any]:
         "actions": [
             action for action, states in ACTIONS.items() if vm.get("state") in states and action in visit.may
         ],
+        "again": like(vm) if vm.get("state") in FAILED and DEPLOY in visit.may else "",
+        "has_console": vm.get("state") == "Running" and "createConsoleEndpoint" in visit.may,
         "passing": vm.get("state") in PASSING or any(one.get("jobstatus") == 0 for one in jobs),
     }
 
@@ -151,5 +164,6 @@ VIEWS = MappingProxyType(
         ("GET", "job"): job,
         ("GET", "job-live"): job_live,
         ("POST", "virtual-machines-change"): change,
+        ("POST", "vnc"): open_console,
     }
 )

@@ -10,20 +10,24 @@ import pytest
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
+from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 SUITES: Mapping[Ability, type] = {
+    Ability.DATA_VOLUMES: VolumeContract,
     Ability.LIVE_MIGRATION: MigrationContract,
     Ability.LIVE_SCALING: ScalingContract,
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
+    Ability.CONSOLE: ConsoleContract,
 }
 """Who declares an ability keeps its suite as well."""
 
@@ -97,7 +101,7 @@ class DriverContract:
         assert rig.volumes() == set(volume_uuids(guest))
         caller.run(rig.hosts[1], guest)
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
-        assert len(list(rig.driver.list_volumes())) == 2
+        assert rig.volumes() == set(volume_uuids(guest))
 
     @pytest.mark.parametrize("forced", [False, True])
     def test_what_never_was_can_be_stopped_and_removed(self, rig: Rig, caller: Caller, forced: bool) -> None:
@@ -151,7 +155,7 @@ class DriverContract:
             caller.run(rig.hosts[0], guest)
             there = guests_of(rig.driver)[guest.uuid]
             assert (there.power, there.volume_uuids) == (PowerState.RUNNING, frozenset(volume_uuids(guest)))
-        assert len(list(rig.driver.list_volumes())) == 2 * len(rig.start_steps)
+        assert len(list(rig.driver.list_volumes())) == rig.subjects.volumes * len(rig.start_steps)
 
     def test_a_failed_start_can_be_undone(self, rig: Rig, caller: Caller) -> None:
         """After a failure in any step a removal leaves nothing, and another host takes the guest."""
@@ -178,7 +182,7 @@ class DriverContract:
         assert guests_of(rig.driver) == {}
 
     def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
-        """It runs, or it is not there; whoever asks at another host is told that it is not that host's."""
+        """It runs, or it is not there; a call for another host is refused: it is not that host's."""
         guest, host = rig.new_guest(), rig.hosts[0]
         assert caller.look(host, guest) is None
         caller.run(host, guest)
@@ -216,7 +220,7 @@ class DriverContract:
         there = guests_of(rig.driver)
         assert set(there) == {guest.uuid}
         assert {host.uuid for host in took if host} == {there[guest.uuid].host_uuid}
-        assert len(list(rig.driver.list_volumes())) == 2
+        assert rig.volumes() == set(volume_uuids(guest))
 
     def test_opposite_calls_at_once_end_in_one_of_the_two(self, rig: Rig, caller: Caller) -> None:
         """Making and removing one guest at once leaves it whole, or nothing."""
@@ -231,4 +235,4 @@ class DriverContract:
 
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(request, range(THREADS * 4)))
-        assert len(rig.volumes()) == 2 * len(guests_of(rig.driver))
+        assert len(rig.volumes()) == rig.subjects.volumes * len(guests_of(rig.driver))

@@ -1,4 +1,4 @@
-"""What any driver keeps when it is told of machines that are to be hosts."""
+"""What any driver keeps when machines become hosts."""
 
 from dataclasses import dataclass
 

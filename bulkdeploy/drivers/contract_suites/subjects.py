@@ -27,7 +27,10 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Subjects:
-    """What guests are made of: a pool, a network and a template of the hypervisor's, where these must exist."""
+    """What guests are made of: a pool, a network and a template of the hypervisor's, where these must exist.
+
+    ``volumes``: how many a guest has, its root disk included; 1 where there is no Ability.DATA_VOLUMES.
+    """
 
     pool_uuid: UUID = POOL
     network_uuid: UUID = NETWORK
@@ -35,6 +38,7 @@ class Subjects:
     volume_bytes: int = GIB
     cpu_mhz: int = 500
     memory_mib: int = 256
+    volumes: int = 2
 
     def new_volume(self) -> VolumeSpec:
         """A volume that does not exist yet."""
@@ -52,10 +56,10 @@ class Subjects:
         cpu_number: int = 1,
         cpu_mhz: int | None = None,
         memory_mib: int | None = None,
-        volumes: int = 2,
+        volumes: int | None = None,
     ) -> GuestSpec:
         """A guest that does not exist yet."""
-        disks = tuple(self.new_volume() for _ in range(volumes))
+        disks = tuple(self.new_volume() for _ in range(self.volumes if volumes is None else volumes))
         return GuestSpec(
             uuid4(),
             f"i-2-{next(_numbers)}-VM",

@@ -5,14 +5,14 @@ So what happened in between, a deployment or a move that failed, is seen; a VM w
 It needs no driver. Dying anywhere loses nothing: the next look sees what is there.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.jobs import PLANNED, InstanceType
 from bulkdeploy.domain.topology import AllocationState
-from bulkdeploy.placement.balance import BalancePlan
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
@@ -22,7 +22,7 @@ from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
 from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.infrastructure.host_maintenance import lock_vms_to_move, submitter_of
+from bulkdeploy.store.infrastructure.host_maintenance import lock_vms_to_move, submitter_of, vms_with_child_jobs
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.ledger.balance_rows import read_balancing
 
@@ -38,7 +38,7 @@ BEFORE, AFTER = "before", "after"
 
 
 class BalanceZone(JobSteps[PlaceWork]):
-    """Params: ``hypervisors`` that can move running VMs, ``most_moves``, ``least_gain``; a pin of PINS."""
+    """Params: ``hypervisors`` that can move running VMs, ``most_moves``, ``least_gain``; a pin of PINS; PLANNED."""
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
@@ -50,38 +50,48 @@ class BalanceZone(JobSteps[PlaceWork]):
         if made.moving:
             return Paused(LOOK_AGAIN_S, {})
         params = job.params
+        planned = params.get(PLANNED)
         scope = BalanceScope(
             job.instance_id, frozenset(params["hypervisors"]), **{pin: params[pin] for pin in PINS if pin in params}
         )
         plan = plan_zone_balance(
             connection,
             scope,
-            most_moves=params["most_moves"] - made.moves,
+            most_moves=0 if planned is not None else params["most_moves"] - made.moves,
             least_gain=params["least_gain"],
             most_sets=1,
             without_vms=made.failed_vms,
         )
         progress = {BEFORE: plan.before.total, **job.progress, AFTER: plan.before.total}
         note(connection, job, progress, self.tools.lease_seconds)
-        if not plan.moves:
+        moves = {move.vm_id: move.to_host_id for moves in plan.sets for move in moves}
+        if planned is not None:
+            moves = _next_turn(planned, vms_with_child_jobs(connection, job.id))
+        if not moves:
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:
             why = f"{why_overdue(job.progress)}; {made.moves - made.failed} VM(s) were moved"
             return self.failed(work, RESOURCE_UNAVAILABLE, why)
-        return Paused(LOOK_AGAIN_S, {}, _move(connection, work, plan))
+        return Paused(LOOK_AGAIN_S, {}, _move(connection, work, moves))
 
 
-def _move(connection: Connection, work: PlaceWork, plan: BalancePlan) -> list[JobMessage]:
-    """Jobs for the moves of a plan; VMs that another transaction has locked are left out."""
+def _next_turn(planned: Sequence[Sequence[int]], begun: Collection[int]) -> dict[int, int]:
+    """The moves of the first turn of a plan that was shown of which some were not begun: host by VM."""
+    left = [(turn, vm_id, host_id) for vm_id, host_id, turn in planned if vm_id not in begun]
+    first = min((turn for turn, _, _ in left), default=0)
+    return {vm_id: host_id for turn, vm_id, host_id in left if turn == first}
+
+
+def _move(connection: Connection, work: PlaceWork, moves: Mapping[int, int]) -> list[JobMessage]:
+    """Jobs that move VMs to these hosts; those that another transaction has locked come later."""
     job = work.job
-    moves = {move.vm_id: move for moves in plan.sets for move in moves}
     jobs = [
         MIGRATE.new_job(
             Instance(MIGRATE.instance_type, vm.id, vm.uuid),
             f"moving Vm {vm.instance_name} to balance zone {work.name}",
             account_id=submitter_of(connection, job.id),
             user_id=job.user_id,
-            params={HOST: moves[vm.id].to_host_id},
+            params={HOST: moves[vm.id]},
             parent_id=job.id,
         )
         for vm in lock_vms_to_move(connection, sorted(moves), len(moves))

@@ -12,9 +12,9 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.provisioning.assignment import PlaceWork
-from bulkdeploy.provisioning.child_jobs import make_child_jobs
+from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, MIGRATE
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FROM_HOST, HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
 from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
@@ -38,7 +38,7 @@ VMS = "vms"
 
 
 class MigrateHost(JobSteps[PlaceWork]):
-    """No params."""
+    """Params: PLANNED, where a plan is applied."""
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
@@ -81,7 +81,7 @@ def _move(connection: Connection, work: PlaceWork, vms: dict[int, Instance]) -> 
             f"moving a Vm off host {work.name}",
             account_id=account_id,
             user_id=work.job.user_id,
-            params={FROM_HOST: work.job.instance_id},
+            params={FROM_HOST: work.job.instance_id, **planned_host(work.job.params, vm.id, HOST)},
             parent_id=work.job.id,
         )
         for vm in vms.values()

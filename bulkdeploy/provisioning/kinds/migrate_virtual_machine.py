@@ -3,7 +3,7 @@
 The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
 move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
 claimed, also beyond ``job.cancel.threshold.minutes``: nothing may be given back before it is known where the
-guest runs. One that is seen to run nowhere keeps nobody waiting.
+guest runs. One that is seen to run nowhere is not waited for.
 """
 
 from dataclasses import dataclass, replace

@@ -12,9 +12,9 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.provisioning.assignment import PlaceWork
-from bulkdeploy.provisioning.child_jobs import make_child_jobs
+from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FOR_MAINTENANCE, FROM_HOST, MIGRATE
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import FOR_MAINTENANCE, FROM_HOST, HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import (
     INTERNAL_ERROR,
     RESOURCE_UNAVAILABLE,
@@ -49,7 +49,10 @@ NOT_EMPTIED = FinalState(host_state=HostResourceState.ERROR_IN_PREPARE_FOR_MAINT
 
 
 class PrepareHostForMaintenance(JobSteps[PlaceWork]):
-    """No params. Claims tell when the host is empty: of VMs there, and of migrations not arrived elsewhere."""
+    """Params: PLANNED, where a plan is applied.
+
+    Claims tell when the host is empty: of VMs there, and of migrations not arrived elsewhere.
+    """
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
@@ -93,7 +96,11 @@ def _move_some(connection: Connection, work: PlaceWork, left: Leaving) -> list[J
             f"moving Vm {vm.instance_name} off a host that is prepared for maintenance",
             account_id=account_id,
             user_id=job.user_id,
-            params={FROM_HOST: job.instance_id, FOR_MAINTENANCE: True},
+            params={
+                FROM_HOST: job.instance_id,
+                FOR_MAINTENANCE: True,
+                **planned_host(job.params, vm.id, HOST),
+            },
             parent_id=job.id,
         )
         for vm in lock_vms_to_move(connection, left.to_move, places)

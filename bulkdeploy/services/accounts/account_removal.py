@@ -23,31 +23,40 @@ ANY_STATE = tuple(state.value for state in VmState)
 
 
 @dataclass(frozen=True, slots=True)
-class RemovalCall:
-    """The call that removes accounts: the command's class in CloudStack, and what it was about."""
+class RemovedAccounts:
+    """Accounts that were removed, and whether VMs of theirs are still to be expunged."""
 
-    cmd: str
-    instance: Instance
+    ids: Sequence[int]
+    have_vms: bool
 
 
 def remove(
-    connection: Connection, job_queue: JobQueue, caller: Caller, call: RemovalCall, account_ids: Sequence[int]
-) -> JobTicket:
+    connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]
+) -> RemovedAccounts:
     """Remove locked accounts with all that they own.
 
-    VMs are expunged by jobs, volumes that no VM has are removed by the sweeper. The call's own job ends when
-    the last VM is gone, at once without any.
+    VMs are expunged by jobs, volumes that no VM has are removed by the sweeper.
     """
     remove_accounts(connection, account_ids)
     destroy_volumes_of_accounts(connection, account_ids)
     vms = lock_vms_of_accounts(connection, account_ids, ANY_STATE)
-    if not vms:
-        return done_with_success(connection, caller, call.cmd, call.instance)
-    ticket = JobTicket(str(insert_removal_job(connection, caller, call.cmd, call.instance, account_ids)))
     text = "expunging a Vm whose owner was deleted"
     by = {"account_id": caller.owner.account_id, "user_id": caller.user_id}
-    _submit(connection, job_queue, [expunge_in_any_state(vm, text, **by) for vm in vms])
-    return ticket
+    if vms:
+        _submit(connection, job_queue, [expunge_in_any_state(vm, text, **by) for vm in vms])
+    return RemovedAccounts(account_ids, bool(vms))
+
+
+def removal_job(
+    connection: Connection, caller: Caller, cmd: str, instance: Instance, removed: RemovedAccounts
+) -> JobTicket:
+    """The job of a call that removed accounts: it ends when the last VM is gone, at once without any.
+
+    ``cmd``: the command's class in CloudStack; ``instance``: what the call was about.
+    """
+    if not removed.have_vms:
+        return done_with_success(connection, caller, cmd, instance)
+    return JobTicket(str(insert_removal_job(connection, caller, cmd, instance, removed.ids)))
 
 
 def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.accounts.account_removal import RemovalCall, remove, stop_vms
+from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove, stop_vms
 from bulkdeploy.services.accounts.authority import (
     AccountParameters,
     lock_administered,
@@ -40,7 +40,7 @@ from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS, ROOT_DOMAIN
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 ROLE_OF_TYPE = {kind.value: role for role, kind in ACCOUNT_TYPES.items()}
@@ -173,27 +173,38 @@ def disable_account(
     return done_with_object(connection, caller, cmd, "account", answer, instance)
 
 
-def delete_account(
-    connection: Connection, job_queue: JobQueue, caller: Caller, apis: Apis, account: EntityRef
-) -> JobTicket:
-    """Delete an account with all it owns; nobody logs in from the answer on, the job ends with its last VM.
+def delete_accounts(
+    connection: Connection, job_queue: JobQueue, caller: Caller, apis: Apis, refs: Sequence[EntityRef]
+) -> RemovedAccounts:
+    """Delete accounts with all they own; from now on their users can not log in.
 
     Raises:
-        InvalidParameter: it is the default admin's account or the caller's own, or was deleted.
-        PermissionDenied: it is not the caller's to delete.
-        ResourceInUse: a project would be left without anybody who manages it.
+        InvalidParameter: one is the default admin's account or the caller's own, or was deleted.
+        PermissionDenied: one is not the caller's to delete.
+        ResourceInUse: a project would be left without an account that manages it.
     """
-    owner, row = lock_administered(connection, caller, AccountParameters(account), apis)
-    _require_other(caller, row, "delete")
-    projects = projects_only_managed_by(connection, row.id)
-    if projects:
-        raise ResourceInUse(
-            f"Account {row.name} is the only one that manages these projects: {', '.join(projects[:10])}. "
-            "Delete them, or let others manage them, first"
-        )
-    call = RemovalCall(COMMAND_CLASS.format("DeleteAccountCmd"), Instance("Account", row.id, row.uuid))
-    record_event(connection, caller, EventType.ACCOUNT_DELETE, f"deleted account {owner.account_name}")
-    return remove(connection, job_queue, caller, call, [row.id])
+    locked = lock_all_administered(connection, caller, [AccountParameters(ref) for ref in refs], apis)
+    ids = [row.id for _, row in locked]
+    projects = projects_only_managed_by(connection, ids)
+    for _, row in locked:
+        _require_other(caller, row, "delete")
+        if row.id in projects:
+            raise ResourceInUse(
+                f"Account {row.name} is the only one that manages these projects:"
+                f" {', '.join(projects[row.id][:10])}. Delete them, or let others manage them, first"
+            )
+    record_events(
+        connection,
+        caller,
+        (Happened(EventType.ACCOUNT_DELETE, f"deleted account {owner.account_name}") for owner, _ in locked),
+    )
+    return remove(connection, job_queue, caller, ids)
+
+
+def deleted(connection: Connection, caller: Caller, account: EntityRef, removed: RemovedAccounts) -> JobTicket:
+    """The job that deletes an account; it ends with its last VM."""
+    instance = Instance("Account", account.id, account.uuid)
+    return removal_job(connection, caller, COMMAND_CLASS.format("DeleteAccountCmd"), instance, removed)
 
 
 def _role_id(given: Arguments) -> int:
@@ -234,7 +245,7 @@ def _new_role(
 ) -> dict[str, Any]:
     if row.id in (caller.owner.account_id, *accounts.DEFAULT_ACCOUNT_IDS):
         raise InvalidParameter(
-            "roleid", str(ref.uuid), "nobody changes its own role, nor that of the default admin"
+            "roleid", str(ref.uuid), "an account can not change its own role, nor that of the default admin"
         )
     _check_role(caller, apis, role, rights, owner.domain_id)
     return _of_role(role)
@@ -272,8 +283,6 @@ def _require_changeable(caller: Caller, row: Row[Any], state: AccountState) -> N
 
 def _require_other(caller: Caller, row: Row[Any], action: str) -> None:
     if row.id in accounts.DEFAULT_ACCOUNT_IDS:
-        raise InvalidParameter(
-            "id", str(row.uuid), f"nobody can {action} the account that came with the installation"
-        )
+        raise InvalidParameter("id", str(row.uuid), f"can not {action} the account that came with the installation")
     if row.id == caller.owner.account_id:
-        raise InvalidParameter("id", str(row.uuid), f"nobody can {action} its own account")
+        raise InvalidParameter("id", str(row.uuid), f"can not {action} the caller's own account")

@@ -1,6 +1,6 @@
-"""Who may administer whom: nobody gives, or takes over, rights that are not its own.
+"""Who may administer whom: a caller can not give, or take over, rights that it does not have.
 
-Whoever can set a user's password or keys, or choose an account's role, could act with those rights; so all
+A caller who can set a user's password or keys, or choose an account's role, could act with those rights; so all
 such calls ask here. Source: CloudStack's checks against role escalation.
 """
 

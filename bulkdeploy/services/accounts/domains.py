@@ -12,15 +12,15 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.accounts.account_removal import RemovalCall, remove
+from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove
 from bulkdeploy.services.live_entities import given_refs, unique_name
-from bulkdeploy.services.ownership import require_domain, require_domains
+from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.accounts import domains
 from bulkdeploy.store.accounts.account_removal import lock_accounts_of_domains
 from bulkdeploy.store.database.default_rows import ROOT_DOMAIN_ID
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import change_rows, columns_of
 
 DELETE_CLASS = "org.apache.cloudstack.api.command.admin.domain.DeleteDomainCmd"
@@ -71,38 +71,41 @@ def update_domains(connection: Connection, caller: Caller, changes: Sequence[Cha
     record_events(connection, caller, (Happened(EventType.DOMAIN_UPDATE, text) for text in texts))
 
 
-def delete_domain(
-    connection: Connection, job_queue: JobQueue, caller: Caller, ref: EntityRef, *, cleanup: bool
-) -> JobTicket:
-    """Delete a domain; with ``cleanup`` the domains below it and all that their accounts own, too.
+def delete_domains(
+    connection: Connection, job_queue: JobQueue, caller: Caller, refs: Sequence[EntityRef], *, cleanup: bool
+) -> RemovedAccounts:
+    """Delete domains; with ``cleanup`` the domains below them and all that their accounts own, too.
 
-    Nobody logs in to any of them from the answer on; the job ends with the last VM.
+    From now on their users can not log in.
 
     Raises:
-        InvalidParameter: it was deleted already, or is ROOT.
-        PermissionDenied: it is outside the caller's reach, or the caller's own.
-        ResourceInUse: without ``cleanup``, something is in it.
+        InvalidParameter: one was deleted already, or is ROOT.
+        PermissionDenied: one is outside the caller's reach, or the caller's own.
+        ResourceInUse: without ``cleanup``, something is in one.
     """
-    lineage = require_domain(connection, caller, ref)
-    domain_ids = domains.lock_domains_below(connection, lineage)
-    domain = _lock(connection, caller, ref)
-    if domain.id == ROOT_DOMAIN_ID:
-        raise InvalidParameter("id", str(ref.uuid), "ROOT cannot be deleted")
-    if caller.owner.lineage.startswith(domain.lineage):
-        raise PermissionDenied("Nobody can delete the domain that its own account is in")
-    uses = domains.uses_of_domain(connection, domain.id)
-    if uses and not cleanup:
-        what = ", ".join(f"{count} {kind}" for kind, count in uses.items())
-        raise ResourceInUse(f"Domain {domain.path} is not empty ({what}); cleanup=true deletes that, too")
+    domain_ids = domains.lock_domains_below(connection, require_domains(connection, caller, refs).values())
+    locked = _lock_all(connection, caller, refs)
+    uses = domains.uses_of_domains(connection, locked)
+    for ref in refs:
+        domain = locked[ref.id]
+        if domain.id == ROOT_DOMAIN_ID:
+            raise InvalidParameter("id", str(ref.uuid), "ROOT cannot be deleted")
+        if caller.owner.lineage.startswith(domain.lineage):
+            raise PermissionDenied("The domain of the caller's own account can not be deleted")
+        if uses[ref.id] and not cleanup:
+            what = ", ".join(f"{count} {kind}" for kind, count in uses[ref.id].items())
+            raise ResourceInUse(f"Domain {domain.path} is not empty ({what}); cleanup=true deletes that, too")
     account_ids = lock_accounts_of_domains(connection, domain_ids)
-    call = RemovalCall(DELETE_CLASS, Instance("Domain", domain.id, domain.uuid))
-    record_event(connection, caller, EventType.DOMAIN_DELETE, f"deleted domain {domain.path}")
+    texts = (f"deleted domain {domain.path}" for domain in locked.values())
+    record_events(connection, caller, (Happened(EventType.DOMAIN_DELETE, text) for text in texts))
     domains.remove_domains(connection, domain_ids)
-    return remove(connection, job_queue, caller, call, account_ids)
+    return remove(connection, job_queue, caller, account_ids)
 
 
-def _lock(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
-    return _lock_all(connection, caller, [ref])[ref.id]
+def deleted(connection: Connection, caller: Caller, domain: EntityRef, removed: RemovedAccounts) -> JobTicket:
+    """The job that deletes a domain; it ends with the last VM of the accounts that were in it."""
+    instance = Instance("Domain", domain.id, domain.uuid)
+    return removal_job(connection, caller, DELETE_CLASS, instance, removed)
 
 
 def _lock_all(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
@@ -117,7 +120,7 @@ def _lock_all(connection: Connection, caller: Caller, refs: Sequence[EntityRef])
 def _rename(connection: Connection, domain: Row[Any], name: str) -> None:
     if domain.parent_id is None:
         raise InvalidParameter("name", name, "ROOT keeps its name")
-    domains.lock_domains_below(connection, domain.lineage)
+    domains.lock_domains_below(connection, [domain.lineage])
     if name.lower() != domain.name.lower() and domains.has_child_named(connection, domain.parent_id, name):
         raise InvalidParameter("name", name, "its parent has a domain of this name already")
     domains.rename_domain(connection, domain, name)

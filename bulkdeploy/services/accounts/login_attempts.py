@@ -1,6 +1,6 @@
 """Attempts to prove a password: counted by user and by address before the password is looked at, for everybody.
 
-Nobody waits here: who has to is told for how long, so a guesser holds nothing.
+No thread waits here: the answer says for how long to wait, so a guesser holds nothing.
 """
 
 from dataclasses import dataclass

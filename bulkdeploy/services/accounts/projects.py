@@ -4,6 +4,7 @@ A project is managed by its accounts with the role Admin, and by admins above it
 Lock order: the domain's row, the project's, its account's, and then as ADR 5 has it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -16,20 +17,20 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.accounts.account_removal import RemovalCall, remove, stop_vms
+from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove, stop_vms
 from bulkdeploy.services.accounts.authority import check_name
 from bulkdeploy.services.accounts.resource_limits import check_project_limits
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.ownership import resolve_owner
 from bulkdeploy.store.accounts import projects
-from bulkdeploy.store.accounts.accounts import insert_account, lock_account, update_account
-from bulkdeploy.store.accounts.domains import lock_domain
-from bulkdeploy.store.accounts.owners import domain_place, owners_by_name
+from bulkdeploy.store.accounts.accounts import insert_account, lock_account, lock_accounts, update_account
+from bulkdeploy.store.accounts.domains import lock_domain, lock_domains
+from bulkdeploy.store.accounts.owners import domain_places, owners_by_name
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.default_rows import DEFAULT_ROLE_IDS
 from bulkdeploy.store.deployments.deployment_facts import ensure_default_security_groups
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 
 CLASS = "org.apache.cloudstack.api.command.user.project.{}Cmd"
 ACTIVE, SUSPENDED = "Active", "Suspended"
@@ -106,7 +107,7 @@ def update_project(
     """Give a project another name or description, or an account of its domain a role in it.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, no such account, nobody left to manage it.
+        InvalidParameter: a name that is taken or not possible, no such account, no account left to manage it.
         PermissionDenied: the project is not the caller's to manage.
     """
     if name is not None:
@@ -149,7 +150,7 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
     """Take an account out of a project; what the project owns stays.
 
     Raises:
-        InvalidParameter: it is not in the project, or nobody would be left to manage it.
+        InvalidParameter: it is not in the project, or no account would be left to manage it.
         PermissionDenied: the project is not the caller's to manage.
     """
     project = _lock(connection, caller, ref, "projectid")
@@ -184,42 +185,59 @@ def set_state(
     return _done(connection, caller, project.id, "ActivateProject" if active else "SuspendProject")
 
 
-def delete_project(
-    connection: Connection, job_queue: JobQueue, caller: Caller, ref: EntityRef, *, cleanup: bool
-) -> JobTicket:
-    """Delete a project, with ``cleanup`` also what it owns; the job ends with its last VM.
+def delete_projects(
+    connection: Connection, job_queue: JobQueue, caller: Caller, refs: Sequence[EntityRef], *, cleanup: bool
+) -> RemovedAccounts:
+    """Delete projects, with ``cleanup`` also what they own.
 
     Raises:
-        InvalidParameter: it was deleted already.
-        PermissionDenied: it is not the caller's to manage.
-        ResourceInUse: without ``cleanup``, it owns something.
+        InvalidParameter: one was deleted already.
+        PermissionDenied: one is not the caller's to manage.
+        ResourceInUse: without ``cleanup``, one owns something.
     """
-    project = _lock(connection, caller, ref)
-    things = projects.things_of_project(connection, project.account_id)
-    if things and not cleanup:
-        what = ", ".join(f"{count} {kind}" for kind, count in things.items())
-        raise ResourceInUse(f"Project {project.name} owns {what}; cleanup=true deletes that, too")
-    lock_account(connection, project.account_id)
-    record_event(connection, caller, EventType.PROJECT_DELETE, f"deleted project {project.name}")
-    call = RemovalCall(CLASS.format("DeleteProject"), Instance("Project", project.id, project.uuid))
-    return remove(connection, job_queue, caller, call, [project.account_id])
+    locked = _lock_all(connection, caller, refs)
+    account_ids = [project.account_id for project in locked]
+    things = projects.things_of_projects(connection, account_ids)
+    for project in locked:
+        if things[project.account_id] and not cleanup:
+            what = ", ".join(f"{count} {kind}" for kind, count in things[project.account_id].items())
+            raise ResourceInUse(f"Project {project.name} owns {what}; cleanup=true deletes that, too")
+    lock_accounts(connection, account_ids)
+    texts = (f"deleted project {project.name}" for project in locked)
+    record_events(connection, caller, (Happened(EventType.PROJECT_DELETE, text) for text in texts))
+    return remove(connection, job_queue, caller, account_ids)
+
+
+def deleted(connection: Connection, caller: Caller, project: EntityRef, removed: RemovedAccounts) -> JobTicket:
+    """The job that deletes a project; it ends with its last VM."""
+    instance = Instance("Project", project.id, project.uuid)
+    return removal_job(connection, caller, CLASS.format("DeleteProject"), instance, removed)
 
 
 def _lock(connection: Connection, caller: Caller, ref: EntityRef, parameter: str = "id") -> Row[Any]:
-    """A project that is the caller's to manage; its domain and the project are locked."""
-    domain_id = projects.domain_of(connection, ref.id)
-    lock_domain(connection, domain_id)
-    project = projects.lock_project(connection, ref.id)
-    _, lineage = domain_place(connection, domain_id)
-    above = caller.role_type is not RoleType.USER and lineage.startswith(caller.owner.lineage)
-    role = projects.roles_in_project(connection, ref.id).get(caller.owner.account_id)
-    if not (caller.is_root_admin or above or role == projects.ADMIN):
-        raise PermissionDenied(
-            f"{caller.username} does not have permission to operate with resource project {ref.uuid}"
-        )
-    if project is None:
-        raise InvalidParameter(parameter, str(ref.uuid), "the project was deleted")
-    return project
+    return _lock_all(connection, caller, [ref], parameter)[0]
+
+
+def _lock_all(
+    connection: Connection, caller: Caller, refs: Sequence[EntityRef], parameter: str = "id"
+) -> list[Row[Any]]:
+    """Projects that are the caller's to manage; their domains and then the projects are locked."""
+    ids = [ref.id for ref in refs]
+    domain_ids = projects.domains_of(connection, ids)
+    lock_domains(connection, set(domain_ids.values()))
+    locked = projects.lock_projects(connection, ids)
+    places = domain_places(connection, set(domain_ids.values()))
+    managed = projects.managed_by(connection, caller.owner.account_id, ids)
+    for ref in refs:
+        _, lineage = places[domain_ids[ref.id]]
+        above = caller.role_type is not RoleType.USER and lineage.startswith(caller.owner.lineage)
+        if not (caller.is_root_admin or above or ref.id in managed):
+            raise PermissionDenied(
+                f"{caller.username} does not have permission to operate with resource project {ref.uuid}"
+            )
+        if ref.id not in locked:
+            raise InvalidParameter(parameter, str(ref.uuid), "the project was deleted")
+    return [locked[ref.id] for ref in refs]
 
 
 def _done(
@@ -244,7 +262,7 @@ def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
 
 def _require_managed(connection: Connection, project: Row[Any], account: str) -> None:
     if projects.ADMIN not in projects.roles_in_project(connection, project.id).values():
-        raise InvalidParameter("account", account, f"nobody would be left to manage project {project.name}")
+        raise InvalidParameter("account", account, f"no account would be left to manage project {project.name}")
 
 
 def _require_free(connection: Connection, name: str, domain_id: int) -> None:

@@ -85,17 +85,18 @@ def update_roles(connection: Connection, caller: Caller, apis: Apis, changes: Se
     record_events(connection, caller, (Happened(EventType.ROLE_UPDATE, text) for text in texts))
 
 
-def delete_role(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
-    """Delete a role that no account has.
+def delete_roles(connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]) -> None:
+    """Delete roles that no account has.
 
     Raises:
         InvalidParameter, PermissionDenied: as for ``update_roles``.
-        ResourceInUse: accounts have it.
+        ResourceInUse: accounts have one.
     """
-    with _changing(connection, caller, apis, ref, "id") as role:
-        _require_unused(connection, [role])
-        roles.remove_role(connection, role.id)
-        record_event(connection, caller, EventType.ROLE_DELETE, f"deleted role {role.name}")
+    locked = _lock_changeable(connection, caller, apis, refs, "id")
+    _require_unused(connection, list(locked.values()))
+    roles.remove_roles(connection, locked)
+    texts = (f"deleted role {role.name}" for role in locked.values())
+    record_events(connection, caller, (Happened(EventType.ROLE_DELETE, text) for text in texts))
 
 
 def create_rule(
@@ -149,7 +150,7 @@ def order_rules(
     with _changing(connection, caller, apis, ref, "roleid") as role:
         if sorted(ids) != sorted(roles.rule_ids(connection, role.id)):
             shown = ",".join(str(rule.uuid) for rule in order)
-            raise InvalidParameter("ruleorder", shown, f"it should hold every rule of role {role.name} once")
+            raise InvalidParameter("ruleorder", shown, f"it must hold every rule of role {role.name} once")
         roles.order_rules(connection, ids)
         text = f"role {role.name}: rules in another order"
         record_event(connection, caller, EventType.ROLE_PERMISSION_UPDATE, text)

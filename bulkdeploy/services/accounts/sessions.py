@@ -66,7 +66,7 @@ def check_login(system: System, connection: Connection, request: LoginRequest) -
     """Find the user and check the password, which takes its time: before the transaction.
 
     Whether a domain or a user exists, or is disabled, is told only to who knows the password, and takes the same
-    time; that the password is locked, to nobody who tries it.
+    time; that the password is locked is never shown to a caller.
 
     Raises:
         LoginDelayed: too many failed before; the password was not looked at.

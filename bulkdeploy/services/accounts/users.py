@@ -129,7 +129,7 @@ def prepare_update(
 ) -> PreparedUpdate:
     """Hash the new password, and see whether the current one is right where it is needed.
 
-    Nobody changes the own password without the current one, and who is no admin nobody's of the account.
+    To change their own password users give the current one; users who are no admins, to change any password.
 
     Raises:
         InvalidParameter: the current password is needed and not given.
@@ -201,17 +201,19 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
     record_events(connection, caller, (Happened(EventType.USER_UPDATE, text) for text in texts))
 
 
-def delete_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityRef) -> None:
-    """Delete a user with keys and sessions; what the account owns stays.
+def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]) -> None:
+    """Delete users with their keys and sessions; what their accounts own stays.
 
     Raises:
-        InvalidParameter: the user came with the installation, or is the caller.
-        PermissionDenied: it is not the caller's to delete.
+        InvalidParameter: one came with the installation, or is the caller.
+        PermissionDenied: one is not the caller's to delete.
     """
-    _, user = lock_administered_user(connection, caller, apis, ref)
-    require_other(caller, user, "delete")
-    users.remove_user(connection, user.id)
-    record_event(connection, caller, EventType.USER_DELETE, f"deleted user {user.username}")
+    locked = [user for _, user in lock_administered_users(connection, caller, apis, refs)]
+    for user in locked:
+        require_other(caller, user, "delete")
+    users.remove_users(connection, [user.id for user in locked])
+    texts = (f"deleted user {user.username}" for user in locked)
+    record_events(connection, caller, (Happened(EventType.USER_DELETE, text) for text in texts))
 
 
 def register_user_keys(
@@ -286,15 +288,15 @@ def _require_administered_users(
 
 
 def require_other(caller: Caller, user: Row[Any], action: str) -> None:
-    """Nobody deletes, locks or disables itself, nor a user that came with the installation.
+    """Refuse to delete, lock or disable the caller itself, or a user that came with the installation.
 
     Raises:
         InvalidParameter: the user is one of these.
     """
     if user.is_default:
-        raise InvalidParameter("id", str(user.uuid), f"nobody can {action} a user that came with the installation")
+        raise InvalidParameter("id", str(user.uuid), f"can not {action} a user that came with the installation")
     if user.id == caller.user_id:
-        raise InvalidParameter("id", str(user.uuid), f"nobody can {action} itself")
+        raise InvalidParameter("id", str(user.uuid), f"can not {action} the calling user itself")
 
 
 def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments]]) -> None:

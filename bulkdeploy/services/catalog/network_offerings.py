@@ -13,15 +13,15 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import SERVICES
 from bulkdeploy.services.live_entities import (
     changed_events,
+    deleted_events,
     given_refs,
-    hold,
     hold_all,
     subject,
     unique_name,
 )
 from bulkdeploy.store.catalog import network_offerings
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, parents_in_use, remove_rows
 
 KIND = "NetworkOffering"
@@ -64,21 +64,23 @@ def update_network_offerings(connection: Connection, caller: Caller, changes: Se
     record_events(connection, caller, changed_events(EventType.NETWORK_OFFERING_EDIT, KIND, written))
 
 
-def delete_offering(connection: Connection, caller: Caller, offering: EntityRef) -> None:
-    """Delete a network offering that no network has.
+def delete_offerings(connection: Connection, caller: Caller, offerings: Sequence[EntityRef]) -> None:
+    """Delete network offerings that no network has.
 
     Raises:
-        InvalidParameter: it was deleted, or came with the installation.
-        ResourceInUse: networks have it.
+        InvalidParameter: one was deleted, or came with the installation.
+        ResourceInUse: networks have one.
     """
-    if hold(connection, offering)["is_default"]:
-        rule = f"network offering {offering.name} came with the installation; it can be disabled"
-        raise InvalidParameter("id", str(offering.uuid), rule)
-    if parents_in_use(connection, network_offerings.NETWORKS, [offering.id]):
-        raise ResourceInUse(f"Network offering {offering.name} can not be deleted: networks have it")
-    remove_rows(connection, [offering])
-    text = f"deleted network offering {offering.name}"
-    record_event(connection, caller, EventType.NETWORK_OFFERING_DELETE, text, subject(KIND, offering))
+    rows = hold_all(connection, offerings)
+    used = parents_in_use(connection, network_offerings.NETWORKS, [offering.id for offering in offerings])
+    for offering in offerings:
+        if rows[offering.id]["is_default"]:
+            rule = f"network offering {offering.name} came with the installation; it can be disabled"
+            raise InvalidParameter("id", str(offering.uuid), rule)
+        if offering.id in used:
+            raise ResourceInUse(f"Network offering {offering.name} can not be deleted: networks have it")
+    remove_rows(connection, offerings)
+    record_events(connection, caller, deleted_events(EventType.NETWORK_OFFERING_DELETE, KIND, offerings))
 
 
 def _row(given: Arguments) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog.offering_places import require_own, require_places
-from bulkdeploy.services.live_entities import changed_events, hold, hold_all, noun, subject
+from bulkdeploy.services.live_entities import changed_events, deleted_events, hold_all, noun, subject
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import change_rows, insert_rows, remove_rows
 
 EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
@@ -72,17 +72,20 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
     record_events(connection, caller, changed_events(kind.edited, kind.subject, written))
 
 
-def delete_offering(connection: Connection, caller: Caller, kind: OfferingKind, offering: EntityRef) -> None:
-    """Offer it to nobody any more; what has it keeps it.
+def delete_offerings(
+    connection: Connection, caller: Caller, kind: OfferingKind, offerings: Sequence[EntityRef]
+) -> None:
+    """Delete offerings; what was made from them keeps them.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to delete.
+        InvalidParameter: one was deleted.
+        PermissionDenied: one is not the caller's to delete.
     """
-    require_own(connection, caller, offering, hold(connection, offering))
-    remove_rows(connection, [offering])
-    text = f"deleted {_named(offering)}"
-    record_event(connection, caller, kind.deleted, text, subject(kind.subject, offering))
+    rows = hold_all(connection, offerings)
+    for offering in offerings:
+        require_own(connection, caller, offering, rows[offering.id])
+    remove_rows(connection, offerings)
+    record_events(connection, caller, deleted_events(kind.deleted, kind.subject, offerings))
 
 
 def tags_of(given: Arguments, columns: Mapping[str, str]) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from bulkdeploy.domain.topology import TemplateKind
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.services.catalog.template_publicity import check_publicity
 from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.live_entities import deleted_events
 from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import (
     as_found_by_id,
@@ -34,7 +35,7 @@ from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.catalog.templates import TemplateFilter, list_templates
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.infrastructure.zones import zones_closed_to
+from bulkdeploy.store.infrastructure.zones import private_zones
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Page, Paging
@@ -141,10 +142,7 @@ def _new_template(caller: Caller, kind: Kind, given: Arguments) -> dict[str, Any
 def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Arguments]) -> list[list[int]]:
     """The zones that templates get into: those named, or all that are open to the owner."""
     live = store.live_zones(connection)
-    closed = {
-        lineage: zones_closed_to(connection, live, lineage)
-        for lineage in {owner.lineage for owner in owners if not owner.is_root_admin}
-    }
+    kept = private_zones(connection, live)
     found = []
     for owner, given in zip(owners, batch, strict=True):
         named = given.get("zoneids", ()) if given.get("zoneid") is None else (given["zoneid"],)
@@ -152,14 +150,13 @@ def _zones(connection: Connection, owners: Sequence[Owner], batch: Sequence[Argu
         if not live or not {zone.id for zone in zones or ()} <= set(live):
             shown = ",".join(str(zone.uuid) for zone in zones or ())
             raise InvalidParameter("zoneid", shown, "the zone was deleted")
-        shut = closed.get(owner.lineage, ())
-        if zones is None:
-            found.append([zone_id for zone_id in live if zone_id not in shut])
-            continue
-        for zone in zones:
-            if zone.id in shut:
+        open_to_owner = [
+            zone_id for zone_id in live if owner.is_root_admin or owner.lineage.startswith(kept.get(zone_id, ""))
+        ]
+        for zone in zones or ():
+            if zone.id not in open_to_owner:
                 raise closed_zone(owner, str(zone.uuid))
-        found.append([zone.id for zone in zones])
+        found.append(open_to_owner if zones is None else [zone.id for zone in zones])
     return found
 
 
@@ -195,29 +192,41 @@ def _columns(given: Arguments) -> dict[str, Any]:
     return columns
 
 
-def delete(
-    connection: Connection, caller: Caller, kind: Kind, ref: EntityRef, zone: EntityRef | None, *, forced: bool
-) -> JobTicket:
-    """Delete it, from one zone or from all; VMs that were made from it keep their disks.
+def delete_templates(
+    connection: Connection,
+    caller: Caller,
+    kind: Kind,
+    refs: Sequence[EntityRef],
+    zone: EntityRef | None = None,
+    *,
+    forced: bool = False,
+) -> None:
+    """Delete templates or ISOs, from one zone or from all; VMs that were made from them keep their disks.
 
     Raises:
-        InvalidParameter: it was deleted, or the zone does not have it.
-        PermissionDenied: it is not the caller's to touch.
-        ResourceInUse: a VM was made from it, and ``forced`` is not given.
+        InvalidParameter: one was deleted, or the zone does not have it.
+        PermissionDenied: one is not the caller's to touch.
+        ResourceInUse: a VM was made from one, and ``forced`` is not given.
     """
-    row, owner = lock_own(connection, caller, ref, kind.noun)
-    user = None if forced else store.user_of(connection, ref.id)
-    if user is not None:
-        raise ResourceInUse(f"{kind.noun} {row.name} can not be deleted: {user}; forced=true deletes it")
-    left = False
+    owners = [owner for _, owner in lock_all_own(connection, caller, refs, kind.noun)]
+    ids = [ref.id for ref in refs]
+    users = {} if forced else store.users_of(connection, ids)
+    for ref in refs:
+        if ref.id in users:
+            raise ResourceInUse(
+                f"{kind.noun} {ref.name} can not be deleted: {users[ref.id]}; forced=true deletes it"
+            )
+    elsewhere: set[int] = set()
     if zone is not None:
-        had, left = store.take_from_zone(connection, ref.id, zone.id)
-        if not had:
+        had, elsewhere = store.remove_from_zone(connection, ids, zone.id)
+        if len(had) < len(set(ids)):
             raise InvalidParameter("zoneid", str(zone.uuid), f"the zone does not have the {kind.noun}")
-    if not left:
-        remove_rows(connection, [ref])
-    text = f"deleted {kind.noun} {row.name}"
-    record_event(connection, caller, kind.deleted, text, _about(kind, ref), owner)
+    remove_rows(connection, [ref for ref in refs if ref.id not in elsewhere])
+    record_events(connection, caller, deleted_events(kind.deleted, kind.instance, refs, owners))
+
+
+def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> JobTicket:
+    """The job that deleted a template or an ISO."""
     return done_with_success(connection, caller, kind.delete_command, _about(kind, ref))
 
 
@@ -292,7 +301,7 @@ def _check_url(caller: Caller, url: str) -> None:
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return
     if parts.scheme.lower() not in SCHEMES or not parts.hostname:
-        raise InvalidParameter("url", url[:80], f"it should begin with {'://, '.join(SCHEMES)}:// and name a host")
+        raise InvalidParameter("url", url[:80], f"it must begin with {'://, '.join(SCHEMES)}:// and name a host")
 
 
 def _check_for_root(caller: Caller, columns: Mapping[str, Any]) -> None:

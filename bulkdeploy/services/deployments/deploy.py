@@ -25,6 +25,7 @@ from bulkdeploy.domain.errors import (
     ResourceLimitExceeded,
     ResourceUnavailable,
 )
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.placement.model import Disk, HostAnswer, Ints
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
@@ -32,7 +33,7 @@ from bulkdeploy.scheduling.need import PlacementNeed, choose_planners
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.scheduling.place import PlacedVms, Planned, claim_plans, plan_kinds_in_zone
 from bulkdeploy.scheduling.reasons import in_words
-from bulkdeploy.services.abilities import require_driver
+from bulkdeploy.services.abilities import require_ability, require_driver
 from bulkdeploy.services.deployments.batch_parts import Kind, Part, Wanted
 from bulkdeploy.services.deployments.deployment_checks import check_deployments
 from bulkdeploy.services.deployments.deployment_names import virtual_machine_names
@@ -131,8 +132,7 @@ def _deploy(
     keep_zone_rules(connection, shared.zone_id)
     configuration = read_configuration(connection)
     specs = check_deployments(connection, configuration, caller, batch)
-    for spec in specs:
-        require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
+    _check_drivers(system, specs)
     if shared.bulk:
         lock_plans(connection, shared.zone_id, **_pins_of_all(batch))
     wanted = Wanted.of(batch, specs, [placement_need(configuration, spec) for spec in specs])
@@ -141,7 +141,8 @@ def _deploy(
     _keep_within_limits(connection, wanted)
     planned = _plan(connection, configuration, caller, wanted) if shared.start_vm else None
     parts = wanted.parts(wanted.kinds(), planned)
-    new = rows.reserve_identities(connection, int(wanted.kept.sum()))
+    only = shared.vms[0] if shared.vms and batch.count == 1 else None
+    new = rows.reserve_identities(connection, int(wanted.kept.sum()), only)
     of_parts = [new.of(part.at, len(part.spec.disks)) for part in parts]
     if planned is not None and parts:
         _claim(connection, planned, parts, of_parts)
@@ -208,11 +209,28 @@ def _pins_of_all(batch: DeployBatch) -> dict[str, int | None]:
     return {"pod_id": pod, "cluster_id": cluster, "host_id": host}
 
 
+def _check_drivers(system: System, specs: Sequence[DeploySpec]) -> None:
+    """Every hypervisor has a driver, and one that gives guests data disks where they are asked for."""
+    for spec in specs:
+        require_driver(system.drivers, spec.hypervisor, *_chosen_by(spec.request))
+        if len(spec.disks) > 1:
+            data_disk = _data_disk_of(spec.request)
+            require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
+
+
 def _chosen_by(request: DeployRequest) -> tuple[str, str]:
     """The parameter that says which hypervisor, and its value."""
     if request.hypervisor is not None:
         return "hypervisor", request.hypervisor
     return "templateid", request.shown("templateid", request.template_id)
+
+
+def _data_disk_of(request: DeployRequest) -> tuple[str, str]:
+    """The parameter that asks for a data disk, and its value."""
+    parameter, offering_id = "diskofferingid", request.disk_offering_id
+    if request.data_disks:
+        parameter, offering_id = request.data_disks[0].parameter, request.data_disks[0].offering_id
+    return parameter, "" if offering_id is None else request.shown(parameter, offering_id)
 
 
 def _repeated(connection: Connection, caller: Caller, request: DeployRequest) -> DeployedVms | None:

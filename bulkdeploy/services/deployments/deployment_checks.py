@@ -154,7 +154,7 @@ def _check_zone(connection: Connection, caller: Caller, request: DeployRequest, 
     zone = facts.read_zone(connection, request.zone_id)
     if zone is None:
         raise InvalidParameter("zoneid", request.shown("zoneid", request.zone_id), "the zone was deleted")
-    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    require_open_zones(connection, [(owner, zone.id, zone.uuid)])
     if not zone.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     return zone
@@ -225,7 +225,7 @@ def _check_disk_offering(
 
 
 def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
-    """The owner must be allowed to use it, whoever calls (reference section 0.3: access-checked)."""
+    """The owner must be allowed to use it, whatever the caller may (reference section 0.3: access-checked)."""
     template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
         raise InvalidParameter(

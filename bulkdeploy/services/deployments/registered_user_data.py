@@ -11,16 +11,17 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.deployments.user_data import check_user_data
-from bulkdeploy.services.owned_entities import lock_all_own, lock_own
-from bulkdeploy.services.ownership import NamedOwner, lock_owners, require_access, require_same_owner
+from bulkdeploy.services.live_entities import deleted_events
+from bulkdeploy.services.owned_entities import lock_all_own
+from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owners, require_access, require_same_owner
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 from bulkdeploy.store.virtual_machines import user_data
 
-NOUN = "user data"
+NOUN, KIND = "user data", "UserData"
 
 
 def register_user_data(
@@ -114,19 +115,20 @@ def _read(connection: Connection, caller: Caller, ref: EntityRef) -> Row[Any]:
     return row
 
 
-def delete_user_data(connection: Connection, caller: Caller, named: NamedOwner, ref: EntityRef) -> None:
+def delete_user_data(
+    connection: Connection, caller: Caller, refs: Sequence[EntityRef], named: NamedOwner = NO_OWNER
+) -> None:
     """Delete registered user data; VMs that were made with it keep theirs.
 
     Raises:
-        InvalidParameter, InvalidCombination: it was deleted; or as ``services.ownership.require_same_owner``.
-        PermissionDenied: it is not the caller's to touch, or not of the owner that is named.
+        InvalidParameter, InvalidCombination: one was deleted; or as ``services.ownership.require_same_owner``.
+        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
     """
-    row, owner = lock_own(connection, caller, ref, NOUN)
-    require_same_owner(connection, caller, named, owner.account_id, NOUN)
-    remove_rows(connection, [ref])
-    text = f"deleted user data {row.name}"
-    record_event(connection, caller, EventType.USER_DATA_DELETE, text, _about(ref), owner)
+    owners = [owner for _, owner in lock_all_own(connection, caller, refs, NOUN)]
+    require_same_owner(connection, caller, named, [owner.account_id for owner in owners], NOUN)
+    remove_rows(connection, refs)
+    record_events(connection, caller, deleted_events(EventType.USER_DATA_DELETE, KIND, refs, owners))
 
 
 def _about(ref: EntityRef) -> Instance:
-    return Instance("UserData", ref.id, ref.uuid)
+    return Instance(KIND, ref.id, ref.uuid)

@@ -25,6 +25,24 @@ def places_of(planned: Planned) -> dict[str, Any]:
     return {"requested": made.requested, "host_ids": made.host_ids, "pool_ids": np.ascontiguousarray(made.pool_ids)}
 
 
+def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: bytes) -> list[dict[str, Any]]:
+    """What is kept of the plan that a dry run of a call like this showed to this user.
+
+    Raises:
+        InvalidParameter: there is no such plan, or another call was planned.
+    """
+    found = store.find_plan(connection, caller.user_id, index)
+    if found is None:
+        rule = (
+            f"you have no such plan: plans are kept for {store.KEPT_HOURS} hours, for the user who made the dry run"
+        )
+        raise InvalidParameter("planindex", index, rule)
+    planned, kept = found
+    if planned != fingerprint:
+        raise InvalidParameter("planindex", index, "it is the plan of a call with other parameters")
+    return kept
+
+
 def shown_plan(
     connection: Connection,
     configuration: Configuration,
@@ -39,15 +57,7 @@ def shown_plan(
         PlanStale: a host, cluster or pool takes less than the plan needs; root admins are told which.
     """
     index = request.plan_index or 0
-    found = store.find_plan(connection, caller.user_id, index)
-    if found is None:
-        rule = (
-            f"you have no such plan: plans are kept for {store.KEPT_HOURS} hours, for the user who made the dry run"
-        )
-        raise InvalidParameter("planindex", index, rule)
-    fingerprint, kept = found
-    if fingerprint != request.plan_fingerprint:
-        raise InvalidParameter("planindex", index, "it is the plan of a call with other parameters")
+    kept = kept_plan(connection, caller, index, request.plan_fingerprint)
     if [each["requested"] for each in kept] != [len(kind.vms) for kind in kinds]:
         raise PlanStale(index, ["limits or addresses leave another number of VMs"])
     places = [(kind.need, _places(each, len(kind.need.disks))) for kind, each in zip(kinds, kept, strict=True)]

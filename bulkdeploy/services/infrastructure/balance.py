@@ -9,12 +9,15 @@ from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HypervisorType
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.placement.balance import BalancePlan, Score
 from bulkdeploy.provisioning.kinds.balance_zone import BALANCE
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
+from bulkdeploy.scheduling.moves import MIGRATING, VmMove
+from bulkdeploy.services.planned_moves import PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.zones import zone_of_place
@@ -27,16 +30,27 @@ PLACES = {Entity.ZONE: "zoneid", Entity.POD: "podid", Entity.CLUSTER: "clusterid
 
 
 def balance_zone(
-    connection: Connection, system: System, caller: Caller, place: EntityRef, *, most_moves: int, least_gain: float
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    place: EntityRef,
+    *,
+    most_moves: int,
+    least_gain: float,
+    plan: PlanWanted | None = None,
 ) -> JobTicket:
     """Have VMs moved until a zone, a pod or a cluster is in balance; the job's result says what was done.
 
+    With ``plan`` its moves are made, and no others.
+
     Raises:
-        InvalidParameter: the place was deleted.
+        InvalidParameter: the place was deleted; or as ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
     zone = zone_of_place(connection, place)
     if zone is None:
         raise InvalidParameter(PLACES[place.entity], str(place.uuid), "it was deleted")
+    shown = None if plan is None else plan_moves(connection, caller, plan, (), MIGRATING)
     scope = _scope(system, place, zone[0])
     pins = {"pod_id": scope.pod_id, "cluster_id": scope.cluster_id}
     job = BALANCE.new_job(
@@ -49,6 +63,7 @@ def balance_zone(
             "hypervisors": sorted(scope.hypervisors),
             "most_moves": most_moves,
             "least_gain": least_gain,
+            **({} if shown is None else {PLANNED: shown.hosts()}),
         },
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
@@ -57,12 +72,22 @@ def balance_zone(
 
 
 def show_balance(
-    connection: Connection, system: System, place: EntityRef, *, most_moves: int, least_gain: float
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    place: EntityRef,
+    wanted: PlanWanted,
+    *,
+    most_moves: int,
+    least_gain: float,
 ) -> dict[str, Any]:
     """The moves that balancing a zone, a pod or a cluster would make now, and its score before and after.
 
+    They are kept under an index; moves that a dry run has shown before are judged, too.
+
     Raises:
-        InvalidParameter: the place was deleted.
+        InvalidParameter: the place was deleted; or as ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
     zone = zone_of_place(connection, place)
     if zone is None:
@@ -70,7 +95,9 @@ def show_balance(
     plan = plan_zone_balance(
         connection, _scope(system, place, zone[0]), most_moves=most_moves, least_gain=least_gain
     )
+    kept = plan_moves(connection, caller, wanted, _planned(plan), MIGRATING)
     return {
+        "index": kept.index if plan.moves or wanted.index else None,
         "scorebefore": plan.before.total,
         "scoreafter": plan.after.total,
         "before": [_terms(plan.before)],
@@ -93,6 +120,14 @@ def _scope(system: System, place: EntityRef, zone_id: int) -> BalanceScope:
         pod_id=place.id if place.entity is Entity.POD else None,
         cluster_id=place.id if place.entity is Entity.CLUSTER else None,
     )
+
+
+def _planned(plan: BalancePlan) -> list[VmMove]:
+    return [
+        VmMove(move.vm_id, move.from_host_id, move.to_host_id, turn)
+        for turn, moves in enumerate(plan.sets, start=1)
+        for move in moves
+    ]
 
 
 def _terms(score: Score) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.infrastructure.places import delete_place
+from bulkdeploy.services.infrastructure.places import delete_places
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
 from bulkdeploy.store.configuration.configuration import CPU_FACTOR, MEMORY_FACTOR, read_configuration
 from bulkdeploy.store.filters import Arguments
@@ -78,10 +78,10 @@ def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Ch
     record_events(connection, caller, changed_events(EventType.CLUSTER_EDIT, KIND, written))
 
 
-def delete_cluster(connection: Connection, caller: Caller, cluster: EntityRef) -> None:
-    """Delete a cluster that is empty.
+def delete_clusters(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
+    """Delete clusters that are empty.
 
     Raises:
-        InvalidParameter: hosts or pools are still in it.
+        InvalidParameter: hosts or pools are still in one.
     """
-    delete_place(connection, caller, cluster, clusters.CONTENTS, EventType.CLUSTER_DELETE, KIND)
+    delete_places(connection, caller, places, clusters.CONTENTS, EventType.CLUSTER_DELETE, KIND)

@@ -1,120 +1,200 @@
-"""Giving zones, pods, clusters and hosts to one domain or account alone, and taking them back."""
+"""Dedicating zones, pods, clusters and hosts to one domain or account, and releasing them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
-from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, hold, noun, only_row, subject, unique_name
-from bulkdeploy.services.ownership import named_account, require_domain
+from bulkdeploy.services.live_entities import ONE, given_refs, hold_all, noun, only_row, subject, unique_name
+from bulkdeploy.services.ownership import named_accounts, require_domains
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import dedications
-from bulkdeploy.store.infrastructure.dedications import Dedicated
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.infrastructure.dedications import Dedicated, Path
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.ledger.zone_locks import change_zone_rules
-from bulkdeploy.store.live_rows import insert_row
+from bulkdeploy.store.live_rows import insert_rows
 
 CLASSES = "org.apache.cloudstack.api.commands."
 
 
-def dedicate_all(
+def dedicate_places(
     kind: Entity, connection: Connection, caller: Caller, batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Give places of one kind to domains or accounts; see ``dedicate``."""
-    for given in batch:
-        place = given[f"{kind.name.lower()}id"]
-        dedicate(connection, caller, place, given["domainid"], given.get("account"))
-    return []
-
-
-def dedicate(
-    connection: Connection, caller: Caller, place: EntityRef, domain: EntityRef, account: str | None
-) -> None:
-    """Give a place to a domain, or to one account of it; the next plan honours it.
+    """Dedicate places of one kind to domains, or to one account of each; the next plan honours it.
 
     Raises:
         InvalidParameter: the place, the domain or the account is not there, the place has a holder, or what it lies
             in, or what lies in it, has another one.
         ResourceInUse: VMs of others are on its hosts.
     """
-    parameter = f"{place.entity.name.lower()}id"
-    zone = dedications.zone_of(connection, place)
-    change_zone_rules(connection, [zone.id])  # alone: what others are about to run here is there to be counted
-    hold(connection, zone, parameter)
-    if place.entity is not Entity.ZONE:
-        hold(connection, place, parameter)
-    hold(connection, domain, "domainid")  # alone: a holder gets one group
-    lineage = require_domain(connection, caller, domain)
-    holder = None if account is None else named_account(connection, caller, account, domain)
-    for other in dedications.around_and_inside(connection, place):
-        _check_other(parameter, place, other, lineage, holder)
-    account_id = None if holder is None else holder.account_id
-    if vms := dedications.count_foreign_vms(connection, place, lineage, account_id):
-        raise ResourceInUse(f"{_shown(place)} can not be dedicated: {vms} VM(s) of others are on its hosts")
-    group = _group(connection, domain, holder)
-    dedications.write_dedication(connection, place, domain.id, account_id, group.id)
-    text = f"dedicated {_shown(place)} to {domain.name if holder is None else holder.account_name}"
-    record_event(connection, caller, EventType.DEDICATE_RESOURCE, text, subject(_kind(place), place))
+    parameter = f"{kind.name.lower()}id"
+    places = [given[parameter] for given in batch]
+    rows = _hold(connection, places, parameter)
+    domains = given_refs(batch, "domainid")
+    hold_all(connection, domains, "domainid")  # alone: a holder gets one group
+    holders = _holders(connection, caller, batch, require_domains(connection, caller, domains))
+    there = _Dedications(dedications.dedicated_in_zones(connection, {_zone_id(row) for row in rows.values()}))
+    for place, holder in zip(places, holders, strict=True):
+        there.add(parameter, place, dedications.path_of(kind.name, rows[place.id]), holder)
+    owned = {place.id: (holder.lineage, holder.account_id) for place, holder in zip(places, holders, strict=True)}
+    foreign = dedications.count_foreign_vms(connection, kind, owned)
+    for place in places:
+        if vms := foreign.get(place.id):
+            raise ResourceInUse(f"{_shown(place)} can not be dedicated: {vms} VM(s) of others are on its hosts")
+    groups = _groups(connection, holders)
+    written = [
+        {
+            "place_id": place.id,
+            "domain_id": holder.domain.id,
+            "account_id": holder.account_id,
+            "affinity_group_id": groups[holder.domain.id, holder.account_id],
+        }
+        for place, holder in zip(places, holders, strict=True)
+    ]
+    dedications.write_dedications(connection, kind, written)
+    happened = (
+        Happened(EventType.DEDICATE_RESOURCE, f"dedicated {_shown(place)} to {holder.name}", _about(place))
+        for place, holder in zip(places, holders, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return places
 
 
-def release(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """Release the dedication of a place.
+def release_places(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
+    """End the dedications of places of one kind.
 
     Raises:
-        InvalidParameter: nobody has it alone.
+        InvalidParameter: a place is not dedicated.
     """
-    parameter = f"{place.entity.name.lower()}id"
-    change_zone_rules(connection, [dedications.zone_of(connection, place).id])
-    hold(connection, place, parameter)
-    if not dedications.release_place(connection, place):
-        raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is not dedicated")
-    about = subject(_kind(place), place)
-    record_event(connection, caller, EventType.DEDICATE_RESOURCE_RELEASE, f"released {_shown(place)}", about)
-    return done_with_success(connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", about)
+    parameter = f"{places[0].entity.name.lower()}id"
+    _hold(connection, places, parameter)
+    released = dedications.release_places(connection, places)
+    for place in places:
+        if place.id not in released:
+            raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is not dedicated")
+    happened = (
+        Happened(EventType.DEDICATE_RESOURCE_RELEASE, f"released {_shown(place)}", _about(place))
+        for place in places
+    )
+    record_events(connection, caller, happened)
 
 
-def _check_other(parameter: str, place: EntityRef, other: Dedicated, lineage: str, holder: Owner | None) -> None:
-    """Of two dedicated places, one in the other, the inner one's holder must be part of the outer one's."""
-    if (other.entity, other.name) == (place.entity, place.name):
-        raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is dedicated already")
-    mine = (lineage, None if holder is None else holder.account_id)
-    theirs = (other.lineage, other.account_id)
-    order = (Entity.ZONE, Entity.POD, Entity.CLUSTER, Entity.HOST)
-    inner, outer = (mine, theirs) if order.index(other.entity) < order.index(place.entity) else (theirs, mine)
-    if not inner[0].startswith(outer[0]) or outer[1] not in (None, inner[1]):
-        rule = f"{noun(other.entity)} {other.name} is dedicated to others"
-        raise InvalidParameter(parameter, str(place.uuid), rule)
+def _hold(connection: Connection, places: Sequence[EntityRef], parameter: str) -> dict[int, Mapping[str, Any]]:
+    """The rows of places of one kind, held after their zones; no plan is made there until the transaction ends."""
+    zones = dedications.zones_of(connection, places)
+    change_zone_rules(connection, {zone.id for zone in zones.values()})
+    rows = hold_all(connection, list(zones.values()), parameter)
+    return rows if places[0].entity is Entity.ZONE else hold_all(connection, places, parameter)
 
 
-def _group(connection: Connection, domain: EntityRef, holder: Owner | None) -> EntityRef:
-    """The holder's group of type ExplicitDedication, named as CloudStack names it."""
-    account_id = None if holder is None else holder.account_id
-    found = dedications.dedication_group(connection, domain.id, account_id)
-    if found is not None:
-        return found
-    values = {
-        "account_id": account_id,
-        "domain_id": domain.id,
-        "name": f"DedicatedGrp-{domain.name if holder is None else holder.account_name}",
-        "affinity_type": AffinityType.EXPLICIT_DEDICATION.value,
-        "description": "dedicated resources group",
-    }
-    with unique_name("account", values["name"], "another affinity group of the account"):
-        return insert_row(connection, Entity.AFFINITY_GROUP, values)
+def _zone_id(row: Mapping[str, Any]) -> int:
+    return int(row.get("zone_id", row["id"]))
 
 
-def done(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Who gets a place: an account, or where ``account_id`` is None a domain with those below."""
+
+    domain: EntityRef
+    lineage: str
+    account_id: int | None
+    name: str
+
+
+def _holders(
+    connection: Connection, caller: Caller, batch: Sequence[Arguments], lineages: Mapping[int, str]
+) -> list[_Holder]:
+    named = [(given["account"], given["domainid"]) for given in batch if "account" in given]
+    accounts = dict(zip(named, named_accounts(connection, caller, named), strict=True)) if named else {}
+    found = []
+    for given in batch:
+        domain, account = given["domainid"], given.get("account")
+        owner = None if account is None else accounts[account, domain]
+        holder = (None, domain.name) if owner is None else (owner.account_id, owner.account_name)
+        found.append(_Holder(domain, lineages[domain.id], *holder))
+    return found
+
+
+class _Dedications:
+    """What is dedicated in some zones: by place, and by each place around it."""
+
+    def __init__(self, there: Iterable[Dedicated]) -> None:
+        self._at: dict[Path, Dedicated] = {}
+        self._inside: dict[Path, list[Dedicated]] = {}
+        for one in there:
+            self._note(one)
+
+    def _note(self, one: Dedicated) -> None:
+        self._at[one.path] = one
+        for level in range(1, len(one.path)):
+            self._inside.setdefault(one.path[:level], []).append(one)
+
+    def add(self, parameter: str, place: EntityRef, path: Path, holder: _Holder) -> None:
+        """Dedicate one more place.
+
+        Raises:
+            InvalidParameter: it is dedicated, or of two places, one in the other, the inner one's holder would not
+                be part of the outer one's.
+        """
+        if path in self._at:
+            raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is dedicated already")
+        mine = Dedicated(place.entity, place.name, holder.account_id, holder.lineage, path)
+        around = [self._at[path[:level]] for level in range(1, len(path)) if path[:level] in self._at]
+        pairs = [(other, mine, other) for other in around]
+        pairs += [(mine, other, other) for other in self._inside.get(path, ())]
+        for outer, inner, other in pairs:
+            if not inner.lineage.startswith(outer.lineage) or outer.account_id not in (None, inner.account_id):
+                rule = f"{noun(other.entity)} {other.name} is dedicated to others"
+                raise InvalidParameter(parameter, str(place.uuid), rule)
+        self._note(mine)
+
+
+def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[int, int | None], int]:
+    """The holders' groups of type ExplicitDedication, by domain and account, named as CloudStack names them."""
+    wanted = {(holder.domain.id, holder.account_id): holder for holder in holders}
+    found = dedications.dedication_groups(connection, {domain_id for domain_id, _ in wanted})
+    missing = {key: holder for key, holder in wanted.items() if key not in found}
+    rows = [
+        {
+            "account_id": holder.account_id,
+            "domain_id": holder.domain.id,
+            "name": f"DedicatedGrp-{holder.name}",
+            "affinity_type": AffinityType.EXPLICIT_DEDICATION.value,
+            "description": "dedicated resources group",
+        }
+        for holder in missing.values()
+    ]
+    if rows:
+        with unique_name("account", rows[0]["name"], "another affinity group of the account"):
+            made = insert_rows(connection, Entity.AFFINITY_GROUP, rows)
+        found.update(zip(missing, (group.id for group in made), strict=True))
+    return found
+
+
+def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
     """The job that dedicated a place; its result is the dedication."""
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"
-    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, subject(_kind(place), place))
+    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, _about(place))
+
+
+def released(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
+    """The job that ended a dedication."""
+    return done_with_success(connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", _about(place))
+
+
+def _about(place: EntityRef) -> Instance:
+    return subject(_kind(place), place)
 
 
 def _kind(place: EntityRef) -> str:

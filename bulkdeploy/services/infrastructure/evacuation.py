@@ -1,21 +1,26 @@
 """Evacuating dead hosts: checked here, done by a job."""
 
+from typing import Any
+
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.moves import STARTING, VmMove
 from bulkdeploy.services.abilities import require_driver
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import lock_host
-from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
+from bulkdeploy.store.infrastructure.host_migration import read_address, running_vms_on, set_host_state
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
@@ -33,15 +38,23 @@ def host_answers(connection: Connection, system: System, host: EntityRef) -> boo
 
 
 def evacuate_host(
-    connection: Connection, system: System, caller: Caller, host: EntityRef, *, answers: bool, force: bool
-) -> JobTicket:
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    host: EntityRef,
+    *,
+    answers: bool,
+    force: bool,
+    plan: PlanWanted | None = None,
+) -> JobTicket | MovePlan:
     """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
 
     ``force``: it is fenced although it answers; or, where its driver cannot fence, the caller says that it is off.
 
     Raises:
         InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
-            that it is off.
+            that it is off; or as ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
     row = lock_host(connection, host.id)
     uuid = str(host.uuid)
@@ -59,13 +72,20 @@ def evacuate_host(
             f"driver {driver.name!r} can not fence hosts: it must be true, which says that host {row.name} is off"
         )
         raise InvalidParameter("force", force, rule)
+    params: dict[str, Any] = {BY_DRIVER: by_driver}
+    if plan is not None:
+        moves = [VmMove(vm_id, host.id) for vm_id in running_vms_on(connection, host.id)]
+        shown = plan_moves(connection, caller, plan, moves, STARTING, of_host=host.id)
+        if plan.dry_run:
+            return shown
+        params[PLANNED] = shown.hosts()
     set_host_state(connection, host.id, HostState.DOWN)
     job = EVACUATE_HOST.new_job(
         Instance(EVACUATE_HOST.instance_type, host.id, host.uuid),
         f"asked to evacuate host {row.name}",
         account_id=caller.owner.account_id,
         user_id=caller.user_id,
-        params={BY_DRIVER: by_driver},
+        params=params,
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, EVACUATE_HOST.name, INTERACTIVE)])

@@ -11,14 +11,17 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import one_of
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.kinds.migrate_host import MIGRATE_HOST
 from bulkdeploy.provisioning.kinds.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.moves import MIGRATING, VmMove
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import (
@@ -28,6 +31,7 @@ from bulkdeploy.store.infrastructure.host_maintenance import (
     unfinished_host_jobs,
     wake_waiting,
 )
+from bulkdeploy.store.infrastructure.host_migration import running_vms_on
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
@@ -45,47 +49,69 @@ CANCEL_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.host.CancelHostM
 
 
 def prepare_host_for_maintenance(
-    connection: Connection, system: System, caller: Caller, host: EntityRef
-) -> JobTicket:
+    connection: Connection, system: System, caller: Caller, host: EntityRef, plan: PlanWanted | None = None
+) -> JobTicket | MovePlan:
     """Take the host out of placement now, and have its VMs moved away; the job's result is the host.
+
+    With ``plan`` VMs go where a dry run has shown it, or that is shown.
 
     Raises:
         InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor can not
-            move the VMs that are on it.
+            move the VMs that are on it; or as ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
     row = _locked(connection, host, PREPARE_HOST.states)
     if holds_vms(connection, host.id):
         require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+    shown = None if plan is None else _plan(connection, caller, host, plan)
+    if shown is not None and plan is not None and plan.dry_run:
+        return shown
     set_resource_state(connection, [host.id], HostResourceState.PREPARE_FOR_MAINTENANCE)
     job = PREPARE_HOST.new_job(
         _about(host),
         f"asked to prepare for maintenance host {row.name}",
         account_id=caller.owner.account_id,
         user_id=caller.user_id,
+        params={} if shown is None else {PLANNED: shown.hosts()},
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, PREPARE_HOST.name, INTERACTIVE)])
     return JobTicket(str(job_uuid))
 
 
-def migrate_host(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:
+def migrate_host(
+    connection: Connection, system: System, caller: Caller, host: EntityRef, plan: PlanWanted | None = None
+) -> JobTicket | MovePlan:
     """Have all VMs moved that are on a host now; it stays in its resource state and may get others.
 
+    With ``plan`` they go where a dry run has shown it, or that is shown.
+
     Raises:
-        InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it.
+        InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it; or as
+            ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
     row = _locked(connection, host, MIGRATE_HOST.states)
     if holds_vms(connection, host.id):
         require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+    shown = None if plan is None else _plan(connection, caller, host, plan)
+    if shown is not None and plan is not None and plan.dry_run:
+        return shown
     job = MIGRATE_HOST.new_job(
         _about(host),
         f"asked to move all VMs off host {row.name}",
         account_id=caller.owner.account_id,
         user_id=caller.user_id,
+        params={} if shown is None else {PLANNED: shown.hosts()},
     )
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, MIGRATE_HOST.name, INTERACTIVE)])
     return JobTicket(str(job_uuid))
+
+
+def _plan(connection: Connection, caller: Caller, host: EntityRef, plan: PlanWanted) -> MovePlan:
+    moves = [VmMove(vm_id, host.id) for vm_id in running_vms_on(connection, host.id)]
+    return plan_moves(connection, caller, plan, moves, MIGRATING, of_host=host.id)
 
 
 def cancel_host_maintenance(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:

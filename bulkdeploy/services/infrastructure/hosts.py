@@ -1,7 +1,7 @@
 """Adding, changing and deleting hosts (reference section 8.4).
 
 What a host has is learnt from its driver, which reaches it before a row is written: a process that dies
-in between leaves a machine that knows a uuid nobody will ever use.
+in between leaves a machine that knows a uuid that is never used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +28,20 @@ from bulkdeploy.services.infrastructure.host_admission import (
     vms_limit,
 )
 from bulkdeploy.services.jobs.done_jobs import done_with_object
-from bulkdeploy.services.live_entities import ONE, changed_events, hold, hold_all, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import (
+    ONE,
+    changed_events,
+    deleted_events,
+    hold,
+    hold_all,
+    only_row,
+    subject,
+    unique_name,
+)
 from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import host_rows, hosts
-from bulkdeploy.store.infrastructure.dedications import release_place
+from bulkdeploy.store.infrastructure.dedications import release_places
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.live_rows import change_row, change_rows, columns_of, insert_rows
@@ -70,7 +79,7 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
 
     Raises:
         InvalidParameter: places that do not belong together, a hypervisor that is not the cluster's or has no
-            driver, or a url that nobody can make a host of.
+            driver, or a url that no host can be made of.
         ResourceUnavailable: a host does not answer.
     """
     rows = find_clusters(connection, batch)
@@ -156,23 +165,28 @@ def _changed_columns(host: EntityRef, row: Mapping[str, Any], given: Arguments) 
     return values
 
 
-def delete_host(connection: Connection, caller: Caller, host: EntityRef, *, forced: bool) -> None:
-    """Delete a host without VMs, and the pools of its own disks.
+def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRef], *, forced: bool) -> None:
+    """Delete hosts without VMs, and the pools of their own disks.
 
     Raises:
-        InvalidParameter: it is not in maintenance, and the call is not ``forced``.
-        ResourceInUse: VMs are, or are about to be, on it, or volumes on its disks; ``forced`` or not.
+        InvalidParameter: one is not in maintenance, and the call is not ``forced``.
+        ResourceInUse: VMs are, or are about to be, on one, or volumes on its disks; ``forced`` or not.
     """
-    row = hold(connection, host)
-    if not forced and row["resource_state"] != HostResourceState.MAINTENANCE:
-        rule = f"host {host.name} is in resource state {row['resource_state']}, not Maintenance; see forced"
-        raise InvalidParameter("id", str(host.uuid), rule)
-    release_place(connection, host)  # before the claims: affinity groups come first in the order of locks
-    vms, volumes = host_rows.lock_claims(connection, host.id)
-    if vms or volumes:
-        raise ResourceInUse(f"Host {host.name} can not be deleted: {vms} VM(s) and {volumes} volume(s) are on it")
-    host_rows.remove_with_pools(connection, host)
-    record_event(connection, caller, EventType.HOST_DELETE, f"deleted host {host.name}", subject(KIND, host))
+    rows = hold_all(connection, refs)
+    for host in refs:
+        state = rows[host.id]["resource_state"]
+        if not forced and state != HostResourceState.MAINTENANCE:
+            rule = f"host {host.name} is in resource state {state}, not Maintenance; see forced"
+            raise InvalidParameter("id", str(host.uuid), rule)
+    release_places(connection, refs)  # before the claims: affinity groups come first in the order of locks
+    claims = host_rows.lock_claims(connection, [host.id for host in refs])
+    for host in refs:
+        if host.id in claims:
+            vms, volumes = claims[host.id]
+            rule = f"{vms} VM(s) and {volumes} volume(s) are on it"
+            raise ResourceInUse(f"Host {host.name} can not be deleted: {rule}")
+    host_rows.remove_with_pools(connection, [host.id for host in refs])
+    record_events(connection, caller, deleted_events(EventType.HOST_DELETE, KIND, refs))
 
 
 def reach_again(connection: Connection, system: System, host: EntityRef) -> HostModel:
@@ -198,8 +212,8 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, mode
         InvalidParameter: it was deleted.
     """
     hold(connection, host)
-    change_row(connection, host, {"state": HostState.UP, **hardware(model)})
-    host_rows.refresh_limits(connection, host.id)
+    change_row(connection, host, {"state": HostState.UP, "fenced": None, **hardware(model)})
+    host_rows.refresh_limits(connection, [host.id])
     record_event(connection, caller, EventType.HOST_RECONNECT, f"reconnected host {host.name}", subject(KIND, host))
     row = only_row(hosts.list_hosts(connection, {"id": host}, ONE, with_capacity=True))
     return done_with_object(connection, caller, RECONNECT, "host", row, Instance(KIND, host.id, host.uuid))

@@ -1,6 +1,6 @@
 """Adding, changing and deleting image stores: rows that operators' tools find again; no template is kept in one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,10 +10,19 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.live_entities import ONE, changed, hold, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import (
+    ONE,
+    changed,
+    deleted_events,
+    hold,
+    hold_all,
+    only_row,
+    subject,
+    unique_name,
+)
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import image_stores
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import record_event, record_events
 from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows
 
 KIND = "ImageStore"
@@ -62,17 +71,15 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
     return _recorded(connection, caller, EventType.IMAGE_STORE_EDIT, store, text)
 
 
-def delete_store(connection: Connection, caller: Caller, store: EntityRef) -> None:
-    """Delete an image store; templates do not miss it.
+def delete_stores(connection: Connection, caller: Caller, stores: Sequence[EntityRef]) -> None:
+    """Delete image stores; no template is in them.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: one was deleted.
     """
-    hold(connection, store)
-    remove_rows(connection, [store])
-    record_event(
-        connection, caller, EventType.IMAGE_STORE_DELETE, f"deleted image store {store.name}", subject(KIND, store)
-    )
+    hold_all(connection, stores)
+    remove_rows(connection, stores)
+    record_events(connection, caller, deleted_events(EventType.IMAGE_STORE_DELETE, KIND, stores))
 
 
 def _recorded(

@@ -3,6 +3,8 @@
 bulkdeploy runs no routers; providers are here because clients that build a zone want to see them enabled.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from bulkdeploy.declare.command import JobTicket
@@ -12,10 +14,10 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import ELEMENTS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import record_event, record_events
 from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows
 
 KIND = "PhysicalNetworkServiceProvider"
@@ -58,18 +60,21 @@ def update_provider(connection: Connection, caller: Caller, provider: EntityRef,
     return _done(connection, caller, EventType.SERVICE_PROVIDER_UPDATE, provider, text)
 
 
-def delete_provider(connection: Connection, caller: Caller, provider: EntityRef) -> JobTicket:
-    """Delete a provider.
+def delete_providers(connection: Connection, caller: Caller, providers: Sequence[EntityRef]) -> None:
+    """Delete providers.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: one was deleted.
     """
-    hold(connection, provider)
-    remove_rows(connection, [provider])
-    about = subject(KIND, provider)
-    text = f"deleted provider {provider.name}"
-    record_event(connection, caller, EventType.SERVICE_PROVIDER_DELETE, text, about)
-    return done_with_success(connection, caller, f"{COMMANDS}network.DeleteNetworkServiceProviderCmd", about)
+    hold_all(connection, providers)
+    remove_rows(connection, providers)
+    record_events(connection, caller, deleted_events(EventType.SERVICE_PROVIDER_DELETE, KIND, providers))
+
+
+def deleted(connection: Connection, caller: Caller, provider: EntityRef) -> JobTicket:
+    """The job that deleted a provider."""
+    cmd = f"{COMMANDS}network.DeleteNetworkServiceProviderCmd"
+    return done_with_success(connection, caller, cmd, subject(KIND, provider))
 
 
 def configure_element(

@@ -14,10 +14,18 @@ from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, changed_events, given_refs, hold, hold_all, only_row, subject
+from bulkdeploy.services.live_entities import (
+    ONE,
+    changed_events,
+    deleted_events,
+    given_refs,
+    hold_all,
+    only_row,
+    subject,
+)
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import (
     change_rows,
     columns_of,
@@ -108,22 +116,28 @@ def done(connection: Connection, caller: Caller, network: EntityRef, *, created:
     return done_with_object(connection, caller, cmd, "physicalnetwork", row, about, created=created)
 
 
-def delete_network(connection: Connection, caller: Caller, network: EntityRef) -> JobTicket:
-    """Delete a physical network, with its traffic types and providers.
+def delete_networks(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
+    """Delete physical networks, with their traffic types and providers.
 
     Raises:
-        InvalidParameter: it was deleted.
-        ResourceInUse: guest networks or public address ranges are on it.
+        InvalidParameter: one was deleted.
+        ResourceInUse: guest networks or public address ranges are on one.
     """
-    hold(connection, network)
-    if left := what_hangs_on(connection, physical_networks.CONTENTS, [network.id]).get(network.id):
-        raise ResourceInUse(f"Physical network {network.name} still has {', '.join(left)}")
-    physical_networks.remove_contents(connection, network)
-    remove_rows(connection, [network])
-    about = subject(KIND, network)
-    text = f"deleted physical network {network.name}"
-    record_event(connection, caller, EventType.PHYSICAL_NETWORK_DELETE, text, about)
-    return done_with_success(connection, caller, f"{COMMANDS}DeletePhysicalNetworkCmd", about)
+    hold_all(connection, refs)
+    ids = [network.id for network in refs]
+    left = what_hangs_on(connection, physical_networks.CONTENTS, ids)
+    for network in refs:
+        if network.id in left:
+            raise ResourceInUse(f"Physical network {network.name} still has {', '.join(left[network.id])}")
+    physical_networks.remove_contents(connection, ids)
+    remove_rows(connection, refs)
+    record_events(connection, caller, deleted_events(EventType.PHYSICAL_NETWORK_DELETE, KIND, refs))
+
+
+def deleted(connection: Connection, caller: Caller, network: EntityRef) -> JobTicket:
+    """The job that deleted a physical network."""
+    cmd = f"{COMMANDS}DeletePhysicalNetworkCmd"
+    return done_with_success(connection, caller, cmd, subject(KIND, network))
 
 
 def _isolation_methods(given: Arguments) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from bulkdeploy.domain.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.infrastructure.places import delete_place
+from bulkdeploy.services.infrastructure.places import delete_places
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import pods
@@ -82,13 +82,13 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
     record_events(connection, caller, changed_events(EventType.POD_EDIT, KIND, written))
 
 
-def delete_pod(connection: Connection, caller: Caller, pod: EntityRef) -> None:
-    """Delete a pod that is empty.
+def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
+    """Delete pods that are empty.
 
     Raises:
-        InvalidParameter: something is still in it.
+        InvalidParameter: something is still in one.
     """
-    delete_place(connection, caller, pod, pods.CONTENTS, EventType.POD_DELETE, KIND)
+    delete_places(connection, caller, places, pods.CONTENTS, EventType.POD_DELETE, KIND)
 
 
 def _check_network(row: dict[str, Any], others: Iterable[Mapping[str, Any]]) -> None:

@@ -21,6 +21,7 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import (
     ONE,
     changed_events,
+    deleted_events,
     given_refs,
     hold,
     hold_all,
@@ -138,24 +139,27 @@ def _tags(given: Arguments) -> list[str]:
     return [tag for tag in given.get("tags", "").split(",") if tag]
 
 
-def delete_pool(connection: Connection, caller: Caller, pool: EntityRef, *, forced: bool) -> None:
-    """Delete a pool without volumes.
+def delete_pools(connection: Connection, caller: Caller, pools: Sequence[EntityRef], *, forced: bool) -> None:
+    """Delete pools without volumes.
 
     Raises:
-        InvalidParameter: it is not in maintenance, and the call is not ``forced``; or it is a host's own disks.
-        ResourceInUse: volumes are in it, ``forced`` or not.
+        InvalidParameter: one is not in maintenance, and the call is not ``forced``; or it is a host's own disks.
+        ResourceInUse: volumes are in one, ``forced`` or not.
     """
-    row = hold(connection, pool)
-    if row["scope"] == PoolScope.HOST:
-        raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} goes with its host, by deleteHost")
-    if not forced and row["state"] != MAINTENANCE:
-        rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"
-        raise InvalidParameter("id", str(pool.uuid), rule)
-    if volumes := storage_pools.count_volumes(connection, pool.id):
-        raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {volumes} volume(s) are in it")
-    remove_rows(connection, [pool])
-    text = f"deleted storage pool {pool.name}"
-    record_event(connection, caller, EventType.STORAGE_POOL_DELETE, text, subject(KIND, pool))
+    rows = hold_all(connection, pools)
+    volumes = storage_pools.count_volumes(connection, [pool.id for pool in pools])
+    for pool in pools:
+        row = rows[pool.id]
+        if row["scope"] == PoolScope.HOST:
+            raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} goes with its host, by deleteHost")
+        if not forced and row["state"] != MAINTENANCE:
+            rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"
+            raise InvalidParameter("id", str(pool.uuid), rule)
+        if pool.id in volumes:
+            rule = f"{volumes[pool.id]} volume(s) are in it"
+            raise ResourceInUse(f"Storage pool {pool.name} can not be deleted: {rule}")
+    remove_rows(connection, pools)
+    record_events(connection, caller, deleted_events(EventType.STORAGE_POOL_DELETE, KIND, pools))
 
 
 def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) -> JobTicket:
@@ -203,7 +207,7 @@ def storage_of(url: str) -> dict[str, Any]:
     """Type, server and path of the storage behind a url.
 
     Raises:
-        InvalidParameter: nobody can make a pool of it.
+        InvalidParameter: no pool can be made of it.
     """
     parts = urlsplit(url)
     if parts.scheme.lower() not in storage_pools.TYPES:

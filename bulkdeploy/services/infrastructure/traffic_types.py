@@ -1,5 +1,6 @@
 """What a physical network carries, and by which bridge of each hypervisor's hosts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,14 +12,15 @@ from bulkdeploy.domain.errors import ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.network_services import TrafficType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, hold, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure import physical_networks
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import change_row, insert_row, parents_in_use, remove_rows
+from bulkdeploy.store.jobs.events import record_event, record_events
+from bulkdeploy.store.live_rows import change_row, insert_row, remove_rows, what_hangs_on
 
 KIND = "TrafficType"
 COMMANDS = "org.apache.cloudstack.api.command.admin.usage."
+NEEDED_BY = {TrafficType.GUEST.value: "networks", TrafficType.PUBLIC.value: "public address ranges"}
 LABELS = tuple(f"{hypervisor}networklabel" for hypervisor in ("xen", "kvm", "vmware", "hyperv", "ovm3"))
 
 
@@ -49,22 +51,28 @@ def update_type(connection: Connection, caller: Caller, one: EntityRef, given: A
     return _done(connection, caller, EventType.TRAFFIC_TYPE_UPDATE, one, text, "UpdateTrafficTypeCmd")
 
 
-def delete_type(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
-    """Remove a traffic type from a physical network.
+def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
+    """Remove traffic types from physical networks.
 
     Raises:
-        InvalidParameter: it was deleted.
-        ResourceInUse: guest networks or public address ranges of the physical network need it.
+        InvalidParameter: one was deleted.
+        ResourceInUse: guest networks or public address ranges of a physical network need one.
     """
-    row = hold(connection, one)
-    for noun, needs in (("networks", TrafficType.GUEST), ("public address ranges", TrafficType.PUBLIC)):
-        children = physical_networks.CONTENTS[noun]
-        if one.name == needs and parents_in_use(connection, children, [row["physical_network_id"]]):
-            raise ResourceInUse(f"Traffic type {one.name} is in use by {noun}")
-    remove_rows(connection, [one])
-    about = subject(KIND, one)
-    record_event(connection, caller, EventType.TRAFFIC_TYPE_DELETE, f"deleted traffic type {one.name}", about)
-    return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", about)
+    rows = hold_all(connection, refs)
+    used = what_hangs_on(
+        connection, physical_networks.CONTENTS, {row["physical_network_id"] for row in rows.values()}
+    )
+    for one in refs:
+        needed_by = NEEDED_BY.get(one.name)
+        if needed_by in used.get(rows[one.id]["physical_network_id"], ()):
+            raise ResourceInUse(f"Traffic type {one.name} is in use by {needed_by}")
+    remove_rows(connection, refs)
+    record_events(connection, caller, deleted_events(EventType.TRAFFIC_TYPE_DELETE, KIND, refs))
+
+
+def deleted(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
+    """The job that removed a traffic type."""
+    return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", subject(KIND, one))
 
 
 def _labels(given: Arguments) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AllocationState, NetworkType
-from bulkdeploy.services.infrastructure.places import delete_place
+from bulkdeploy.services.infrastructure.places import delete_places
 from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
 from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.filters import Arguments
@@ -84,10 +84,10 @@ def _changed_columns(row: Mapping[str, Any], given: Arguments) -> dict[str, Any]
     return values
 
 
-def delete_zone(connection: Connection, caller: Caller, zone: EntityRef) -> None:
-    """Delete a zone that is empty.
+def delete_zones(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
+    """Delete zones that are empty.
 
     Raises:
-        InvalidParameter: something is still in it.
+        InvalidParameter: something is still in one.
     """
-    delete_place(connection, caller, zone, zones.CONTENTS, EventType.ZONE_DELETE, KIND)
+    delete_places(connection, caller, places, zones.CONTENTS, EventType.ZONE_DELETE, KIND)

@@ -1,7 +1,8 @@
 """The rules of createNetwork (reference section 8.9): zone, offering, who gets it, VLAN."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -9,34 +10,16 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InsufficientVlans, InvalidCombination, InvalidParameter, PermissionDenied
-from bulkdeploy.domain.guest_networks import UNTAGGED, GuestType, RequestedSubnet, free_vlan, vlan_of
+from bulkdeploy.domain.guest_networks import UNTAGGED, GuestType, free_vlan, vlan_of
 from bulkdeploy.domain.topology import AllocationState, NetworkType
-from bulkdeploy.services.ownership import NamedOwner, lock_owner, require_domain
+from bulkdeploy.services.live_entities import given_refs
+from bulkdeploy.services.ownership import lock_owners, require_domains
+from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 
 DNS_SERVERS = frozenset({"dns1", "dns2"})
 OF_ACCOUNT, OF_DOMAIN = "Account", "Domain"
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkRequest:
-    """What createNetwork was called with; references and numbers, nothing checked against each other."""
-
-    name: str
-    zone: EntityRef
-    offering: EntityRef
-    named: NamedOwner
-    subnet: RequestedSubnet
-    display_text: str | None = None
-    acl_type: str | None = None
-    domain: EntityRef | None = None
-    subdomain_access: bool | None = None
-    vlan: str | None = None
-    bypass_vlan_overlap_check: bool = False
-    physical_network: EntityRef | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """DNS, packet sizes and what else may be changed, by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +32,32 @@ class Reach:
     subdomain_access: bool
 
 
-def check_zone(connection: Connection, caller: Caller, zone: EntityRef) -> Row[Any]:
-    """The zone's row; it stays until the transaction ends.
+def check_zones(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> dict[int, Row[Any]]:
+    """The zones of new networks by internal id; they stay until the transaction ends.
 
     Raises:
-        InvalidParameter: it was deleted, or is a Basic one that has its one guest network.
-        PermissionDenied: it is disabled, and the caller no root admin.
+        InvalidParameter: one was deleted, or is a Basic one that has its one guest network.
+        PermissionDenied: one is disabled, and the caller no root admin.
     """
-    row = store.keep_zone(connection, zone.id)
-    if row is None:
-        raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
-    if row.network_type == NetworkType.BASIC and store.has_network(connection, zone.id):
-        raise InvalidParameter("zoneid", str(zone.uuid), "a Basic zone has one guest network and gets no others")
-    if row.allocation_state != AllocationState.ENABLED and not caller.is_root_admin:
-        raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
-    return row
+    rows = store.keep_zones(connection, {given["zoneid"].id for given in batch})
+    full = store.zones_with_networks(connection, rows)
+    for given in batch:
+        zone: EntityRef = given["zoneid"]
+        row = rows.get(zone.id)
+        if row is None:
+            raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
+        if row.network_type == NetworkType.BASIC:
+            if zone.id in full:
+                raise InvalidParameter(
+                    "zoneid", str(zone.uuid), "a Basic zone has one guest network and gets no others"
+                )
+            full.add(zone.id)
+        if row.allocation_state != AllocationState.ENABLED and not caller.is_root_admin:
+            raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
+    return rows
 
 
-def check_basic(request: NetworkRequest, offering: OfferingFacts) -> None:
+def check_basic(given: Arguments, offering: OfferingFacts) -> None:
     """The network of a Basic zone is a Shared one, whose addresses are given pod by pod (createVlanIpRange).
 
     Raises:
@@ -74,87 +65,109 @@ def check_basic(request: NetworkRequest, offering: OfferingFacts) -> None:
     """
     if offering.guest_type != GuestType.SHARED:
         raise InvalidParameter(
-            "networkofferingid", str(request.offering.uuid), "the network of a Basic zone must be a Shared one"
+            "networkofferingid",
+            str(given["networkofferingid"].uuid),
+            "the network of a Basic zone must be a Shared one",
         )
-    given = [*request.subnet.given(), *(("vlan",) if request.vlan is not None else ())]
-    if given:
-        rule = f"{given[0]} can not be given in a Basic zone: its pods have ranges of addresses"
-        raise InvalidCombination((given[0], "zoneid"), rule)
+    for name in ("gateway", "netmask", "startip", "endip", "vlan"):
+        if name in given:
+            rule = f"{name} can not be given in a Basic zone: its pods have ranges of addresses"
+            raise InvalidCombination((name, "zoneid"), rule)
 
 
-def check_offering(connection: Connection, caller: Caller, offering: EntityRef) -> OfferingFacts:
-    """The offering, if networks can be made from it.
+def check_offerings(
+    connection: Connection, caller: Caller, offerings: Sequence[EntityRef]
+) -> dict[int, OfferingFacts]:
+    """Offerings by internal id, if networks can be made from them.
 
     Raises:
-        InvalidParameter: it is not enabled, or not for guests.
+        InvalidParameter: one is not enabled, or not for guests.
         PermissionDenied: Shared networks are made by root admins.
     """
-    facts = store.read_offering(connection, offering.id)
-    if not facts.usable:
-        raise InvalidParameter(
-            "networkofferingid", str(offering.uuid), "it must be an enabled offering of guest networks"
-        )
-    if facts.guest_type == GuestType.SHARED and not caller.is_root_admin:
-        raise PermissionDenied(f"{caller.username} may not make Shared networks: only root admins may")
-    return facts
+    found = store.read_offerings(connection, {offering.id for offering in offerings})
+    for offering in offerings:
+        facts = found[offering.id]
+        if not facts.usable:
+            raise InvalidParameter(
+                "networkofferingid", str(offering.uuid), "it must be an enabled offering of guest networks"
+            )
+        if facts.guest_type == GuestType.SHARED and not caller.is_root_admin:
+            raise PermissionDenied(f"{caller.username} may not make Shared networks: only root admins may")
+    return found
 
 
-def check_new_offering(connection: Connection, caller: Caller, present_id: int, offering: EntityRef) -> None:
+def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: EntityRef) -> None:
     """A network may have this offering instead of its present one.
 
     Raises:
-        InvalidParameter: it is not enabled, of another type, or without a service that the network has.
-        PermissionDenied: Shared networks are made by root admins.
+        InvalidParameter: it is of another type, or without a service that the network has.
     """
-    present, new = store.read_offering(connection, present_id), check_offering(connection, caller, offering)
     if new.guest_type != present.guest_type:
         raise InvalidParameter(
             "networkofferingid", str(offering.uuid), f"it must be one of {present.guest_type} networks"
         )
     missing = sorted(set(present.services) - set(new.services))
     if missing:
-        rule = f"it should have all services of the network's offering, and lacks {', '.join(missing)}"
+        rule = f"it must have all services of the network's offering, and lacks {', '.join(missing)}"
         raise InvalidParameter("networkofferingid", str(offering.uuid), rule)
 
 
-def reach_of(connection: Connection, caller: Caller, request: NetworkRequest, guest_type: str) -> Reach:
-    """Who gets the network. Shared ones: the domain, unless an account is named; others: an account.
+def reaches_of(
+    connection: Connection, caller: Caller, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
+) -> list[Reach]:
+    """Who gets networks. Shared ones: the domain, unless an account is named; others: an account.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership``; ``acltype`` and what
             it goes with.
     """
-    named, shared = request.named, guest_type == GuestType.SHARED
-    account_given = named.account is not None or named.project_id is not None
-    acl_type = request.acl_type or (OF_DOMAIN if shared and not account_given else OF_ACCOUNT)
+    acl_types = [_acl_type(caller, given, offerings[given["networkofferingid"].id].guest_type) for given in batch]
+    of_accounts = [given for given, acl_type in zip(batch, acl_types, strict=True) if acl_type == OF_ACCOUNT]
+    owners = iter(lock_owners(connection, caller, of_accounts))
+    of_domains = (given for given, acl_type in zip(batch, acl_types, strict=True) if acl_type == OF_DOMAIN)
+    require_domains(connection, caller, given_refs(of_domains, "domainid"))
+    return [
+        _reach_of_account(next(owners)) if acl_type == OF_ACCOUNT else _reach_of_domain(caller, given)
+        for given, acl_type in zip(batch, acl_types, strict=True)
+    ]
+
+
+def _acl_type(caller: Caller, given: Arguments, guest_type: str) -> str:
+    shared = guest_type == GuestType.SHARED
+    account_given = "account" in given or "projectid" in given
+    acl_type = str(given.get("acltype") or (OF_DOMAIN if shared and not account_given else OF_ACCOUNT))
     if acl_type == OF_ACCOUNT:
-        if request.subdomain_access is not None:
+        if "subdomainaccess" in given:
             raise InvalidCombination(
                 ("subdomainaccess", "acltype"), "subdomainaccess goes with acltype Domain, not with Account"
             )
-        owner = lock_owner(connection, caller, named)
-        return Reach(OF_ACCOUNT, owner, owner.domain_id, subdomain_access=True)
-    if not shared:
+    elif not shared:
         raise InvalidParameter("acltype", acl_type, f"{guest_type} networks are of one account: Account")
-    if account_given:
+    elif account_given:
         raise InvalidCombination(
             ("acltype", "account"), "a network of a whole domain has no account and no project"
         )
-    if caller.role_type is RoleType.USER:
+    elif caller.role_type is RoleType.USER:
         raise PermissionDenied(f"{caller.username} may not make networks of a whole domain")
-    domain_id = caller.owner.domain_id
-    if request.domain is not None:
-        require_domain(connection, caller, request.domain)
-        if request.domain.removed:
-            raise InvalidParameter("domainid", str(request.domain.uuid), "the domain was deleted")
-        domain_id = request.domain.id
-    return Reach(OF_DOMAIN, caller.owner, domain_id, request.subdomain_access is not False)
+    return acl_type
 
 
-def choose_vlan(
-    connection: Connection, request: NetworkRequest, offering: OfferingFacts
-) -> tuple[str | None, int | None]:
-    """The VLAN, and the physical network (internal id) it is on; each VLAN is given once.
+def _reach_of_account(owner: Owner) -> Reach:
+    return Reach(OF_ACCOUNT, owner, owner.domain_id, subdomain_access=True)
+
+
+def _reach_of_domain(caller: Caller, given: Arguments) -> Reach:
+    domain: EntityRef | None = given.get("domainid")
+    if domain is not None and domain.removed:
+        raise InvalidParameter("domainid", str(domain.uuid), "the domain was deleted")
+    domain_id = caller.owner.domain_id if domain is None else domain.id
+    return Reach(OF_DOMAIN, caller.owner, domain_id, given.get("subdomainaccess") is not False)
+
+
+def choose_vlans(
+    connection: Connection, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
+) -> list[tuple[str | None, int | None]]:
+    """The VLAN of each network, and the physical network (internal id) it is on; each VLAN is given once.
 
     The one asked for, or where the offering does not want one to be said, the lowest free one of the physical
     network's range; None where there is no range to take it from.
@@ -164,31 +177,55 @@ def choose_vlan(
             physical network in the zone.
         InsufficientVlans: all of the range are in use.
     """
-    wanted = request.physical_network
-    physical = store.lock_physical_network(connection, request.zone.id, None if wanted is None else wanted.id)
-    if wanted is not None and physical is None:
-        raise InvalidParameter(
-            "physicalnetworkid", str(wanted.uuid), f"zone {request.zone.name} has no such physical network"
-        )
-    physical_id = None if physical is None else physical.id
-    used = store.vlans_in_use(connection, request.zone.id, physical_id)
-    if request.vlan is not None:
-        vlan = vlan_of(request.vlan)
-        if vlan in used and vlan != UNTAGGED and not request.bypass_vlan_overlap_check:
-            raise InvalidParameter(
-                "vlan",
-                request.vlan,
-                f"network {used[vlan]} has it; bypassvlanoverlapcheck=true takes it all the same",
-            )
-        return vlan, physical_id
+    wanted = {one.id for one in given_refs(batch, "physicalnetworkid")}
+    zone_ids = {given["zoneid"].id for given in batch}
+    physical = store.lock_physical_networks(connection, zone_ids, wanted)
+    used = store.vlans_in_use(connection, zone_ids)
+    found = []
+    for given in batch:
+        on = _physical_network(given, physical)
+        place = (given["zoneid"].id, None if on is None else on.id)
+        mine = used.setdefault(place, {})
+        vlan = _vlan(given, on, ChainMap(mine, used.get((place[0], None), {})), offerings)
+        if vlan is not None:
+            mine[vlan] = given["name"]
+        found.append((vlan, place[1]))
+    return found
+
+
+def _physical_network(given: Arguments, physical: Sequence[Row[Any]]) -> Row[Any] | None:
+    """The one that is named, or the zone's first enabled one."""
+    zone, wanted = given["zoneid"], given.get("physicalnetworkid")
+    of_zone = [row for row in physical if row.zone_id == zone.id]
+    if wanted is None:
+        return next((row for row in of_zone if row.state == "Enabled"), None)
+    for row in of_zone:
+        if row.id == wanted.id:
+            return row
+    raise InvalidParameter("physicalnetworkid", str(wanted.uuid), f"zone {zone.name} has no such physical network")
+
+
+def _vlan(
+    given: Arguments,
+    physical: Row[Any] | None,
+    used: Mapping[str, str],
+    offerings: Mapping[int, OfferingFacts],
+) -> str | None:
+    if "vlan" in given:
+        vlan = vlan_of(given["vlan"])
+        if vlan in used and vlan != UNTAGGED and not given.get("bypassvlanoverlapcheck"):
+            rule = f"network {used[vlan]} has it; bypassvlanoverlapcheck=true takes it all the same"
+            raise InvalidParameter("vlan", given["vlan"], rule)
+        return vlan
+    offering = offerings[given["networkofferingid"].id]
     if offering.specify_vlan:
         raise InvalidCombination(("vlan", "networkofferingid"), f"offering {offering.name} wants vlan to be given")
     if physical is None or not physical.vlan_range:
-        return None, physical_id
+        return None
     found = free_vlan(physical.vlan_range, used)
     if found is None:
         raise InsufficientVlans(physical.name, physical.vlan_range)
-    return found, physical_id
+    return found
 
 
 def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:

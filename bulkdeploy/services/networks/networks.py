@@ -7,7 +7,7 @@ built, and restarting one finds nothing to restart.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.declare.command import JobTicket
 from bulkdeploy.declare.noun import Change
@@ -19,26 +19,26 @@ from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, Requ
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.topology import NetworkType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import unique_name
+from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.networks.network_rules import (
     DNS_SERVERS,
-    NetworkRequest,
+    Reach,
     check_basic,
     check_dns,
     check_new_offering,
-    check_offering,
-    check_zone,
-    choose_vlan,
-    reach_of,
+    check_offerings,
+    check_zones,
+    choose_vlans,
+    reaches_of,
 )
-from bulkdeploy.services.owned_entities import lock_own
-from bulkdeploy.services.ownership import as_found_by_id, named_owner_of, require_access, require_open_zones
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own
+from bulkdeploy.services.ownership import as_found_by_id, require_access, require_open_zones
 from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import columns_of, insert_row, remove_rows
+from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, remove_rows
 from bulkdeploy.store.networks import network_changes as store
 from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.networks.networks import NetworkFilter, list_networks
@@ -56,73 +56,67 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
         ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
         InsufficientVlans: a physical network has no VLAN left.
     """
-    return [_create(connection, caller, _requested(given)) for given in batch]
-
-
-def _requested(given: Arguments) -> NetworkRequest:
-    return NetworkRequest(
-        name=given["name"],
-        zone=given["zoneid"],
-        offering=given["networkofferingid"],
-        named=named_owner_of(given),
-        subnet=RequestedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip"))),
-        display_text=given.get("displaytext"),
-        acl_type=given.get("acltype"),
-        domain=given.get("domainid"),
-        subdomain_access=given.get("subdomainaccess"),
-        vlan=given.get("vlan"),
-        bypass_vlan_overlap_check=bool(given.get("bypassvlanoverlapcheck")),
-        physical_network=given.get("physicalnetworkid"),
-        settings={
-            name: value
-            for name, value in columns_of(store.CHANGEABLE, given).items()
-            if name not in ("name", "display_text")
-        },
+    zones = check_zones(connection, caller, batch)
+    offerings = check_offerings(connection, caller, given_refs(batch, "networkofferingid"))
+    subnets = [
+        _subnet(given, zones[given["zoneid"].id], offerings[given["networkofferingid"].id]) for given in batch
+    ]
+    reaches = reaches_of(connection, caller, batch, offerings)
+    require_open_zones(
+        connection,
+        (
+            (reach.owner, given["zoneid"].id, given["zoneid"].uuid)
+            for reach, given in zip(reaches, batch, strict=True)
+        ),
     )
+    require_within_limits(connection, [reach.owner for reach in reaches], ResourceType.NETWORK)
+    advanced = [given for given in batch if zones[given["zoneid"].id].network_type != NetworkType.BASIC]
+    vlans = iter(choose_vlans(connection, advanced, offerings))
+    rows = [
+        _row(given, offerings[given["networkofferingid"].id], subnet, reach)
+        for given, subnet, reach in zip(batch, subnets, reaches, strict=True)
+    ]
+    for given, row in zip(batch, rows, strict=True):
+        is_basic = zones[given["zoneid"].id].network_type == NetworkType.BASIC
+        row["vlan"], row["physical_network_id"] = (None, None) if is_basic else next(vlans)
+        row.setdefault("is_default", is_basic)
+    with unique_name("name", batch[0]["name"], "another network"):
+        made = insert_rows(connection, Entity.NETWORK, rows)
+    ranges = [
+        store.range_of(ref.id, subnet) for ref, subnet in zip(made, subnets, strict=True) if subnet is not None
+    ]
+    insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
+    happened = (
+        Happened(EventType.NETWORK_CREATE, f"made {row['guest_type']} network {ref.name}", _about(ref), reach.owner)
+        for ref, row, reach in zip(made, rows, reaches, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return made
 
 
-def _create(connection: Connection, caller: Caller, request: NetworkRequest) -> EntityRef:
-    zone = check_zone(connection, caller, request.zone)
-    offering = check_offering(connection, caller, request.offering)
-    check_dns(request.settings, offering)
-    is_basic = zone.network_type == NetworkType.BASIC
-    subnet = None
-    if is_basic:
-        check_basic(request, offering)
-    else:
-        subnet = subnet_of(GuestType(offering.guest_type), request.subnet, zone.guest_cidr or DEFAULT_GUEST_CIDR)
-    reach = reach_of(connection, caller, request, offering.guest_type)
-    require_open_zones(connection, reach.owner, {request.zone.id: str(request.zone.uuid)})
-    require_within_limits(connection, [reach.owner], ResourceType.NETWORK)
-    vlan, physical_id = (None, None) if is_basic else choose_vlan(connection, request, offering)
-    columns = {
-        "name": request.name,
-        "display_text": request.display_text or request.name,
-        "zone_id": request.zone.id,
-        "network_offering_id": request.offering.id,
-        "physical_network_id": physical_id,
+def _row(given: Arguments, offering: OfferingFacts, subnet: Subnet | None, reach: Reach) -> dict[str, Any]:
+    return {
+        **columns_of(store.FIELDS, given),
+        "display_text": given.get("displaytext") or given["name"],
         "guest_type": offering.guest_type,
         "acl_type": reach.acl_type,
         "account_id": reach.owner.account_id,
         "domain_id": reach.domain_id,
         "subdomain_access": reach.subdomain_access,
-        **_subnet_columns(subnet),
-        "vlan": vlan,
-        "is_default": is_basic,
-        **request.settings,
+        "cidr": None if subnet is None else subnet.cidr,
+        "gateway": None if subnet is None else subnet.gateway,
+        "netmask": None if subnet is None else subnet.netmask,
         "state": "Setup" if offering.guest_type == GuestType.SHARED else "Implemented",
     }
-    with unique_name("name", request.name, "another network"):
-        ref = insert_row(connection, Entity.NETWORK, columns)
-    if subnet is not None:
-        store.insert_range(connection, ref.id, subnet)
-    text = f"made {offering.guest_type} network {request.name}"
-    record_event(connection, caller, EventType.NETWORK_CREATE, text, _about(ref), reach.owner)
-    return ref
 
 
-def _subnet_columns(subnet: Subnet | None) -> dict[str, str]:
-    return {} if subnet is None else {"cidr": subnet.cidr, "gateway": subnet.gateway, "netmask": subnet.netmask}
+def _subnet(given: Arguments, zone: Row[Any], offering: OfferingFacts) -> Subnet | None:
+    check_dns(given, offering)
+    if zone.network_type == NetworkType.BASIC:
+        check_basic(given, offering)
+        return None
+    requested = RequestedSubnet(*(given.get(name) for name in ("gateway", "netmask", "startip", "endip")))
+    return subnet_of(GuestType(offering.guest_type), requested, zone.guest_cidr or DEFAULT_GUEST_CIDR)
 
 
 def update_networks(connection: Connection, caller: Caller, changes: Sequence[Change]) -> None:
@@ -134,24 +128,40 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
         InvalidParameter: one was deleted, or an offering or a server does not go with it.
         PermissionDenied: one is not the caller's to touch, or an offering not the caller's to use.
     """
-    for ref, given in changes:
-        _update(connection, caller, ref, given)
+    locked = lock_all_own(connection, caller, [ref for ref, _ in changes], NOUN)
+    rows = [row for row, _ in locked]
+    new = [
+        given["networkofferingid"]
+        for (_, given), row in zip(changes, rows, strict=True)
+        if "networkofferingid" in given and given["networkofferingid"].id != row.network_offering_id
+    ]
+    offerings = check_offerings(connection, caller, new)
+    offerings |= store.read_offerings(connection, {row.network_offering_id for row in rows})
+    written = [(ref, _changed(given, row, offerings)) for (ref, given), row in zip(changes, rows, strict=True)]
+    change_rows(connection, written)
+    happened = (
+        Happened(
+            EventType.NETWORK_UPDATE,
+            f"changed {', '.join(sorted(values))} of network {row.name}",
+            _about(ref),
+            owner,
+        )
+        for (ref, values), (row, owner) in zip(written, locked, strict=True)
+        if values
+    )
+    record_events(connection, caller, happened)
 
 
-def _update(connection: Connection, caller: Caller, ref: EntityRef, given: Arguments) -> None:
-    row, owner = lock_own(connection, caller, ref, NOUN)
+def _changed(given: Arguments, row: Row[Any], offerings: Mapping[int, OfferingFacts]) -> dict[str, Any]:
     values = columns_of(store.CHANGEABLE, given, never_empty=NEVER_EMPTY)
-    offering: EntityRef | None = given.get("networkofferingid")
-    if offering is not None and offering.id != row.network_offering_id:
-        check_new_offering(connection, caller, row.network_offering_id, offering)
+    present, offering = offerings[row.network_offering_id], given.get("networkofferingid")
+    if offering is not None and offering.id != present.id:
+        check_new_offering(present, offerings[offering.id], offering)
         values["network_offering_id"] = offering.id
     if DNS_SERVERS & values.keys():
-        has = store.read_offering(connection, values.get("network_offering_id", row.network_offering_id))
+        has = offerings[values.get("network_offering_id", present.id)]
         check_dns({"dns1": row.dns1, "dns2": row.dns2, **values}, has)
-    if values:
-        store.update_network(connection, ref.id, values)
-        text = f"changed {', '.join(sorted(values))} of network {row.name}"
-        record_event(connection, caller, EventType.NETWORK_UPDATE, text, _about(ref), owner)
+    return values
 
 
 def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
@@ -173,24 +183,34 @@ def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
     return done_with_success(connection, caller, f"{COMMANDS}.RestartNetworkCmd", _about(ref))
 
 
-def delete_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Delete a network that no VM has a nic in, with its addresses.
+def delete_networks(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
+    """Delete networks that no VM has a nic in, with their addresses.
 
     Raises:
-        InvalidParameter: it was deleted, or only the system uses it.
-        PermissionDenied: it is not the caller's to touch.
-        ResourceInUse: a VM that is not expunged has a nic in it.
+        InvalidParameter: one was deleted, or only the system uses it.
+        PermissionDenied: one is not the caller's to touch.
+        ResourceInUse: a VM that is not expunged has a nic in one.
     """
-    row, owner = lock_own(connection, caller, ref, NOUN)
-    if row.is_system:
-        raise InvalidParameter("id", str(ref.uuid), "only the system uses this network, and it stays")
-    store.remove_ranges(connection, ref.id)
-    user = store.user_of(connection, ref.id)
-    if user is not None:
-        raise ResourceInUse(f"Network {row.name} can not be deleted: {user}")
-    remove_rows(connection, [ref])
-    text = f"deleted network {row.name}"
-    record_event(connection, caller, EventType.NETWORK_DELETE, text, _about(ref), owner)
+    locked = lock_all_own(connection, caller, refs, NOUN)
+    for ref, (row, _) in zip(refs, locked, strict=True):
+        if row.is_system:
+            raise InvalidParameter("id", str(ref.uuid), "only the system uses this network, and it stays")
+    ids = [ref.id for ref in refs]
+    store.remove_ranges(connection, ids)
+    users = store.users_of(connection, ids)
+    for row, _ in locked:
+        if row.id in users:
+            raise ResourceInUse(f"Network {row.name} can not be deleted: {users[row.id]}")
+    remove_rows(connection, refs)
+    happened = (
+        Happened(EventType.NETWORK_DELETE, f"deleted network {row.name}", _about(ref), owner)
+        for ref, (row, owner) in zip(refs, locked, strict=True)
+    )
+    record_events(connection, caller, happened)
+
+
+def deleted_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+    """The job that deleted a network."""
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
 
 
@@ -202,7 +222,7 @@ def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> Offer
     """
     account_id, offering_id = store.owner_and_offering(connection, ref.id)
     require_access(connection, caller, account_id, f"{NOUN} {ref.uuid}")
-    return store.read_offering(connection, offering_id)
+    return store.read_offerings(connection, [offering_id])[offering_id]
 
 
 def _about(ref: EntityRef) -> Instance:

@@ -1,4 +1,4 @@
-"""Secondary addresses of nics, and other first ones: rows alone, hypervisors are not told."""
+"""Secondary addresses of nics, and other first ones: rows alone, no hypervisor is called."""
 
 from collections.abc import Collection
 from enum import StrEnum

@@ -1,7 +1,8 @@
-"""Rules of security groups, added and taken away (reference section 8.10). Rows only: hypervisors are not told."""
+"""Rules of security groups, added and removed (reference section 8.10). Rows only: no hypervisor enforces them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -13,12 +14,14 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.security_group_rules import Direction, PeerGroup, Traffic, check_cidrs
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.networks.security_groups import NOUN, about, security_group_row
-from bulkdeploy.services.owned_entities import lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner, require_same_owner
-from bulkdeploy.store.accounts.owned_entities import find_by_name
+from bulkdeploy.services.owned_entities import lock_all_own, lock_named
+from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, require_same_owner
+from bulkdeploy.store.accounts.owned_entities import find_by_names
 from bulkdeploy.store.accounts.owners import owners_by_name
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.networks import security_group_rules as rules
+from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.live_rows import insert_rows
+from bulkdeploy.store.networks import security_group_rules as store
+from bulkdeploy.store.networks.security_group_rules import End
 
 COMMANDS = "org.apache.cloudstack.api.command.user.securitygroup"
 
@@ -37,7 +40,6 @@ class RequestedRules:
     """Rules of a group: one per network and per group at the other end."""
 
     group: EntityRef
-    direction: Direction
     traffic: Traffic
     cidrs: Sequence[str]
     peers: Sequence[PeerGroup]
@@ -47,109 +49,128 @@ def authorize(
     connection: Connection,
     caller: Caller,
     direction: Direction,
-    named: NamedOwner,
-    group: EntityRef | str,
-    traffic: Traffic,
-    cidrs: Sequence[str],
-    peers: Sequence[PeerGroup],
-) -> JobTicket:
+    batch: Sequence[RequestedRules],
+    named: NamedOwner = NO_OWNER,
+    *,
+    parameter: str = "securitygroupid",
+    skip_existing: bool = False,
+) -> list[EntityRef]:
     """Add one rule per network and per group at the other end, all or none.
 
-    The job's result is the group with the rules added and no others, as CloudStack answers.
-    ``group``: by its id, or by its name among the owner's.
+    ``parameter``: the one that names the groups; ``skip_existing``: rules that a group has already are left alone.
 
     Raises:
         InvalidParameter, InvalidCombination: a number, network or group that breaks a rule, or a rule that
             the security group has already.
-        PermissionDenied: the group is not the caller's to touch, or not of the owner named beside its id.
-    """
-    _check(traffic, cidrs, peers)
-    parameter = "securitygroupid"
-    ref = group
-    if isinstance(ref, str):
-        parameter = "securitygroupname"
-        ref = named_entity(connection, caller, Entity.SECURITY_GROUP, named, ref, NOUN, parameter)
-    row, owner = lock_own(connection, caller, ref, NOUN, parameter)
-    require_same_owner(connection, caller, named, owner.account_id, NOUN)
-    ends = [*((cidr, None) for cidr in cidrs), *((None, _peer(connection, owner, peer)) for peer in peers)]
-    there = rules.existing_rule(connection, ref.id, direction, traffic, ends)
-    if there is not None:
-        raise InvalidParameter(parameter, row.name, f"the security group has this rule already: {there}")
-    made = set(rules.insert_rules(connection, ref.id, direction, traffic, ends))
-    text = f"added {len(made)} {direction} rule(s) to security group {row.name}"
-    record_event(connection, caller, AUTHORIZED[direction], text, about(ref), owner)
-    shown = security_group_row(connection, caller, ref)
-    for kind in Direction:
-        shown[f"{kind}rule"] = [rule for rule in shown[f"{kind}rule"] if rule["ruleid"] in made]
-    cmd = f"{COMMANDS}.AuthorizeSecurityGroup{direction.title()}Cmd"
-    return done_with_object(connection, caller, cmd, "securitygroup", shown, about(ref))
-
-
-def add_missing(connection: Connection, caller: Caller, batch: Sequence[RequestedRules]) -> list[EntityRef]:
-    """Give groups the rules that they have not yet.
-
-    Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: as ``authorize``.
+        PermissionDenied: a group is not the caller's to touch, or not of the owner that is named.
     """
     for requested in batch:
-        _check(requested.traffic, requested.cidrs, requested.peers)
-        row, owner = lock_own(connection, caller, requested.group, NOUN, "securitygroupid")
-        ends = [
-            *((cidr, None) for cidr in requested.cidrs),
-            *((None, _peer(connection, owner, peer)) for peer in requested.peers),
-        ]
-        facts = (requested.group.id, requested.direction, requested.traffic)
-        missing = [end for end in ends if rules.existing_rule(connection, *facts, [end]) is None]
+        _check(requested)
+    locked = lock_all_own(connection, caller, [requested.group for requested in batch], NOUN, parameter)
+    owners = [owner for _, owner in locked]
+    require_same_owner(connection, caller, named, [owner.account_id for owner in owners], NOUN)
+    peers = _peers(connection, batch, owners)
+    there = store.read_ends(connection, direction, {requested.group.id for requested in batch})
+    rows: list[dict[str, Any]] = []
+    happened = []
+    for requested, (group, owner) in zip(batch, locked, strict=True):
+        known = there.setdefault((group.id, requested.traffic), {})
+        ends: dict[End, str] = {(cidr, None): cidr for cidr in requested.cidrs}
+        ends |= {(None, peers[peer, owner.domain_id].id): peer.group for peer in requested.peers}
+        missing = {end: shown for end, shown in ends.items() if end not in known}
+        if len(missing) < len(ends) and not skip_existing:
+            shown = next(shown for end, shown in ends.items() if end in known)
+            raise InvalidParameter(parameter, group.name, f"the security group has this rule already: {shown}")
         if missing:
-            rules.insert_rules(connection, *facts, missing)
-            text = f"added {len(missing)} {requested.direction} rule(s) to security group {row.name}"
-            record_event(connection, caller, AUTHORIZED[requested.direction], text, about(requested.group), owner)
-    return []
+            known |= missing
+            rows += store.rows_of(group.id, direction, requested.traffic, missing)
+            text = f"added {len(missing)} {direction} rule(s) to security group {group.name}"
+            happened.append(Happened(AUTHORIZED[direction], text, about(requested.group), owner))
+    made = insert_rows(connection, Entity.SECURITY_GROUP_RULE, rows)
+    record_events(connection, caller, happened)
+    return made
 
 
-def _check(traffic: Traffic, cidrs: Sequence[str], peers: Sequence[PeerGroup]) -> None:
-    traffic.check()
-    check_cidrs(cidrs)
-    if not cidrs and not peers:
+def authorized(
+    connection: Connection, caller: Caller, direction: Direction, group: EntityRef, made: Sequence[EntityRef]
+) -> JobTicket:
+    """The job that added rules; its result is the group with these and no others, as CloudStack answers."""
+    shown = security_group_row(connection, caller, group)
+    new = {rule.uuid for rule in made}
+    for kind in Direction:
+        shown[f"{kind}rule"] = [rule for rule in shown[f"{kind}rule"] if rule["ruleid"] in new]
+    cmd = f"{COMMANDS}.AuthorizeSecurityGroup{direction.title()}Cmd"
+    return done_with_object(connection, caller, cmd, "securitygroup", shown, about(group))
+
+
+def _check(requested: RequestedRules) -> None:
+    requested.traffic.check()
+    check_cidrs(requested.cidrs)
+    if not requested.cidrs and not requested.peers:
         raise InvalidCombination(
             ("cidrlist", "usersecuritygrouplist"),
             "At least one cidr or at least one security group needs to be given",
         )
 
 
-def revoke(connection: Connection, caller: Caller, direction: Direction, rule: EntityRef) -> JobTicket:
-    """Take a rule away.
+def _peers(
+    connection: Connection, batch: Sequence[RequestedRules], owners: Sequence[Owner]
+) -> dict[tuple[PeerGroup, int], EntityRef]:
+    """The groups at the other end, each by its name and the domain that its account is in, as CloudStack has it."""
+    named = [
+        (peer, owner.domain_id) for requested, owner in zip(batch, owners, strict=True) for peer in requested.peers
+    ]
+    accounts = owners_by_name(connection, [(peer.account, domain_id) for peer, domain_id in named])
+    holders = {
+        (peer, domain_id): accounts[peer.account.lower(), domain_id].account_id
+        for peer, domain_id in named
+        if (peer.account.lower(), domain_id) in accounts
+    }
+    names = {(account_id, peer.group) for (peer, _), account_id in holders.items()}
+    groups = find_by_names(connection, Entity.SECURITY_GROUP, names, keep=True)
+    found = {}
+    for peer, domain_id in named:
+        group = groups.get((holders.get((peer, domain_id), 0), peer.group))
+        if group is None:
+            raise InvalidParameter(
+                "usersecuritygrouplist",
+                f"{peer.account}/{peer.group}",
+                "there is no such account in the group's domain, or it has no such security group",
+            )
+        found[peer, domain_id] = group
+    return found
+
+
+def revoke(
+    connection: Connection, caller: Caller, direction: Direction, rules: Sequence[EntityRef]
+) -> list[EntityRef]:
+    """Remove rules; the groups that had them, in order.
 
     Raises:
-        InvalidParameter: the rule is gone, or is one of the other direction.
+        InvalidParameter: a rule is gone, or is one of the other direction.
         PermissionDenied: its group is not the caller's to touch.
     """
-    place = rules.place_of(connection, rule.id)
-    if place is None or place["direction"] != direction:
-        raise InvalidParameter("id", str(rule.uuid), f"there is no {direction} rule with this id")
-    group = EntityRef(Entity.SECURITY_GROUP, place["id"], place["uuid"], place["name"])
-    row, owner = lock_own(connection, caller, group, NOUN, given=f"{NOUN} rule {rule.uuid}")
-    if not rules.delete_rule(connection, rule.id):
-        raise InvalidParameter("id", str(rule.uuid), "the rule was taken away already")
-    text = f"took a {direction} rule from security group {row.name}"
-    record_event(connection, caller, REVOKED[direction], text, about(group), owner)
+    groups = store.groups_of(connection, direction, [rule.id for rule in rules])
+    for rule in rules:
+        if rule.id not in groups:
+            raise InvalidParameter("id", str(rule.uuid), f"there is no {direction} rule with this id")
+    named = {f"{NOUN} rule {rule.uuid}": groups[rule.id] for rule in rules}
+    locked = lock_named(connection, caller, named, NOUN)
+    deleted = store.delete_rules(connection, [rule.id for rule in rules])
+    for rule in rules:
+        if rule.id not in deleted:
+            raise InvalidParameter("id", str(rule.uuid), "the rule was removed already")
+    happened = (
+        Happened(
+            REVOKED[direction], f"removed a {direction} rule of security group {row.name}", about(group), owner
+        )
+        for group, (row, owner) in zip(named.values(), locked, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return list(named.values())
+
+
+def revoked(connection: Connection, caller: Caller, direction: Direction, group: EntityRef) -> JobTicket:
+    """The job that removed a rule of a group."""
     cmd = f"{COMMANDS}.RevokeSecurityGroup{direction.title()}Cmd"
     return done_with_success(connection, caller, cmd, about(group))
-
-
-def _peer(connection: Connection, owner: Owner, peer: PeerGroup) -> int:
-    """The internal id of a group at the other end: of an account in the owner's domain, as CloudStack has it."""
-    name = (peer.account.lower(), owner.domain_id)
-    holder = owners_by_name(connection, [name]).get(name)
-    found = (
-        None
-        if holder is None
-        else find_by_name(connection, Entity.SECURITY_GROUP, holder.account_id, peer.group, keep=True)
-    )
-    if found is None:
-        raise InvalidParameter(
-            "usersecuritygrouplist",
-            f"{peer.account}/{peer.group}",
-            "there is no such account in the group's domain, or it has no such security group",
-        )
-    return found.id

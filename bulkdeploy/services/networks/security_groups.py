@@ -11,8 +11,10 @@ from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.owned_entities import lock_all_own, lock_own, named_entity
+from bulkdeploy.services.live_entities import deleted_events
+from bulkdeploy.services.owned_entities import lock_all_own
 from bulkdeploy.services.ownership import (
+    NO_OWNER,
     NamedOwner,
     as_found_by_id,
     lock_owners,
@@ -22,10 +24,10 @@ from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import security_groups
 
-NOUN = "security group"
+NOUN, KIND = "security group", "SecurityGroup"
 DEFAULT = "default"
 
 
@@ -38,7 +40,12 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
     """
     owners = lock_owners(connection, caller, batch)
     rows = [
-        {"name": given["name"], "description": given.get("description", ""), "account_id": owner.account_id}
+        {
+            **own_uuid(given),
+            "name": given["name"],
+            "description": given.get("description", ""),
+            "account_id": owner.account_id,
+        }
         for given, owner in zip(batch, owners, strict=True)
     ]
     with _unique(batch[0]["name"], owners[0]):
@@ -70,33 +77,34 @@ def update_security_groups(connection: Connection, caller: Caller, changes: Sequ
         record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
 
 
-def delete_security_group(
-    connection: Connection, caller: Caller, named: NamedOwner, ref: EntityRef | None, name: str | None
+def delete_security_groups(
+    connection: Connection, caller: Caller, groups: Sequence[EntityRef], named: NamedOwner = NO_OWNER
 ) -> None:
-    """Delete a group with its rules, by its id or by its name among the owner's.
+    """Delete groups with their rules; rules of other groups to be deleted may name them.
 
     Raises:
-        InvalidParameter: there is no such group or owner, it was deleted, or it is the default group.
-        PermissionDenied: it is not the caller's to touch, or not of the owner named beside its id.
-        ResourceInUse: a VM is in it, or a rule of another group names it.
+        InvalidParameter: one was deleted, or is a default group.
+        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
+        ResourceInUse: a VM is in one, or a rule of another group names it.
     """
-    found = ref or named_entity(connection, caller, Entity.SECURITY_GROUP, named, name or "", NOUN, "name")
-    row, owner = lock_own(connection, caller, found, NOUN)
-    if ref is not None:
-        require_same_owner(connection, caller, named, owner.account_id, NOUN)
-    _check_not_default("id" if ref else "name", str(found.uuid) if ref else row.name, row.name)
-    user = security_groups.user_of(connection, found.id)
-    if user is not None:
-        raise ResourceInUse(f"Security group {row.name} can not be deleted: {user}")
-    security_groups.delete_rules(connection, found.id)
-    remove_rows(connection, [found])
-    text = f"deleted security group {row.name}"
-    record_event(connection, caller, EventType.SECURITY_GROUP_DELETE, text, about(found), owner)
+    locked = lock_all_own(connection, caller, groups, NOUN)
+    owners = [owner for _, owner in locked]
+    require_same_owner(connection, caller, named, [owner.account_id for owner in owners], NOUN)
+    ids = [group.id for group in groups]
+    users = security_groups.users_of(connection, ids)
+    for group in groups:
+        _check_not_default("id", str(group.uuid), group.name)
+        if group.id in users:
+            raise ResourceInUse(f"Security group {group.name} can not be deleted: {users[group.id]}")
+    security_groups.delete_rules(connection, ids)
+    remove_rows(connection, groups)
+    events = deleted_events(EventType.SECURITY_GROUP_DELETE, KIND, groups, owners)
+    record_events(connection, caller, events)
 
 
 def about(ref: EntityRef) -> Instance:
     """The group as jobs and events name it."""
-    return Instance("SecurityGroup", ref.id, ref.uuid)
+    return Instance(KIND, ref.id, ref.uuid)
 
 
 def security_group_row(connection: Connection, caller: Caller, ref: EntityRef) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from typing import Any
 
 from sqlalchemy import Connection
@@ -12,12 +14,12 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, MissingParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import NetworkType
-from bulkdeploy.services.live_entities import hold, subject
-from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.live_entities import given_refs, hold_all, subject
+from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
-from bulkdeploy.store.jobs.events import record_event
-from bulkdeploy.store.live_rows import insert_row, remove_rows
+from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.live_rows import insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import vlan_ip_ranges
 
 KIND = "VlanIpRange"
@@ -34,95 +36,155 @@ def create_ranges(connection: Connection, caller: Caller, batch: Sequence[Argume
             gateway's network, a range that overlaps another, or no network that it could belong to.
         PermissionDenied: the network is not the caller's to touch.
     """
-    return [_create(connection, caller, given) for given in batch]
-
-
-def _create(connection: Connection, caller: Caller, given: Arguments) -> EntityRef:
-    place = _public(connection, given) if given.get("forvirtualnetwork") else _of_guests(connection, caller, given)
-    addresses = _addresses(given, place.pop("defaults", {}))
-    start, end = addresses["start_ip"], addresses["end_ip"]
-    other = vlan_ip_ranges.overlapped(
-        connection, start, end, network_id=place.get("network_id"), zone_id=place.get("zone_id")
+    of_guests = [given for given in batch if not given.get("forvirtualnetwork")]
+    guests = iter(_of_guests(connection, caller, of_guests))
+    public = iter(_public(connection, [given for given in batch if given.get("forvirtualnetwork")]))
+    rows = []
+    for given in batch:
+        place = next(public if given.get("forvirtualnetwork") else guests)
+        addresses = _addresses(given, place.defaults)
+        rows.append({**own_uuid(given), **place.columns, **addresses, "next_ip": addresses["start_ip"]})
+    _check_overlaps(connection, rows)
+    made = insert_rows(connection, Entity.VLAN_IP_RANGE, rows)
+    happened = (
+        Happened(
+            EventType.VLAN_IP_RANGE_CREATE,
+            f"created address range from {row['start_ip']} to {row['end_ip']}",
+            subject(KIND, ref),
+        )
+        for ref, row in zip(made, rows, strict=True)
     )
-    if other is not None:
-        raise InvalidParameter("startip", start, f"the range overlaps one from {other[0]} to {other[1]}")
-    made = insert_row(connection, Entity.VLAN_IP_RANGE, {**place, **addresses, "next_ip": start})
-    text = f"created address range from {start} to {end}"
-    record_event(connection, caller, EventType.VLAN_IP_RANGE_CREATE, text, subject(KIND, made))
+    record_events(connection, caller, happened)
     return made
 
 
-def delete_range(connection: Connection, caller: Caller, one: EntityRef) -> None:
-    """Delete a range that nobody has an address of.
+def delete_ranges(connection: Connection, caller: Caller, ranges: Sequence[EntityRef]) -> None:
+    """Delete ranges of which no address is in use.
 
     Raises:
-        InvalidParameter: it was deleted.
-        ResourceInUse: VMs have addresses of it.
+        InvalidParameter: one was deleted.
+        ResourceInUse: VMs have addresses of one.
     """
-    hold(connection, one)
-    if used := vlan_ip_ranges.count_addresses(connection, one.id):
-        raise ResourceInUse(f"The address range can not be deleted: {used} of its address(es) are in use")
-    remove_rows(connection, [one])
-    text = f"deleted address range from {one.name}"
-    record_event(connection, caller, EventType.VLAN_IP_RANGE_DELETE, text, subject(KIND, one))
+    hold_all(connection, ranges)
+    used = vlan_ip_ranges.count_addresses(connection, [one.id for one in ranges])
+    for one in ranges:
+        if one.id in used:
+            raise ResourceInUse(
+                f"The address range can not be deleted: {used[one.id]} of its address(es) are in use"
+            )
+    remove_rows(connection, ranges)
+    happened = (
+        Happened(EventType.VLAN_IP_RANGE_DELETE, f"deleted address range from {one.name}", subject(KIND, one))
+        for one in ranges
+    )
+    record_events(connection, caller, happened)
 
 
-def _public(connection: Connection, given: Arguments) -> dict[str, Any]:
-    """The zone and the physical network of public addresses; the zone is held alone."""
-    for parameter in ("networkid", "podid"):
-        if parameter in given:
-            raise InvalidCombination((parameter, "forvirtualnetwork"), f"{parameter} is for addresses of guests")
-    zone: EntityRef | None = given.get("zoneid")
-    if zone is None:
-        raise MissingParameter(COMMAND, "zoneid")
-    if hold(connection, zone, "zoneid")["network_type"] == NetworkType.BASIC:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The columns that say what a range belongs to, and what that says of its addresses."""
+
+    columns: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
+    """The zones and the physical networks of public addresses; the zones are held alone."""
+    for given in batch:
+        for parameter in ("networkid", "podid"):
+            if parameter in given:
+                rule = f"{parameter} is for addresses of guests"
+                raise InvalidCombination((parameter, "forvirtualnetwork"), rule)
+        if "zoneid" not in given:
+            raise MissingParameter(COMMAND, "zoneid")
+    zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")
+    carrying = with_public_traffic(connection, zones)
+    return [_public_place(given, zones[given["zoneid"].id], carrying) for given in batch]
+
+
+def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[int, Sequence[int]]) -> _Place:
+    zone: EntityRef = given["zoneid"]
+    if row["network_type"] == NetworkType.BASIC:
         raise InvalidParameter("forvirtualnetwork", "true", f"Basic zone {zone.name} has no public addresses")
-    carrying = with_public_traffic(connection, zone.id)
+    able = carrying.get(zone.id, ())
     wanted: EntityRef | None = given.get("physicalnetworkid")
-    if not carrying or (wanted is not None and wanted.id not in carrying):
+    if not able or (wanted is not None and wanted.id not in able):
         shown = zone.name if wanted is None else wanted.name
         raise InvalidParameter(
             "physicalnetworkid", shown, "no traffic type Public is set up there; see addTrafficType"
         )
-    if wanted is None and len(carrying) > 1:
-        rule = f"zone {zone.name} has {len(carrying)} physical networks with traffic type Public; name one"
+    if wanted is None and len(able) > 1:
+        rule = f"zone {zone.name} has {len(able)} physical networks with traffic type Public; name one"
         raise InvalidParameter("physicalnetworkid", None, rule)
-    return {"zone_id": zone.id, "physical_network_id": carrying[0] if wanted is None else wanted.id}
+    return _Place({"zone_id": zone.id, "physical_network_id": able[0] if wanted is None else wanted.id})
 
 
-def _of_guests(connection: Connection, caller: Caller, given: Arguments) -> dict[str, Any]:
-    """The guest network, held alone, with the pod in a Basic zone, and what the network says of its addresses."""
-    network: EntityRef | None = given.get("networkid")
+def _of_guests(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[_Place]:
+    """The guest networks, held alone, with the pods in Basic zones."""
+    named = _networks(connection, batch)
+    networks = hold_all(connection, list(dict.fromkeys(named)), "networkid")
+    owners = {f"network {network.uuid}": networks[network.id]["account_id"] for network in named}
+    require_all_access(connection, caller, owners)
+    pods = hold_all(connection, given_refs(batch, "podid"), "podid", shared=True)
+    types = vlan_ip_ranges.network_types(connection, {row["zone_id"] for row in networks.values()})
+    return [
+        _guest_place(given, network, networks[network.id], pods, types)
+        for given, network in zip(batch, named, strict=True)
+    ]
+
+
+def _guest_place(
+    given: Arguments,
+    network: EntityRef,
+    row: Mapping[str, Any],
+    pods: Mapping[int, Mapping[str, Any]],
+    types: Mapping[int, str],
+) -> _Place:
     zone: EntityRef | None = given.get("zoneid")
     pod: EntityRef | None = given.get("podid")
-    if network is None:
-        network = _only_network(connection, zone)
-    row = hold(connection, network, "networkid")
-    require_access(connection, caller, row["account_id"], f"network {network.uuid}")
     if zone is not None and row["zone_id"] != zone.id:
         raise InvalidParameter("networkid", str(network.uuid), f"network {network.name} is not in zone {zone.name}")
     if row["guest_type"] != SHARED:
         rule = f"network {network.name} is of type {row['guest_type']}; ranges are added to Shared ones"
         raise InvalidParameter("networkid", str(network.uuid), rule)
-    place: dict[str, Any] = {"network_id": network.id, "pod_id": None}
-    if pod is not None:
-        if hold(connection, pod, "podid", shared=True)["zone_id"] != row["zone_id"]:
-            raise InvalidParameter("podid", str(pod.uuid), f"pod {pod.name} is not in the network's zone")
-        place["pod_id"] = pod.id
-    elif vlan_ip_ranges.network_type(connection, row["zone_id"]) == NetworkType.BASIC:
+    if pod is None and types[row["zone_id"]] == NetworkType.BASIC:
         raise MissingParameter(COMMAND, "podid")
-    place["defaults"] = {name: row[name] for name in ("gateway", "netmask", "vlan")}
-    return place
+    if pod is not None and pods[pod.id]["zone_id"] != row["zone_id"]:
+        raise InvalidParameter("podid", str(pod.uuid), f"pod {pod.name} is not in the network's zone")
+    return _Place(
+        {"network_id": network.id, "pod_id": None if pod is None else pod.id},
+        {name: row[name] for name in ("gateway", "netmask", "vlan")},
+    )
 
 
-def _only_network(connection: Connection, zone: EntityRef | None) -> EntityRef:
-    if zone is None:
+def _networks(connection: Connection, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """The network that each names, or its zone's only one."""
+    unnamed = [given for given in batch if "networkid" not in given]
+    if any("zoneid" not in given for given in unnamed):
         raise MissingParameter(COMMAND, "networkid")
-    found = vlan_ip_ranges.guest_networks(connection, zone.id)
-    if len(found) != 1:
-        rule = f"zone {zone.name} has {len(found)} guest networks; name one"
-        raise InvalidParameter("networkid", None, rule)
-    return found[0]
+    of_zone = vlan_ip_ranges.guest_networks(connection, {given["zoneid"].id for given in unnamed})
+    found = []
+    for given in batch:
+        candidates = [given["networkid"]] if "networkid" in given else of_zone.get(given["zoneid"].id, [])
+        if len(candidates) != 1:
+            rule = f"zone {given['zoneid'].name} has {len(candidates)} guest networks; name one"
+            raise InvalidParameter("networkid", None, rule)
+        found.append(candidates[0])
+    return found
+
+
+def _check_overlaps(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """No two ranges of a network, nor of a zone's public addresses, have an address in common."""
+    networks = {row["network_id"] for row in rows if "network_id" in row}
+    zones = {row["zone_id"] for row in rows if "zone_id" in row}
+    there = vlan_ip_ranges.ranges_of(connection, networks, zones)
+    for row in rows:
+        others = there.setdefault((row.get("network_id"), row.get("zone_id")), [])
+        first, last = IPv4Address(row["start_ip"]), IPv4Address(row["end_ip"])
+        for start, end in others:
+            if start <= last and end >= first:
+                raise InvalidParameter("startip", str(first), f"the range overlaps one from {start} to {end}")
+        others.append((first, last))
 
 
 def _addresses(given: Arguments, defaults: Mapping[str, Any]) -> dict[str, Any]:

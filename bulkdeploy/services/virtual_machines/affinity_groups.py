@@ -11,20 +11,19 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, Resourc
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import subject
-from bulkdeploy.services.owned_entities import named_entity
+from bulkdeploy.services.live_entities import deleted_events, hold_all, subject
 from bulkdeploy.services.ownership import (
+    NO_OWNER,
     NamedOwner,
     as_found_by_id,
     lock_owners,
-    require_access,
+    require_all_access,
     require_same_owner,
 )
-from bulkdeploy.store.accounts.owned_entities import lock_entity
 from bulkdeploy.store.filters import Arguments
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import NameTaken, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.virtual_machines import affinity_groups
 
 NOUN, KIND = "affinity group", "AffinityGroup"
@@ -44,6 +43,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
     owners = lock_owners(connection, caller, batch)
     rows = [
         {
+            **own_uuid(given),
             "name": given["name"],
             "affinity_type": kind,
             "description": given.get("description", ""),
@@ -75,35 +75,38 @@ def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
     return done_with_object(connection, caller, cmd, "affinitygroup", row, about, created=True)
 
 
-def delete_affinity_group(
-    connection: Connection, caller: Caller, named: NamedOwner, ref: EntityRef | None, name: str | None
-) -> JobTicket:
-    """Delete a group by its id, or by its name among the owner's.
+def delete_affinity_groups(
+    connection: Connection, caller: Caller, groups: Sequence[EntityRef], named: NamedOwner = NO_OWNER
+) -> None:
+    """Delete groups.
 
     Raises:
-        InvalidParameter: there is no such group or owner, or it was deleted.
-        PermissionDenied: it is not the caller's to touch, or not of the owner named beside its id.
-        ResourceInUse: a VM is in it, or a place is dedicated through it.
+        InvalidParameter: one was deleted.
+        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
+        ResourceInUse: a VM is in one, or a place is dedicated through it.
     """
-    found = ref or named_entity(connection, caller, Entity.AFFINITY_GROUP, named, name or "", NOUN, "name")
-    row = lock_entity(connection, found)
-    if row is None:
-        raise InvalidParameter("id", str(found.uuid), f"the {NOUN} was deleted")
-    owner = None
-    if row.account_id is not None:
-        owner = require_access(connection, caller, row.account_id, f"{NOUN} {found.uuid}")
-    else:
-        _require_root_admin(caller, found)
-    if ref is not None:
-        require_same_owner(connection, caller, named, row.account_id, NOUN)
-    user = affinity_groups.user_of(connection, found.id)
-    if user is not None:
-        raise ResourceInUse(f"Affinity group {row.name} can not be deleted: {user}")
-    remove_rows(connection, [found])
-    about = subject(KIND, found)
-    text = f"deleted affinity group {row.name}"
-    record_event(connection, caller, EventType.AFFINITY_GROUP_DELETE, text, about, owner)
-    return done_with_success(connection, caller, f"{COMMANDS}.DeleteAffinityGroupCmd", about)
+    rows = hold_all(connection, groups)
+    account_ids = [rows[group.id]["account_id"] for group in groups]
+    of_accounts = {}
+    for group, account_id in zip(groups, account_ids, strict=True):
+        if account_id is None:
+            _require_root_admin(caller, group)
+        else:
+            of_accounts[f"{NOUN} {group.uuid}"] = account_id
+    owners = require_all_access(connection, caller, of_accounts)
+    require_same_owner(connection, caller, named, account_ids, NOUN)
+    users = affinity_groups.users_of(connection, [group.id for group in groups])
+    for group in groups:
+        if group.id in users:
+            raise ResourceInUse(f"Affinity group {group.name} can not be deleted: {users[group.id]}")
+    remove_rows(connection, groups)
+    holders = [owners.get(f"{NOUN} {group.uuid}") for group in groups]
+    record_events(connection, caller, deleted_events(EventType.AFFINITY_GROUP_DELETE, KIND, groups, holders))
+
+
+def deleted(connection: Connection, caller: Caller, group: EntityRef) -> JobTicket:
+    """The job that deleted a group."""
+    return done_with_success(connection, caller, f"{COMMANDS}.DeleteAffinityGroupCmd", subject(KIND, group))
 
 
 def _affinity_type(text: str) -> AffinityType:

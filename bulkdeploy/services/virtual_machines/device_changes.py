@@ -19,7 +19,7 @@ def is_changed_now(
     """Make a change of rows, which answers its VM's row, locked; False: nothing was changed, it is for a job.
 
     Where the VM runs the change is only tried and taken back: what the job would refuse now is refused now. While
-    a job works on the VM nobody knows what the next one will find, and nothing is tried.
+    a job works on the VM it is unknown what the next one will find, and nothing is tried.
 
     Args:
         connection: in a transaction.

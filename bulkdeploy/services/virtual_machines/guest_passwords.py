@@ -1,4 +1,4 @@
-"""Passwords of guests: made or given, kept encrypted, told once in the result of the job that set them.
+"""Passwords of guests: made or given, kept encrypted, shown once in the result of the job that set them.
 
 A row holds the password for the hypervisor, which gives it to the guest at the next start; the job's result
 holds it for the caller. Both are encrypted: neither a dump of the database nor listAsyncJobs tells it.

@@ -1,6 +1,6 @@
 """Instance groups made, renamed and deleted (reference section 8.17). VMs get into them by their own calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -9,16 +9,17 @@ from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.owned_entities import lock_own
+from bulkdeploy.services.live_entities import deleted_events
+from bulkdeploy.services.owned_entities import lock_all_own, lock_own
 from bulkdeploy.services.ownership import NamedOwner, as_found_by_id, lock_owner
 from bulkdeploy.store.accounts.owned_entities import insert_entity, rename_entity
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import record_event
+from bulkdeploy.store.jobs.events import record_event, record_events
 from bulkdeploy.store.listing import Paging
 from bulkdeploy.store.live_rows import remove_rows
 from bulkdeploy.store.virtual_machines import instance_groups
 
-NOUN = "instance group"
+NOUN, KIND = "instance group", "InstanceGroup"
 
 
 def create_instance_group(
@@ -57,22 +58,21 @@ def update_instance_group(
     return _row(connection, caller, ref)
 
 
-def delete_instance_group(connection: Connection, caller: Caller, ref: EntityRef) -> None:
-    """Delete a group; its VMs stay and are in no group.
+def delete_instance_groups(connection: Connection, caller: Caller, groups: Sequence[EntityRef]) -> None:
+    """Delete groups; their VMs stay and are in no group.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: one was deleted.
+        PermissionDenied: one is not the caller's to touch.
     """
-    row, owner = lock_own(connection, caller, ref, NOUN)
-    remove_rows(connection, [ref])
-    freed = instance_groups.let_vms_go(connection, ref.id)
-    text = f"deleted instance group {row.name} of {freed} virtual machine(s)"
-    record_event(connection, caller, EventType.INSTANCE_GROUP_DELETE, text, _about(ref), owner)
+    owners = [owner for _, owner in lock_all_own(connection, caller, groups, NOUN)]
+    remove_rows(connection, groups)
+    instance_groups.remove_members(connection, [group.id for group in groups])
+    record_events(connection, caller, deleted_events(EventType.INSTANCE_GROUP_DELETE, KIND, groups, owners))
 
 
 def _about(ref: EntityRef) -> Instance:
-    return Instance("InstanceGroup", ref.id, ref.uuid)
+    return Instance(KIND, ref.id, ref.uuid)
 
 
 def _row(connection: Connection, caller: Caller, ref: EntityRef) -> Mapping[str, Any]:

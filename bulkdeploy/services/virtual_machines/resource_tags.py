@@ -98,7 +98,7 @@ def _pair(entry: Mapping[str, str], *, needs_value: bool) -> tuple[str, str | No
         raise InvalidParameter(
             "tags",
             str(dict(entry))[:LONGEST],
-            "each entry should have a key and a value: tags[0].key, tags[0].value",
+            "each entry must have a key and a value: tags[0].key, tags[0].value",
         )
     for text in (key, value or ""):
         if len(text) > LONGEST:

@@ -13,14 +13,15 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.ssh_keys import fingerprint
-from bulkdeploy.services.owned_entities import lock_all_own, lock_own, named_entity
-from bulkdeploy.services.ownership import NamedOwner, lock_owners
+from bulkdeploy.services.live_entities import deleted_events
+from bulkdeploy.services.owned_entities import lock_all_own
+from bulkdeploy.services.ownership import lock_owners
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.jobs.events import Happened, record_event, record_events
+from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.live_rows import NameTaken, change_rows, insert_rows, remove_rows
 
-NOUN = "key pair"
+NOUN, KIND = "key pair", "SSHKeyPair"
 RSA_BITS, RSA_EXPONENT = 2048, 65537
 
 
@@ -92,18 +93,16 @@ def replace_public_keys(connection: Connection, caller: Caller, changes: Sequenc
     record_events(connection, caller, happened)
 
 
-def delete_ssh_key_pair(connection: Connection, caller: Caller, named: NamedOwner, name: str) -> None:
-    """Delete the owner's key pair of this name; VMs that were made with it keep the public key.
+def delete_ssh_key_pairs(connection: Connection, caller: Caller, pairs: Sequence[EntityRef]) -> None:
+    """Delete key pairs; VMs that were made with them keep the public keys.
 
     Raises:
-        InvalidParameter: the owner has none of this name, or there is no such owner.
-        PermissionDenied: the caller may not act for that owner.
+        InvalidParameter: one was deleted.
+        PermissionDenied: one is not the caller's to touch.
     """
-    ref = named_entity(connection, caller, Entity.SSH_KEY_PAIR, named, name, NOUN, "name")
-    _, owner = lock_own(connection, caller, ref, NOUN, "name")
-    remove_rows(connection, [ref])
-    text = f"deleted key pair {name}"
-    record_event(connection, caller, EventType.SSH_KEY_PAIR_DELETE, text, _about(ref), owner)
+    owners = [owner for _, owner in lock_all_own(connection, caller, pairs, NOUN, "name")]
+    remove_rows(connection, pairs)
+    record_events(connection, caller, deleted_events(EventType.SSH_KEY_PAIR_DELETE, KIND, pairs, owners))
 
 
 def _public_key(given: str) -> dict[str, str]:
@@ -119,4 +118,4 @@ def _public_key(given: str) -> dict[str, str]:
 
 
 def _about(ref: EntityRef) -> Instance:
-    return Instance("SSHKeyPair", ref.id, ref.uuid)
+    return Instance(KIND, ref.id, ref.uuid)

@@ -12,12 +12,14 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import HostAnswer
-from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
+from bulkdeploy.provisioning.kinds.migrate_virtual_machine import HOST, MIGRATE
 from bulkdeploy.scheduling.migrate import Destinations, find_destinations
+from bulkdeploy.scheduling.moves import MIGRATING, VmMove
 from bulkdeploy.scheduling.reasons import reason_fields
 from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
 from bulkdeploy.store.deployments.deployment_facts import host_problem
 from bulkdeploy.store.infrastructure.hosts import Reach, list_destinations
 from bulkdeploy.store.listing import Page, Paging
@@ -34,22 +36,29 @@ def migrate_virtual_machine(
     *,
     host: EntityRef | None,
     autoselect: bool,
-) -> JobTicket:
+    plan: PlanWanted | None = None,
+) -> JobTicket | MovePlan:
     """Move a running VM to ``host``, or with ``autoselect`` to one that placement chooses.
 
     Raises:
         InvalidCombination: neither is given.
         InvalidParameter: the VM does not run, or its hypervisor does not migrate, or the host is its own or cannot
-            take VMs at all.
+            take VMs at all; or as ``plan_moves``.
         PermissionDenied: the VM is not the caller's to touch.
+        PlanStale: as ``plan_moves``.
     """
-    if host is None:
-        if not autoselect:
-            raise InvalidCombination(
-                ("hostid", "autoselect"), "Either hostid must be given, or autoselect must be true"
-            )
-        return submit(connection, system, caller, vm, MIGRATE, {}, parameter=OF_VM)
-    params, check = {"host_id": host.id}, partial(_check_host, host=host)
+    if host is None and not autoselect:
+        raise InvalidCombination(
+            ("hostid", "autoselect"), "Either hostid must be given, or autoselect must be true"
+        )
+    params: dict[str, Any] = {} if host is None else {HOST: host.id}
+    check = None if host is None else partial(_check_host, host=host)
+    if plan is not None:
+        row = require_ready(connection, system, caller, vm, MIGRATE, check, parameter=OF_VM)
+        shown = plan_moves(connection, caller, plan, [VmMove(vm.id, row.host_id, params.get(HOST))], MIGRATING)
+        if plan.dry_run:
+            return shown
+        params = {HOST: shown.moves[0].to_host_id}
     return submit(connection, system, caller, vm, MIGRATE, params, check, parameter=OF_VM)
 
 

@@ -201,7 +201,7 @@ def reset_ssh_key(
         InvalidParameter: it is not stopped, a key pair does not exist, or the owner named is another.
     """
     with changing(connection, caller, vm, RESET_SSH_KEY) as (row, owner):
-        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
+        require_same_owner(connection, caller, named, [owner.account_id], "virtual machine")
         check_key_pairs(connection, names, owner)
         rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
         cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
@@ -223,7 +223,7 @@ def reset_user_data(
         InvalidParameter, InvalidCombination: it is not stopped, or the user data breaks a rule.
     """
     with changing(connection, caller, vm, RESET_USER_DATA) as (row, owner):
-        require_same_owner(connection, caller, named, owner.account_id, "virtual machine")
+        require_same_owner(connection, caller, named, [owner.account_id], "virtual machine")
         rows.update_vm(connection, row.id, {"user_data": given.content(connection, caller) or ""})
         return shown(connection, vm)
 

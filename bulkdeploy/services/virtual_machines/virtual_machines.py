@@ -15,6 +15,7 @@ from bulkdeploy.domain.accounts import Caller, RoleType
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.placement.model import Purpose
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
@@ -22,9 +23,11 @@ from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
+from bulkdeploy.scheduling.moves import VmMove, Way
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.configuration.configuration import read_configuration
@@ -46,7 +49,8 @@ def start_virtual_machine(
     host_id: int | None = None,
     planner: str | None = None,
     consider_last_host: bool = False,
-) -> JobTicket:
+    plan: PlanWanted | None = None,
+) -> JobTicket | MovePlan:
     """Start a stopped VM, inside a pod, a cluster or on a host if given; the narrowest counts.
 
     ``planner`` places it instead of its offering's; with ``consider_last_host`` the host that it was on last
@@ -54,8 +58,18 @@ def start_virtual_machine(
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it cannot be started in its state, or was expunged.
+        InvalidParameter: it cannot be started in its state, or was expunged; or as ``plan_moves``.
+        PlanStale: as ``plan_moves``.
     """
+    if plan is not None:
+        row = require_ready(connection, system, caller, vm, START)
+        way = Way(
+            Purpose.START, pod_id=pod_id, cluster_id=cluster_id, planner=planner, last_host_first=consider_last_host
+        )
+        shown = plan_moves(connection, caller, plan, [VmMove(vm.id, row.host_id, host_id)], way)
+        if plan.dry_run:
+            return shown
+        host_id = shown.moves[0].to_host_id
     pins = {"host_id": host_id, "cluster_id": cluster_id, "pod_id": pod_id}
     params: dict[str, Any] = next(({name: pin} for name, pin in pins.items() if pin is not None), {})
     if planner is not None:
@@ -159,7 +173,7 @@ def require_right(connection: Connection, caller: Caller, setting: str, what: st
 
 
 def _changes_guest(kind: JobKind, vm: Row[Any]) -> bool:
-    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job nobody knows."""
+    """Whether the job, if it can be done at all, changes a guest that runs; of a VM with a job that is unknown."""
     return kind.states == {VmState.RUNNING} or (vm.state == VmState.RUNNING and not vm.has_job)
 
 
@@ -187,17 +201,7 @@ def submit(
         InvalidParameter: the kind does not go with its state, or its hypervisor is not able to do it, or it was
             expunged; or what ``check`` raises.
     """
-    row = lock_vm(connection, vm.id)
-    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
-    if row.removed:
-        raise InvalidParameter(parameter, str(vm.uuid), "the virtual machine was expunged")
-    if not row.has_job and row.state not in kind.states:
-        rule = f"cannot {kind.verb} it in state {row.state}; its state must be {one_of(kind.states)}"
-        raise InvalidParameter(parameter, str(vm.uuid), rule)
-    if kind.ability is not None and _changes_guest(kind, row):
-        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, str(vm.uuid))
-    if check is not None:
-        check(connection, row)
+    row = require_ready(connection, system, caller, vm, kind, check, parameter=parameter)
     job = kind.new_job(
         Instance(kind.instance_type, vm.id, vm.uuid),
         f"asked to {kind.verb} Vm {row.name}",
@@ -209,3 +213,32 @@ def submit(
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, kind.name, INTERACTIVE)])
     return JobTicket(str(job_uuid))
+
+
+def require_ready(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    kind: JobKind,
+    check: Check | None = None,
+    *,
+    parameter: str = "id",
+) -> Row[Any]:
+    """The VM's row, locked, for a job of this kind that the caller may make.
+
+    Raises:
+        PermissionDenied, InvalidParameter: as ``submit``.
+    """
+    row = lock_vm(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    if row.removed:
+        raise InvalidParameter(parameter, str(vm.uuid), "the virtual machine was expunged")
+    if not row.has_job and row.state not in kind.states:
+        rule = f"cannot {kind.verb} it in state {row.state}; its state must be {one_of(kind.states)}"
+        raise InvalidParameter(parameter, str(vm.uuid), rule)
+    if kind.ability is not None and _changes_guest(kind, row):
+        require_ability(system.drivers, row.hypervisor, kind.ability, parameter, str(vm.uuid))
+    if check is not None:
+        check(connection, row)
+    return row

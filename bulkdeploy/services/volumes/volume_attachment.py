@@ -10,10 +10,12 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.topology import VolumeType
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.attach_volume import ATTACH_VOLUME
 from bulkdeploy.provisioning.kinds.detach_volume import DETACH_VOLUME
 from bulkdeploy.scheduling.volume_attachment import attach, check_free, detach
+from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
@@ -40,8 +42,8 @@ def attach_volume(
     A volume without a place gets one that the VM's host reaches, if it runs; else when it starts.
 
     Raises:
-        InvalidParameter: a VM has the volume, the VM is in no state for it, of another owner or zone, or can
-            not reach the volume's pool; or the device number is taken.
+        InvalidParameter: a VM has the volume, the VM is in no state for it, of another owner or zone, can
+            not reach the volume's pool, or its hypervisor has no data volumes; or the device number is taken.
         PermissionDenied: volume or VM are not the caller's to touch.
         ResourceUnavailable: no pool that the VM's host reaches has room.
     """
@@ -49,6 +51,7 @@ def attach_volume(
     check_free(volume)
     seen = store.read_vm(connection, vm.id)
     require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
+    require_ability(system.drivers, seen.hypervisor, Ability.DATA_VOLUMES, OF_VM, str(vm.uuid))
     change = partial(attach, connection, volume, vm.id, device_id)
     if is_changed_now(connection, ATTACH_VOLUME, vm, seen.account_id, change):
         return done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
@@ -66,7 +69,7 @@ def detach_volume(
 ) -> JobTicket:
     """Take a data volume from its VM: by its id, or by VM and device number; the job's result is the volume.
 
-    While the VM runs nobody else gets the volume before its guest has lost it.
+    While the VM runs no other VM gets the volume before its guest has lost it.
 
     Raises:
         InvalidParameter: there is no such volume, no VM has it, or the VM is in no state for it.

@@ -144,7 +144,7 @@ def _check_shrink(volume: Row[Any], new: VolumeSize, *, shrink_ok: bool) -> None
 
 
 def _check_stopped(connection: Connection, vm: Row[Any], *, volume: Row[Any], new: VolumeSize) -> None:
-    """While a job works on the VM nobody knows in which state the next one will find it."""
+    """While a job works on the VM it is unknown in which state the next one will find it."""
     del connection
     if not vm.has_job:
         check_resizable(volume, new, VmState(vm.state))

@@ -54,8 +54,9 @@ def create_volume(
     zone: EntityRef,
     offering: EntityRef,
     size_gib: int | None,
+    uuid: str | None = None,
 ) -> JobTicket:
-    """Make a data volume without a place; the job's result is the volume.
+    """Make a data volume without a place; the job's result is the volume. ``uuid``: the id that it is to have.
 
     Raises:
         InvalidParameter, InvalidCombination: zone or offering can not be used, or the size breaks a rule.
@@ -74,6 +75,7 @@ def create_volume(
         zone_id=zone.id,
         size_bytes=size_bytes,
         disk_offering_id=offering.id,
+        **({} if uuid is None else {"uuid": uuid}),
     )
     text = f"made volume {ref.name} of {size_bytes} bytes"
     record_event(connection, caller, EventType.VOLUME_CREATE, text, about(ref), owner)
@@ -186,7 +188,7 @@ def _size_gib(
     place = facts.read_zone(connection, zone.id)
     if place is None:
         raise InvalidParameter("zoneid", str(zone.uuid), "the zone was deleted")
-    require_open_zones(connection, owner, {zone.id: str(zone.uuid)})
+    require_open_zones(connection, [(owner, zone.id, zone.uuid)])
     if not place.enabled and not caller.is_root_admin:
         raise PermissionDenied(f"Cannot perform this operation, Zone is currently disabled: {zone.uuid}")
     found = usable_disk_offering(connection, owner, place, offering)

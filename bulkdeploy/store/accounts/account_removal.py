@@ -52,22 +52,25 @@ def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]
 
 
 def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Mark accounts removed with all that they own but VMs and volumes: nobody logs in as them from now on."""
+    """Mark accounts removed with all that they own but VMs and volumes: their users can not log in any more."""
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
 
 
 _PROJECTS = text(
-    "SELECT p.name FROM projects p JOIN project_accounts m ON m.project_id = p.id"
-    " WHERE m.account_id = :account AND m.role = 'Admin' AND p.removed IS NULL AND NOT EXISTS (SELECT FROM"
-    "   project_accounts o WHERE o.project_id = p.id AND o.role = 'Admin' AND o.account_id <> m.account_id)"
-    " ORDER BY p.name"
+    "SELECT m.account_id, array_agg(p.name ORDER BY p.name) AS names"
+    " FROM projects p JOIN project_accounts m ON m.project_id = p.id"
+    " WHERE m.account_id = ANY(CAST(:accounts AS bigint[])) AND m.role = 'Admin' AND p.removed IS NULL"
+    "   AND NOT EXISTS (SELECT FROM project_accounts o WHERE o.project_id = p.id AND o.role = 'Admin'"
+    "    AND o.account_id <> ALL(CAST(:accounts AS bigint[])))"
+    " GROUP BY m.account_id"
 )
 
 
-def projects_only_managed_by(connection: Connection, account_id: int) -> list[str]:
-    """The names of live projects that nobody would manage without this account."""
-    return list(connection.execute(_PROJECTS, {"account": account_id}).scalars())
+def projects_only_managed_by(connection: Connection, account_ids: Sequence[int]) -> dict[int, list[str]]:
+    """The names of live projects that no account would manage without these, by those that manage them."""
+    rows = connection.execute(_PROJECTS, {"accounts": int_array(account_ids)})
+    return {row.account_id: row.names for row in rows}
 
 
 _VMS = text(

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, Row, Select, Text, cast, exists, func, select
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.accounts.resource_counters import domain_counters
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.live_rows import Fields, insert_rows
@@ -141,18 +142,20 @@ def rename_domain(connection: Connection, domain: Row[Any], name: str) -> None:
 
 
 _IN_USE = text(
-    "SELECT (SELECT count(*) FROM domains WHERE parent_id = :id AND removed IS NULL) AS domains,"
-    " (SELECT count(*) FROM accounts WHERE domain_id = :id AND removed IS NULL AND account_type <> 5) AS accounts,"
-    " (SELECT count(*) FROM projects WHERE domain_id = :id AND removed IS NULL) AS projects,"
-    " (SELECT count(*) FROM networks WHERE domain_id = :id AND removed IS NULL) AS networks,"
-    " (SELECT count(*) FROM dedicated_resources WHERE domain_id = :id) AS dedications"
+    "SELECT d.id,"
+    " (SELECT count(*) FROM domains WHERE parent_id = d.id AND removed IS NULL) AS domains,"
+    " (SELECT count(*) FROM accounts WHERE domain_id = d.id AND removed IS NULL AND account_type <> 5) AS accounts,"
+    " (SELECT count(*) FROM projects WHERE domain_id = d.id AND removed IS NULL) AS projects,"
+    " (SELECT count(*) FROM networks WHERE domain_id = d.id AND removed IS NULL) AS networks,"
+    " (SELECT count(*) FROM dedicated_resources WHERE domain_id = d.id) AS dedications"
+    " FROM unnest(CAST(:ids AS bigint[])) AS d (id)"
 )
 
 
-def uses_of_domain(connection: Connection, domain_id: int) -> dict[str, int]:
-    """What a domain still holds, by kind; kinds of which there is nothing are left out."""
-    row = connection.execute(_IN_USE, {"id": domain_id}).mappings().one()
-    return {kind: count for kind, count in row.items() if count}
+def uses_of_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, dict[str, int]]:
+    """What domains still hold, by kind; kinds of which there is nothing are left out."""
+    rows = connection.execute(_IN_USE, {"ids": int_array(domain_ids)}).mappings()
+    return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 
 
 _REMOVE = (
@@ -165,17 +168,22 @@ _REMOVE = (
 )
 
 
-def lock_domains_below(connection: Connection, lineage: str) -> list[int]:
-    """The live domain with this lineage and those below it, locked from the top down."""
-    query = select(domains.c.id).where(domains.c.lineage.startswith(lineage), domains.c.removed.is_(None))
-    rows = connection.execute(query.order_by(domains.c.lineage).with_for_update(key_share=True))
-    return list(rows.scalars())
+_BELOW = text(
+    "SELECT id FROM domains WHERE lineage LIKE ANY(:patterns) AND removed IS NULL"
+    " ORDER BY lineage FOR NO KEY UPDATE"
+)
+
+
+def lock_domains_below(connection: Connection, lineages: Iterable[str]) -> list[int]:
+    """The live domains with these lineages and those below them, locked from the top down."""
+    patterns = [f"{lineage}%" for lineage in lineages]
+    return list(connection.execute(_BELOW, {"patterns": patterns}).scalars())
 
 
 def remove_domains(connection: Connection, domain_ids: list[int]) -> None:
     """Mark domains removed, with what belongs to a domain and to no account.
 
-    Offerings and zones that are only for such a domain stay only for it, which is: for nobody.
+    Offerings and zones that are only for such a domain can not be used any more.
     """
     for statement in _REMOVE:
         connection.execute(text(statement), {"domains": domain_ids})

@@ -14,7 +14,7 @@ from bulkdeploy.store.tables.accounts import login_attempts
 attempt = login_attempts.c
 AGE_S = cast(extract("epoch", func.clock_timestamp() - attempt.last_attempt), Double)
 FORGOTTEN = or_(AGE_S > FORGOTTEN_AFTER_S, AGE_S < -1)
-"""Also where the clock was set back: nobody waits for a time that was never."""
+"""Also where the clock was set back: no login waits for a time that never was."""
 
 
 def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:

@@ -1,10 +1,10 @@
 """Rows of things that accounts own, whatever their kind: made once per name, locked, renamed, marked removed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, Row, Text, any_, bindparam, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import IntegrityError
 
 from bulkdeploy.domain.accounts import AccountType
@@ -13,7 +13,7 @@ from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.live_rows import Fields, reader
-from bulkdeploy.store.tables.accounts import accounts
+from bulkdeploy.store.tables.accounts import accounts, projects
 
 
 def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[dict[str, Any]]]:
@@ -41,6 +41,17 @@ def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[
     return read
 
 
+def read_of_projects(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
+    """Every live row of a kind that projects own: id, uuid, name, and the project's internal id."""
+    table = SOURCES[entity].table
+    query = (
+        select(table.c.id.label("_id"), table.c.uuid.label("_uuid"), table.c.name, projects.c.id.label("projectid"))
+        .join(projects, projects.c.account_id == table.c.account_id)
+        .where(table.c.removed.is_(None), projects.c.removed.is_(None))
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
 def insert_entity(connection: Connection, entity: Entity, **values: Any) -> EntityRef | None:
     """Write a new one; None where a unique index has such a one already, made perhaps a moment ago."""
     table = SOURCES[entity].table
@@ -54,20 +65,28 @@ def find_by_name(
 ) -> EntityRef | None:
     """The account's live one of this name, to the letter.
 
-    ``keep``: nobody deletes it before the transaction ends.
+    ``keep``: it can not be deleted until the transaction ends.
     """
+    return find_by_names(connection, entity, [(account_id, name)], keep=keep).get((account_id, name))
+
+
+def find_by_names(
+    connection: Connection, entity: Entity, names: Collection[tuple[int, str]], *, keep: bool = False
+) -> dict[tuple[int, str], EntityRef]:
+    """``find_by_name`` for many, by account and name; names that an account does not have are left out."""
+    if not names:
+        return {}
     table = SOURCES[entity].table
-    query = select(table.c.id, table.c.uuid).where(
-        table.c.account_id == account_id, table.c.name == name, table.c.removed.is_(None)
+    query = select(table.c.id, table.c.uuid, table.c.account_id, table.c.name).where(
+        id_in(table.c.account_id, {account_id for account_id, _ in names}),
+        table.c.name == any_(bindparam("names", list({name for _, name in names}), ARRAY(Text))),
+        table.c.removed.is_(None),
     )
-    query = query.order_by(table.c.id).limit(1)
-    row = connection.execute(query.with_for_update(read=True) if keep else query).first()
-    return None if row is None else EntityRef(entity, row.id, row.uuid, name)
-
-
-def lock_entity(connection: Connection, ref: EntityRef) -> Row[Any] | None:
-    """The live row, locked until the end of the transaction; None: it was deleted."""
-    return lock_entities(connection, [ref]).get(ref.id)
+    query = query.order_by(table.c.id)
+    found: dict[tuple[int, str], EntityRef] = {}
+    for row in connection.execute(query.with_for_update(read=True) if keep else query):
+        found.setdefault((row.account_id, row.name), EntityRef(entity, row.id, row.uuid, row.name))
+    return found
 
 
 def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:

@@ -1,7 +1,7 @@
 """Projects: the list queries, with limits and totals, and making and changing them and their members."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, text, true, update
@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from bulkdeploy.domain.accounts import AccountType, Caller, RoleType
 from bulkdeploy.store.accounts.resource_counters import CountedAccount, account_counters
+from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts, projects, users
@@ -96,15 +97,26 @@ def list_members(connection: Connection, project_id: int, arguments: Arguments, 
     return fetch_page(connection, filtered(query, filters, arguments), paging)
 
 
-def domain_of(connection: Connection, project_id: int) -> int:
-    """The id of a project's domain."""
-    return int(connection.execute(select(projects.c.domain_id).where(projects.c.id == project_id)).scalar_one())
+def domains_of(connection: Connection, project_ids: Collection[int]) -> dict[int, int]:
+    """The ids of projects' domains."""
+    query = select(projects.c.id, projects.c.domain_id).where(id_in(projects.c.id, project_ids))
+    return {row.id: row.domain_id for row in connection.execute(query)}
 
 
-def lock_project(connection: Connection, project_id: int) -> Row[Any] | None:
-    """A live project's row, locked after its domain's, if that is."""
-    query = select(projects).where(projects.c.id == project_id, projects.c.removed.is_(None))
-    return connection.execute(query.with_for_update(key_share=True)).one_or_none()
+def lock_projects(connection: Connection, project_ids: Collection[int]) -> dict[int, Row[Any]]:
+    """Live projects' rows by id, locked after their domains'."""
+    query = select(projects).where(id_in(projects.c.id, project_ids), projects.c.removed.is_(None))
+    rows = connection.execute(query.order_by(projects.c.id).with_for_update(key_share=True))
+    return {row.id: row for row in rows}
+
+
+def managed_by(connection: Connection, account_id: int, project_ids: Collection[int]) -> set[int]:
+    """Which of these projects an account manages."""
+    link = project_accounts.c
+    query = select(link.project_id).where(
+        id_in(link.project_id, project_ids), link.account_id == account_id, link.role == ADMIN
+    )
+    return set(connection.execute(query).scalars())
 
 
 def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
@@ -143,7 +155,7 @@ def set_member(connection: Connection, project_id: int, account_id: int, role: s
 
 
 def demote_others(connection: Connection, project_id: int, account_id: int) -> None:
-    """Let nobody but one account manage a locked project."""
+    """Make one account the only one that manages a locked project."""
     others = project_accounts.c.account_id != account_id
     mine = project_accounts.c.project_id == project_id
     connection.execute(update(project_accounts).where(mine, others).values(role=REGULAR))
@@ -155,18 +167,20 @@ def remove_member(connection: Connection, project_id: int, account_id: int) -> N
     connection.execute(delete(project_accounts).where(link.project_id == project_id, link.account_id == account_id))
 
 
-_HOLDS = text(
-    "SELECT (SELECT count(*) FROM virtual_machines WHERE account_id = :id AND removed IS NULL) AS vms,"
-    " (SELECT count(*) FROM volumes WHERE account_id = :id AND removed IS NULL) AS volumes,"
-    " (SELECT count(*) FROM networks WHERE account_id = :id AND removed IS NULL) AS networks,"
-    " (SELECT count(*) FROM templates WHERE account_id = :id AND removed IS NULL) AS templates"
+_OWNS = text(
+    "SELECT a.id,"
+    " (SELECT count(*) FROM virtual_machines WHERE account_id = a.id AND removed IS NULL) AS vms,"
+    " (SELECT count(*) FROM volumes WHERE account_id = a.id AND removed IS NULL) AS volumes,"
+    " (SELECT count(*) FROM networks WHERE account_id = a.id AND removed IS NULL) AS networks,"
+    " (SELECT count(*) FROM templates WHERE account_id = a.id AND removed IS NULL) AS templates"
+    " FROM unnest(CAST(:ids AS bigint[])) AS a (id)"
 )
 
 
-def things_of_project(connection: Connection, account_id: int) -> dict[str, int]:
-    """What the account behind a project owns, by kind; kinds of which there is nothing are left out."""
-    row = connection.execute(_HOLDS, {"id": account_id}).mappings().one()
-    return {kind: count for kind, count in row.items() if count}
+def things_of_projects(connection: Connection, account_ids: Collection[int]) -> dict[int, dict[str, int]]:
+    """What the accounts behind projects own, by kind; kinds of which there is nothing are left out."""
+    rows = connection.execute(_OWNS, {"ids": int_array(account_ids)}).mappings()
+    return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 
 
 _MANAGED = text(

@@ -38,7 +38,7 @@ NEVER_USED: Mapping[ResourceType, str] = {
     ResourceType.VPC: "vpc",
     ResourceType.SECONDARY_STORAGE: "secondarystorage",
 }
-"""Resources that nobody can have here: their totals are 0."""
+"""Resources that do not exist here: their totals are 0."""
 
 LIVE_COUNTS: Mapping[ResourceType, str] = {
     ResourceType.NETWORK: "network",

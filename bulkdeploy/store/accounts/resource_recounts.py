@@ -68,8 +68,8 @@ _DOMAINS = _sql(
 def recount(connection: Connection, account_ids: Sequence[int], types: Sequence[ResourceType]) -> None:
     """Set the counts of these accounts, and of all domains above them, to what is true.
 
-    The counts are locked first: whoever has changed one and not committed is waited for and then seen, and
-    whoever changes one later adds to what is written here.
+    The counts are locked first: changes that are not committed are waited for and then seen, and
+    later changes add to what is written here.
     """
     values = {"accounts": int_array(account_ids), "types": int_array(kind.value for kind in types)}
     for statement in (_FILL, _LOCK, _ACCOUNTS, _DOMAINS):

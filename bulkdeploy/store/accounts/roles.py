@@ -80,7 +80,7 @@ def list_rules(connection: Connection, arguments: Arguments, paging: Paging, *, 
 
 
 def lock_role(connection: Connection, role_id: int) -> Row[Any] | None:
-    """A live role's row; whoever changes its rules holds it."""
+    """A live role's row; changing its rules locks it."""
     return lock_roles(connection, [role_id]).get(role_id)
 
 
@@ -110,7 +110,7 @@ def role_of_rule(connection: Connection, rule_id: int) -> int | None:
 
 
 def lock_role_names(connection: Connection) -> set[str]:
-    """The names of live roles in lower case; until the transaction ends nobody else can ask for them."""
+    """The names of live roles in lower case; no other transaction can read them until this one ends."""
     # The one role that is always there stands for the names of all.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
     names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None))).scalars()
@@ -150,10 +150,10 @@ def set_rules(connection: Connection, rules: Mapping[int, Sequence[Rule]]) -> No
         connection.execute(insert(role_rules).values(rows))
 
 
-def remove_role(connection: Connection, role_id: int) -> None:
-    """Mark a locked role removed, and forget its rules."""
-    connection.execute(delete(role_rules).where(role_rules.c.role_id == role_id))
-    connection.execute(update(roles).where(roles.c.id == role_id).values(removed=func.now()))
+def remove_roles(connection: Connection, role_ids: Collection[int]) -> None:
+    """Mark locked roles removed, and delete their rules."""
+    connection.execute(delete(role_rules).where(id_in(role_rules.c.role_id, role_ids)))
+    connection.execute(update(roles).where(id_in(roles.c.id, role_ids)).values(removed=func.now()))
 
 
 def insert_rule(connection: Connection, role_id: int, columns: Mapping[str, Any]) -> int:

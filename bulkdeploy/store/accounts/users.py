@@ -153,12 +153,12 @@ def end_sessions(connection: Connection, user_ids: Collection[int]) -> None:
         connection.execute(delete(sessions).where(id_in(sessions.c.user_id, user_ids)))
 
 
-def remove_user(connection: Connection, user_id: int) -> None:
-    """Mark a locked user removed; its keys, sessions and password are gone."""
-    end_sessions(connection, [user_id])
-    connection.execute(delete(api_keys).where(api_keys.c.user_id == user_id))
+def remove_users(connection: Connection, user_ids: Collection[int]) -> None:
+    """Mark locked users removed; their keys, sessions and passwords are gone."""
+    end_sessions(connection, user_ids)
+    connection.execute(delete(api_keys).where(id_in(api_keys.c.user_id, user_ids)))
     gone = {"removed": func.now(), "password_hash": None}
-    connection.execute(update(users).where(users.c.id == user_id).values(gone))
+    connection.execute(update(users).where(id_in(users.c.id, user_ids)).values(gone))
 
 
 def replace_keys(connection: Connection, keys: Mapping[int, tuple[str, bytes]]) -> None:

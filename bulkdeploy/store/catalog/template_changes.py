@@ -97,24 +97,30 @@ def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> N
         )
 
 
-def take_from_zone(connection: Connection, template_id: int, zone_id: int) -> tuple[bool, bool]:
-    """Whether the zone had it, and whether another one still has."""
+def remove_from_zone(
+    connection: Connection, template_ids: Collection[int], zone_id: int
+) -> tuple[set[int], set[int]]:
+    """Remove templates from a zone: those that it had, and those that are in other zones, too."""
     place = template_zones.c
-    gone = delete(template_zones).where(place.template_id == template_id, place.zone_id == zone_id)
-    had = connection.execute(gone).rowcount == 1
-    left = connection.execute(select(place.zone_id).where(place.template_id == template_id).limit(1)).first()
-    return had, left is not None
+    gone = delete(template_zones).where(id_in(place.template_id, template_ids), place.zone_id == zone_id)
+    had = set(connection.execute(gone.returning(place.template_id)).scalars())
+    elsewhere = select(place.template_id).where(id_in(place.template_id, template_ids)).distinct()
+    return had, set(connection.execute(elsewhere).scalars())
 
 
-def user_of(connection: Connection, template_id: int) -> str | None:
-    """A VM, not expunged, that was made from it or has it in its drive, in words, or None."""
-    vm = virtual_machines.c
-    for column, how in ((vm.template_id, "was made from it"), (vm.iso_id, "has it in its drive")):
-        query = select(vm.uuid).where(column == template_id, vm.removed.is_(None))
-        uuid = connection.execute(query.order_by(vm.id).limit(1)).scalar()
-        if uuid is not None:
-            return f"virtual machine {uuid} {how}"
-    return None
+def users_of(connection: Connection, template_ids: Collection[int]) -> dict[int, str]:
+    """The first VM, not expunged, that was made from each or has it in its drive, in words."""
+    vm, found = virtual_machines.c, dict[int, str]()
+    for column, how in ((vm.iso_id, "has it in its drive"), (vm.template_id, "was made from it")):
+        first = (
+            select(column.label("template_id"), func.min(vm.id).label("vm_id"))
+            .where(id_in(column, template_ids), vm.removed.is_(None))
+            .group_by(column)
+            .subquery()
+        )
+        query = select(first.c.template_id, vm.uuid).join(first, first.c.vm_id == vm.id)
+        found |= {row.template_id: f"virtual machine {row.uuid} {how}" for row in connection.execute(query)}
+    return found
 
 
 def accounts_named(connection: Connection, owner: Owner, names: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ Why that is so in the cases that one would doubt:
   that looks new and is read in vain. With a reading half as old nothing is compared, the whole is read.
 - What the running transaction itself wrote it sees, but it may be rolled back: readings with such rows are answered
   and not kept. Its rows, and those of its subtransactions, carry its number or a later one. Having a number alone
-  does no harm: whoever locks a row has one. Rows that it removed count as well, so they are read, too.
+  does no harm: locking a row takes one. Rows that it removed count as well, so they are read, too.
 - A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
 - Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
   identity, the server's life (``store.database.server_life``) included.

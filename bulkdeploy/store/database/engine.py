@@ -42,7 +42,13 @@ SERIALIZATION_FAILURE = "40001"
 DEADLOCK_DETECTED = "40P01"
 UNIQUE_VIOLATION = "23505"
 LOCK_NOT_AVAILABLE = "55P03"
-ONLY_BY_RACES = frozenset({"uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"})
+ONLY_BY_RACES = frozenset(
+    {
+        *("uq_deployments_request_token", "uq_nics_live_mac", "uq_nics_live_vm_name"),
+        *("uq_virtual_machines_uuid", "uq_async_jobs_uuid", "uq_events_uuid", "uq_volumes_uuid"),
+        "uq_host_claims_consumer",
+    }
+)
 """Unique indexes that only a race can violate: who writes has looked before, and, made to look again, will see."""
 
 MOST_ATTEMPTS = 20
@@ -214,7 +220,7 @@ def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolE
     used = record.info.setdefault(USED, False)
     record.info[USED] = True
     if not used:
-        return  # made a moment ago: whoever uses it will see
+        return  # made a moment ago: its first use will show
     if connection.closed or _readable(connection.fileno()):
         raise InvalidatePoolError
 
@@ -308,7 +314,7 @@ def after_commit(connection: Connection, action: Action) -> None:
     """Have ``action`` run once the transaction of ``run_transaction`` is committed; after a rollback it never runs.
 
     Actions run in the order they were registered, each of them even if one before it failed; what the last of those
-    raised is raised to whoever ran the transaction, which stays committed. A process that dies right after the
+    raised is raised to the caller of the transaction, which stays committed. A process that dies right after the
     commit runs none, so whatever must not be lost stands in the database as well.
 
     Raises:

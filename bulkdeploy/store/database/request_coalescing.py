@@ -2,7 +2,7 @@
 
 Hundreds of clients that poll ask for two things, again and again: who they are, and one job. While one thread
 looks, others who come gather, and one of them then looks for all. Under load a statement so answers as many
-calls as there are threads; a call that comes alone waits for nobody. Nothing is remembered: whoever asks gets what
+calls as there are threads; a call that comes alone does not wait. Nothing is remembered: each call gets what
 was committed before the look began, and it begins after he asked. ADR 18 has what it saves, and what can go wrong.
 """
 

@@ -2,7 +2,7 @@
 
 A server that recovers, after a crash of its own or of one of its processes, may give numbers a second time that
 were given before and left no trace in its log. It then forgets its statistics, and counts them anew from that
-moment on; over a shutdown it keeps them. (Whoever resets them by hand begins a life for nothing, no more.)
+moment on; over a shutdown it keeps them. (Resetting them by hand begins a life for nothing, no more.)
 """
 
 LIFE_BEGAN = "pg_stat_get_bgwriter_stat_reset_time()"

@@ -15,12 +15,13 @@ import orjson
 from sqlalchemy import Connection, Row, insert
 
 from bulkdeploy.domain.accounts import Caller, Owner
-from bulkdeploy.domain.deployment import DeploySpec
+from bulkdeploy.domain.deployment import DeploySpec, NamedVm
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Ints, Plan
+from bulkdeploy.request_id import current_request
 from bulkdeploy.store.accounts.owned_entities import find_by_name, insert_entity
 from bulkdeploy.store.database.copying import PerRow, copy_rows, reserve_ids
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -84,15 +85,19 @@ def random_uuids(count: int) -> list[str]:
     ]
 
 
-def reserve_identities(connection: Connection, count: int) -> NewVms:
-    """Fresh ids and uuids for ``count`` VMs with one job each; names and volumes still empty."""
+def reserve_identities(connection: Connection, count: int, only: NamedVm | None = None) -> NewVms:
+    """Ids and uuids for ``count`` VMs with one job each; names and volumes still empty.
+
+    All are new, but for those that a call's ``only`` VM is to have.
+    """
+    chosen = NamedVm() if only is None else only
     return NewVms(
         ids=reserve_ids(connection, virtual_machines, count),
-        uuids=random_uuids(count),
+        uuids=random_uuids(count) if chosen.uuid is None else [chosen.uuid],
         names=(),
         volume_uuids=(),
         job_ids=reserve_ids(connection, async_jobs, count),
-        job_uuids=random_uuids(count),
+        job_uuids=random_uuids(count) if chosen.job_uuid is None else [chosen.job_uuid],
     )
 
 
@@ -298,6 +303,7 @@ def write_jobs(
             "instance_uuid": PerRow(new.uuids),
             "deployment_id": deployment_id,
             "params": orjson.dumps({"startvm": spec.request.start_vm}).decode(),
+            "request_id": current_request(),
         },
     )
     copy_rows(connection, outbox, new.count, {"job_id": PerRow(new.job_ids), "queue": queue, "kind": kind})

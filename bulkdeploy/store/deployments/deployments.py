@@ -10,11 +10,11 @@ from zlib import crc32
 from sqlalchemy import Connection, Row, select, text
 
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import deployments
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
 
 JOB_COUNTS = ("queued", "running", "succeeded", "failed")
 
@@ -94,6 +94,14 @@ def is_cancelled(connection: Connection, deployment_id: int) -> bool:
     return bool(connection.execute(_IS_CANCELLED, {"id": deployment_id}).scalar())
 
 
+ORDERS: Orders = {
+    "count": deployments.c.vm_count,
+    "account": account_name(),
+    "zonename": zones.c.name,
+    "created": deployments.c.created,
+}
+
+
 def list_deployments(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """Bulk deployments, newest first, with their stored plan (``plan``) and internal id (``_id``)."""
     query = filtered(
@@ -112,12 +120,11 @@ def list_deployments(connection: Connection, visible: Visibility, arguments: Arg
         .select_from(
             with_owner(deployments, deployments.c.account_id).join(zones, zones.c.id == deployments.c.zone_id)
         )
-        .where(deployments.c.bulk, deployments.c.batch_id.is_(None), visible.condition())
-        .order_by(deployments.c.id.desc()),
+        .where(deployments.c.bulk, deployments.c.batch_id.is_(None), visible.condition()),
         FILTERS,
         arguments,
     )
-    return fetch_page(connection, query, paging)
+    return fetch_page(connection, ordered(query, ORDERS, arguments, deployments.c.id.desc()), paging)
 
 
 def count_jobs(connection: Connection, deployment_ids: Sequence[int]) -> dict[int, dict[str, Any]]:

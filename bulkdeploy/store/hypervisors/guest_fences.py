@@ -1,9 +1,10 @@
 """Fences of guests, for drivers whose hypervisors do not compare them: one row a guest, one statement a step.
 
-Whoever takes volumes, and whoever removes them, holds their advisory locks meanwhile.
+Taking volumes, and removing them, holds their advisory locks.
 """
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,12 @@ from bulkdeploy.store.locks import Lock, take_locks
 _RAISE = text(
     "INSERT INTO guest_fences (guest_uuid, fence) VALUES (:guest, :fence)"
     " ON CONFLICT (guest_uuid) DO UPDATE SET fence = excluded.fence, updated = now()"
-    " WHERE guest_fences.fence <= excluded.fence RETURNING host_uuid, destination_uuid"
+    " WHERE guest_fences.fence <= excluded.fence RETURNING host_uuid, destination_uuid, details"
 )
 
 
 def raise_fence(connection: Connection, guest_uuid: UUID, fence: int) -> Row[Any] | None:
-    """Let no lower fence be accepted; host_uuid and destination_uuid; None: a higher one was seen."""
+    """Let no lower fence be accepted; host_uuid, destination_uuid, details; None: a higher one was seen."""
     return connection.execute(_RAISE, {"guest": guest_uuid, "fence": fence}).first()
 
 
@@ -57,6 +58,26 @@ def move(
     """The guest is on this host and moves to that one, or nowhere; False: a higher fence was seen."""
     given = {"guest": guest_uuid, "host": host_uuid, "destination": destination_uuid, "fence": fence}
     return connection.execute(_MOVE, given).rowcount == 1
+
+
+_KEEP = text(
+    "UPDATE guest_fences SET fence = :fence, details = CAST(:details AS jsonb), updated = now()"
+    " WHERE guest_uuid = :guest AND fence <= :fence"
+)
+
+
+def keep(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> bool:
+    """Remember details of a guest, whose fence is known, in place of those before; False: a higher one was seen."""
+    given = {"guest": guest_uuid, "details": json.dumps(details) if details else None, "fence": fence}
+    return connection.execute(_KEEP, given).rowcount == 1
+
+
+_KEPT = text("SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest_fences WHERE details IS NOT NULL")
+
+
+def kept(connection: Connection) -> Sequence[Row[Any]]:
+    """The guests of which details are kept."""
+    return connection.execute(_KEPT).all()
 
 
 _RELEASE = text(

@@ -6,22 +6,30 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.store.database.arrays import int_array
+
 _WATCHED = text(
-    "SELECT h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state FROM hosts h"
-    " WHERE h.removed IS NULL AND h.url IS NOT NULL AND h.hypervisor = ANY(:hypervisors) ORDER BY h.id"
+    "SELECT h.id, h.uuid, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.zone_id,"
+    " h.fenced IS NOT NULL AS fenced, w.answers,"
+    " CAST(extract(epoch FROM now() - w.since) AS double precision) AS lasted_s"
+    " FROM hosts h LEFT JOIN host_watches w ON w.host_id = h.id"
+    " WHERE h.removed IS NULL AND h.hypervisor = ANY(:hypervisors) ORDER BY h.id"
 )
 
 
 def watched_hosts(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Hosts of these hypervisors that have a url: uuid, name, ip_address, hypervisor, url, state."""
+    """Hosts of these hypervisors: id, uuid, name, ip_address, hypervisor, url, state, zone_id, whether fenced.
+
+    Where a host is, or was lately, silent: ``answers``, and for how many seconds (``lasted_s``); else None.
+    """
     return connection.execute(_WATCHED, {"hypervisors": list(hypervisors)}).all()
 
 
-_HYPERVISORS = text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL AND url IS NOT NULL")
+_HYPERVISORS = text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL")
 
 
-def hypervisors_with_urls(connection: Connection) -> list[str]:
-    """The hypervisor types of hosts that have a url."""
+def hypervisors_in_use(connection: Connection) -> list[str]:
+    """The hypervisor types of hosts."""
     return list(connection.execute(_HYPERVISORS).scalars())
 
 
@@ -48,12 +56,63 @@ def lock_settled_vms(
     return connection.execute(_LOCK_SETTLED, {"hosts": list(host_uuids), "vms": list(vm_uuids)}).all()
 
 
-_SET_STATE = text(
-    "UPDATE hosts SET state = :state"
-    " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL AND state <> :state"
+_NOTE = text(
+    "INSERT INTO host_watches AS w (host_id, answers)"
+    " SELECT id, :answers FROM unnest(CAST(:hosts AS bigint[])) AS id ORDER BY id"
+    " ON CONFLICT (host_id) DO UPDATE SET answers = excluded.answers, since = now()"
+    " WHERE w.answers <> excluded.answers RETURNING w.host_id"
 )
 
 
-def set_states(connection: Connection, host_uuids: Collection[UUID], state: str) -> None:
-    """Let these hosts be in this state."""
-    connection.execute(_SET_STATE, {"hosts": list(host_uuids), "state": state})
+def note_answers(connection: Connection, host_ids: Collection[int], *, answers: bool) -> set[int]:
+    """Remember that these hosts answer, or do not, from now on; those of which nobody had noted it yet."""
+    given = {"hosts": int_array(sorted(host_ids)), "answers": answers}
+    return set(connection.execute(_NOTE, given).scalars())
+
+
+_SET_STATE = text(
+    "WITH changed AS (UPDATE hosts h SET state = :state"
+    "   WHERE id = ANY(CAST(:hosts AS bigint[])) AND removed IS NULL AND state <> :state"
+    "   AND (:state = 'Down' OR (fenced IS NULL AND NOT EXISTS (SELECT FROM async_jobs j"
+    "     WHERE j.instance_id = h.id AND j.status = 0 AND j.kind = 'evacuate_host')))"
+    "   RETURNING id),"
+    " forgotten AS (DELETE FROM host_watches w USING changed c WHERE w.host_id = c.id AND :state = 'Up')"
+    " SELECT id FROM changed"
+)
+
+
+def set_states(connection: Connection, host_ids: Collection[int], state: str) -> set[int]:
+    """Let these hosts be in this state; those that were not. Of those that are Up nothing is remembered.
+
+    Hosts that were fenced, or are about to be, stay Down.
+    """
+    given = {"hosts": int_array(sorted(host_ids)), "state": state}
+    return set(connection.execute(_SET_STATE, given).scalars())
+
+
+_HIGHLY_AVAILABLE = (
+    "SELECT v.id FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
+    " WHERE coalesce(v.ha_enabled, o.offer_ha)"
+)
+_TO_EVACUATE = text(
+    "SELECT h.id, h.uuid, h.name FROM hosts h JOIN host_watches w ON w.host_id = h.id AND NOT w.answers"
+    " WHERE h.id = :host AND h.removed IS NULL AND h.state = 'Down' AND h.fenced IS NULL"
+    " AND EXISTS ($vms AND v.host_id = h.id AND v.state = 'Running')"
+    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = h.id AND j.status = 0"
+    "   AND j.kind = 'evacuate_host') FOR UPDATE OF h".replace("$vms", _HIGHLY_AVAILABLE)
+)
+
+
+def lock_host_to_evacuate(connection: Connection, host_id: int) -> Row[Any] | None:
+    """A silent host that is Down, was not fenced, and has VMs that are to be started elsewhere; None: it is not.
+
+    It stays locked, and so does the row that claims of it lock.
+    """
+    connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
+    return connection.execute(_TO_EVACUATE, {"host": host_id}).one_or_none()
+
+
+def highly_available(connection: Connection, vm_ids: Collection[int]) -> set[int]:
+    """Those of these VMs that are to be started elsewhere when their host fails."""
+    query = text("$vms AND v.id = ANY(CAST(:vms AS bigint[]))".replace("$vms", _HIGHLY_AVAILABLE))
+    return set(connection.execute(query, {"vms": int_array(sorted(vm_ids))}).scalars())

@@ -1,18 +1,21 @@
 """Zones, pods, clusters and hosts that a domain or an account has alone: listed, found, written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, Table, delete, func, select, text
+from sqlalchemy import ARRAY, BigInteger, Column, Connection, Table, Text, case, cast, delete, func, select, text
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.topology import AffinityType
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.database.copying import columns_from, copy_rows
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.accounts import accounts, domains
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import clusters, dedicated_resources, hosts, pods, zones
+from bulkdeploy.store.tables.virtual_machines import virtual_machines
 
 dedicated = dedicated_resources.c
 
@@ -28,16 +31,25 @@ COLUMNS: Mapping[Entity, Column[Any]] = {
     Entity.CLUSTER: dedicated.cluster_id,
     Entity.HOST: dedicated.host_id,
 }
+HOSTS_BY: Mapping[Entity, Column[Any]] = {
+    Entity.ZONE: hosts.c.zone_id,
+    Entity.POD: hosts.c.pod_id,
+    Entity.CLUSTER: hosts.c.cluster_id,
+    Entity.HOST: hosts.c.id,
+}
+LEVELS = [kind.name for kind in TABLES]
+Path: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dedicated:
-    """A place that somebody has alone, with its holder; ``account_id`` None: a whole domain with those below."""
+    """A place with its holder: an account, or where ``account_id`` is None a whole domain with those below."""
 
     entity: Entity
     name: str
     account_id: int | None
     lineage: str
+    path: Path
 
 
 def list_dedications(connection: Connection, place: Entity, arguments: Arguments, paging: Paging) -> Page:
@@ -89,13 +101,10 @@ def read_dedications(place: Entity, connection: Connection) -> list[dict[str, An
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def zone_of(connection: Connection, place: EntityRef) -> EntityRef:
-    """The zone that a place is, or lies in."""
-    return place if place.entity is Entity.ZONE else zones_of(connection, [place])[place.id]
-
-
 def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, EntityRef]:
-    """The zones that places of one kind lie in, by the places' internal ids."""
+    """The zones that places of one kind are, or lie in, by the places' internal ids."""
+    if places[0].entity is Entity.ZONE:
+        return {place.id: place for place in places}
     table = TABLES[places[0].entity]
     rows = connection.execute(
         select(table.c.id.label("place_id"), zones.c.id, zones.c.uuid, zones.c.name)
@@ -105,98 +114,109 @@ def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, E
     return {row.place_id: EntityRef(Entity.ZONE, row.id, row.uuid, row.name) for row in rows}
 
 
-def around_and_inside(connection: Connection, place: EntityRef) -> list[Dedicated]:
-    """What is dedicated of a place itself, of what it lies in and of what lies in it; the place itself first."""
+def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> list[Dedicated]:
+    """What is dedicated of these zones, and in them, by the dedications' ids."""
     rows = connection.execute(
         text(
-            "WITH RECURSIVE spots AS ("
-            " SELECT 'ZONE' AS kind, id, name, id AS zone_id, NULL::bigint AS pod_id, NULL::bigint AS cluster_id,"
-            "   NULL::bigint AS host_id FROM zones WHERE removed IS NULL"
-            " UNION ALL SELECT 'POD', id, name, zone_id, id, NULL, NULL FROM pods WHERE removed IS NULL"
-            " UNION ALL SELECT 'CLUSTER', id, name, zone_id, pod_id, id, NULL FROM clusters WHERE removed IS NULL"
-            " UNION ALL SELECT 'HOST', id, name, zone_id, pod_id, cluster_id, id FROM hosts WHERE removed IS NULL),"
-            " mine AS (SELECT * FROM spots WHERE kind = :kind AND id = :id)"
-            " SELECT s.kind, s.name, r.account_id, d.lineage, s.id = m.id AND s.kind = m.kind AS is_itself"
-            " FROM dedicated_resources r JOIN domains d ON d.id = r.domain_id CROSS JOIN mine m JOIN spots s ON"
-            "   (s.kind, s.id) = (CASE WHEN r.host_id IS NOT NULL THEN 'HOST' WHEN r.cluster_id IS NOT NULL THEN"
-            "   'CLUSTER' WHEN r.pod_id IS NOT NULL THEN 'POD' ELSE 'ZONE' END,"
+            "WITH places AS ("
+            " SELECT 'ZONE' AS kind, id, name, id AS zone_id, NULL::bigint AS pod_id, NULL::bigint AS cluster_id"
+            "   FROM zones WHERE removed IS NULL"
+            " UNION ALL SELECT 'POD', id, name, zone_id, id, NULL FROM pods WHERE removed IS NULL"
+            " UNION ALL SELECT 'CLUSTER', id, name, zone_id, pod_id, id FROM clusters WHERE removed IS NULL"
+            " UNION ALL SELECT 'HOST', id, name, zone_id, pod_id, cluster_id FROM hosts WHERE removed IS NULL)"
+            " SELECT p.*, r.account_id, d.lineage FROM dedicated_resources r JOIN domains d ON d.id = r.domain_id"
+            " JOIN places p ON (p.kind, p.id) = (CASE WHEN r.host_id IS NOT NULL THEN 'HOST'"
+            "   WHEN r.cluster_id IS NOT NULL THEN 'CLUSTER' WHEN r.pod_id IS NOT NULL THEN 'POD' ELSE 'ZONE' END,"
             "   coalesce(r.host_id, r.cluster_id, r.pod_id, r.zone_id))"
-            " WHERE s.zone_id = m.zone_id AND (s.pod_id IS NULL OR m.pod_id IS NULL OR s.pod_id = m.pod_id)"
-            "   AND (s.cluster_id IS NULL OR m.cluster_id IS NULL OR s.cluster_id = m.cluster_id)"
-            "   AND (s.host_id IS NULL OR m.host_id IS NULL OR s.host_id = m.host_id)"
-            " ORDER BY is_itself DESC, r.id"
+            " WHERE p.zone_id = ANY(CAST(:zones AS bigint[])) ORDER BY r.id"
         ),
-        {"kind": place.entity.name, "id": place.id},
+        {"zones": int_array(zone_ids)},
     )
-    return [Dedicated(Entity[row.kind], row.name, row.account_id, row.lineage) for row in rows]
+    return [
+        Dedicated(Entity[row["kind"]], row["name"], row["account_id"], row["lineage"], path_of(row["kind"], row))
+        for row in map(dict, rows.mappings())
+    ]
 
 
-def count_foreign_vms(connection: Connection, place: EntityRef, lineage: str, account_id: int | None) -> int:
-    """VMs on hosts of a place that belong neither to the account nor, without one, to the domain or one below."""
-    found: int = connection.execute(
-        text(
-            "SELECT count(*) FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
-            " JOIN accounts a ON a.id = v.account_id JOIN domains d ON d.id = a.domain_id"
-            " WHERE CASE :kind WHEN 'HOST' THEN h.id WHEN 'CLUSTER' THEN h.cluster_id WHEN 'POD' THEN h.pod_id"
-            "   ELSE h.zone_id END = :place"
-            " AND v.removed IS NULL AND CASE WHEN CAST(:account AS bigint) IS NULL"
-            "   THEN NOT starts_with(d.lineage, :lineage) ELSE a.id <> :account END"
-        ),
-        {"kind": place.entity.name, "place": place.id, "lineage": lineage, "account": account_id},
-    ).scalar_one()
-    return found
+def path_of(kind: str, row: Mapping[str, Any]) -> Path:
+    """Where a place is, from its zone inwards, by internal ids; ``row``: as in the table of its kind."""
+    outer = ("zone_id", "pod_id", "cluster_id")
+    return (*(row[name] for name in outer[: LEVELS.index(kind)]), row["id"])
 
 
-def dedication_group(connection: Connection, domain_id: int, account_id: int | None) -> EntityRef | None:
-    """The holder's affinity group that its VMs join to be placed where nobody else's are."""
+def count_foreign_vms(
+    connection: Connection, kind: Entity, holders: Mapping[int, tuple[str, int | None]]
+) -> dict[int, int]:
+    """VMs on the hosts of places that are not their holders', by the places' internal ids; 0 is left out.
+
+    ``holders``: by place a domain's lineage, whose VMs and those of the domains below are its own, or an account's
+    internal id beside it, whose VMs alone are.
+    """
+    holder_rows = func.unnest(
+        cast(list(holders), ARRAY(BigInteger)),
+        cast([lineage for lineage, _ in holders.values()], ARRAY(Text)),
+        cast([account_id for _, account_id in holders.values()], ARRAY(BigInteger)),
+    )
+    holder = holder_rows.table_valued("place_id", "lineage", "account_id", name="holder").render_derived()
+    own = case(
+        (holder.c.account_id.is_(None), func.starts_with(domains.c.lineage, holder.c.lineage)),
+        else_=accounts.c.id == holder.c.account_id,
+    )
+    query = (
+        select(holder.c.place_id, func.count())
+        .select_from(holder.join(hosts, HOSTS_BY[kind] == holder.c.place_id))
+        .join(virtual_machines, virtual_machines.c.host_id == hosts.c.id)
+        .join(accounts, accounts.c.id == virtual_machines.c.account_id)
+        .join(domains, domains.c.id == accounts.c.domain_id)
+        .where(virtual_machines.c.removed.is_(None), ~own)
+        .group_by(holder.c.place_id)
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def dedication_groups(connection: Connection, domain_ids: Collection[int]) -> dict[tuple[int, int | None], int]:
+    """The internal ids of affinity groups that VMs join to be placed on what is dedicated to their owner.
+
+    By domain and account; no account: the whole domain's.
+    """
     group = affinity_groups.c
-    row = connection.execute(
-        select(group.id, group.uuid, group.name)
+    rows = connection.execute(
+        select(group.id, group.domain_id, group.account_id)
         .where(
             group.affinity_type == AffinityType.EXPLICIT_DEDICATION.value,
-            group.domain_id == domain_id,
-            group.account_id.is_not_distinct_from(account_id),
+            id_in(group.domain_id, domain_ids),
             group.removed.is_(None),
         )
-        .order_by(group.id)
-        .limit(1)
-    ).first()
-    return None if row is None else EntityRef(Entity.AFFINITY_GROUP, row.id, row.uuid, row.name)
-
-
-def write_dedication(
-    connection: Connection, place: EntityRef, domain_id: int, account_id: int | None, group_id: int
-) -> None:
-    """Give a place to its holder."""
-    connection.execute(
-        dedicated_resources.insert().values(
-            **{COLUMNS[place.entity].name: place.id},
-            domain_id=domain_id,
-            account_id=account_id,
-            affinity_group_id=group_id,
-        )
+        .order_by(group.id.desc())
     )
+    return {(row.domain_id, row.account_id): row.id for row in rows}
 
 
-def release_place(connection: Connection, place: EntityRef) -> bool:
-    """Take a place from its holder, and the holder's group away when nothing else is left to it and no VM is in it.
+def write_dedications(connection: Connection, kind: Entity, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write dedications: ``place_id``, ``domain_id``, ``account_id`` or None, and ``affinity_group_id`` of each."""
+    columns = columns_from(rows)
+    columns[COLUMNS[kind].name] = columns.pop("place_id")
+    copy_rows(connection, dedicated_resources, len(rows), columns)
 
-    False where nobody had the place.
+
+def release_places(connection: Connection, places: Sequence[EntityRef]) -> set[int]:
+    """End the dedications of places of one kind; the internal ids of those that had one.
+
+    A holder's affinity group goes with its last dedication, unless VMs are in it.
     """
     gone = connection.execute(
         delete(dedicated_resources)
-        .where(COLUMNS[place.entity] == place.id)
-        .returning(dedicated_resources.c.affinity_group_id)
-    ).scalars()
-    groups = list(gone)
+        .where(id_in(COLUMNS[places[0].entity], {place.id for place in places}))
+        .returning(COLUMNS[places[0].entity].label("place_id"), dedicated.affinity_group_id)
+    ).all()
     used = select(dedicated.affinity_group_id).where(dedicated.affinity_group_id.is_not(None))
     connection.execute(
         affinity_groups.update()
         .where(
-            affinity_groups.c.id.in_([group for group in groups if group is not None]),
+            id_in(affinity_groups.c.id, {row.affinity_group_id for row in gone} - {None}),
             affinity_groups.c.id.not_in(used),
             affinity_groups.c.id.not_in(select(vm_affinity_groups.c.affinity_group_id)),
         )
         .values(removed=func.now())
     )
-    return bool(groups)
+    return {row.place_id for row in gone}

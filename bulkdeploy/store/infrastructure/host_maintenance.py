@@ -1,7 +1,7 @@
 """Hosts on their way into maintenance: their resource state, and the VMs that still have to leave them.
 
-Whoever changes a resource state holds the row that claims lock: so every claim that found the host Enabled was
-committed before, and is seen by whoever looks afterwards.
+Changing a resource state locks the row that claims lock: so every claim that found the host Enabled was
+committed before, and is seen from then on.
 """
 
 from collections.abc import Collection, Sequence
@@ -134,6 +134,12 @@ def count_moves(connection: Connection, job_id: int) -> int:
     """How many jobs that this one made are under way."""
     query = text("SELECT count(*) FROM async_jobs WHERE parent_id = :job AND status = 0")
     return int(connection.execute(query, {"job": job_id}).scalar_one())
+
+
+def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
+    """The VMs that this job has made jobs for, by id."""
+    query = text("SELECT instance_id FROM async_jobs WHERE parent_id = :job")
+    return set(connection.execute(query, {"job": job_id}).scalars())
 
 
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:

@@ -1,6 +1,7 @@
 """What jobs that take all VMs off hosts have to show."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -29,6 +30,11 @@ def set_host_state(connection: Connection, host_id: int, state: HostState) -> No
     connection.execute(text("UPDATE hosts SET state = :state WHERE id = :host"), values)
 
 
+def set_fenced(connection: Connection, host_id: int) -> None:
+    """Write that nothing runs on a host from now on; ``reconnectHost`` takes it back."""
+    connection.execute(text("UPDATE hosts SET fenced = now() WHERE id = :host"), {"host": host_id})
+
+
 def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[int]:
     """Running VMs on a host that a job has made no job for, by id."""
     query = text(
@@ -36,6 +42,28 @@ def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[i
         " (SELECT instance_id FROM async_jobs WHERE parent_id = :job) ORDER BY v.id"
     )
     return list(connection.execute(query, {"host": host_id, "job": job_id}).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class VmPlace:
+    """A VM's name and host; None: it holds none."""
+
+    name: str
+    host_id: int | None
+
+
+def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlace]:
+    """Where VMs are, by id; expunged ones are left out."""
+    query = text(
+        "SELECT id, name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+    )
+    return {row.id: VmPlace(row.name, row.host_id) for row in connection.execute(query, {"vms": list(vm_ids)})}
+
+
+def running_vms_on(connection: Connection, host_id: int) -> list[int]:
+    """The VMs that run on a host, by id."""
+    query = text("SELECT id FROM virtual_machines WHERE host_id = :host AND state = 'Running' ORDER BY id")
+    return list(connection.execute(query, {"host": host_id}).scalars())
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -1,12 +1,13 @@
 """Writing hosts with what hangs on them: their capacity in the ledger and the pools of their own disks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, select, text, update
 
-from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.topology import HostState
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.ledger import host_capacity
 from bulkdeploy.store.tables.topology import clusters, hosts, storage_pools
 
@@ -28,15 +29,15 @@ def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> No
     )
 
 
-def refresh_limits(connection: Connection, host_id: int) -> None:
-    """Let what a host may promise follow its hardware; what is claimed stays claimed."""
+def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
+    """Let what hosts may promise follow their hardware; what is claimed stays claimed."""
     connection.execute(
         text(
             "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
             " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
-            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id WHERE c.host_id = h.id AND h.id = :host"
+            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id WHERE c.host_id = h.id AND h.id = ANY(:hosts)"
         ),
-        {"host": host_id},
+        {"hosts": list(host_ids)},
     )
 
 
@@ -58,34 +59,39 @@ def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | 
     return None if row is None else dict(row)
 
 
-def lock_claims(connection: Connection, host_id: int) -> tuple[int, int]:
-    """How many VMs hold a claim on a host, and volumes on its own disks; no new one comes before the commit.
+def lock_claims(connection: Connection, host_ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """How many VMs hold a claim on hosts, and volumes on their own disks; no new one comes before the commit.
 
-    The locks are those of every claim: the host's capacity, then its pools.
+    Hosts without any are left out. The locks are those of every claim: the hosts' capacity, then their pools.
     """
-    connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
-    connection.execute(
-        text("SELECT FROM storage_pools WHERE host_id = :host AND removed IS NULL ORDER BY id FOR UPDATE"),
-        {"host": host_id},
-    )
-    row = connection.execute(
-        text(
-            "SELECT (SELECT count(*) FROM host_claims WHERE host_id = :host) AS vms,"
-            " (SELECT count(*) FROM storage_claims c JOIN storage_pools p ON p.id = c.pool_id"
-            "  WHERE p.host_id = :host AND p.removed IS NULL) AS volumes"
-        ),
-        {"host": host_id},
-    ).one()
-    return row.vms, row.volumes
+    given = {"hosts": int_array(host_ids)}
+    for lock in _LOCK_CLAIMS:
+        connection.execute(lock, given)
+    return {row.host_id: (row.vms, row.volumes) for row in connection.execute(_CLAIMS, given)}
 
 
-def remove_with_pools(connection: Connection, host: EntityRef) -> None:
-    """Mark a host and the pools of its disks as deleted. Its capacity stays as a row: plans skip it."""
+_LOCK_CLAIMS = (
+    text("SELECT FROM host_capacity WHERE host_id = ANY(CAST(:hosts AS bigint[])) ORDER BY host_id FOR UPDATE"),
+    text(
+        "SELECT FROM storage_pools WHERE host_id = ANY(CAST(:hosts AS bigint[])) AND removed IS NULL"
+        " ORDER BY id FOR UPDATE"
+    ),
+)
+_CLAIMS = text(
+    "SELECT host_id, sum(vms) AS vms, sum(volumes) AS volumes FROM ("
+    " SELECT host_id, 1 AS vms, 0 AS volumes FROM host_claims WHERE host_id = ANY(CAST(:hosts AS bigint[]))"
+    " UNION ALL SELECT p.host_id, 0, 1 FROM storage_claims c JOIN storage_pools p ON p.id = c.pool_id"
+    " WHERE p.host_id = ANY(CAST(:hosts AS bigint[])) AND p.removed IS NULL) AS claims GROUP BY host_id"
+)
+
+
+def remove_with_pools(connection: Connection, host_ids: Sequence[int]) -> None:
+    """Mark hosts and the pools of their disks as deleted. Their capacity stays as rows: plans skip it."""
     connection.execute(
-        update(hosts).where(hosts.c.id == host.id).values(removed=func.now(), state=HostState.REMOVED.value)
+        update(hosts).where(id_in(hosts.c.id, host_ids)).values(removed=func.now(), state=HostState.REMOVED.value)
     )
     connection.execute(
         update(storage_pools)
-        .where(storage_pools.c.host_id == host.id, storage_pools.c.removed.is_(None))
+        .where(id_in(storage_pools.c.host_id, host_ids), storage_pools.c.removed.is_(None))
         .values(removed=func.now())
     )

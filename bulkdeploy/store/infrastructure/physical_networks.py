@@ -1,13 +1,12 @@
 """Physical networks with their traffic types and service providers: the list queries, and what hangs on one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Column, Connection, func, insert, select, update
 
-from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.network_services import ELEMENTS, PROVIDERS, TrafficType
-from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.networks import (
@@ -145,24 +144,27 @@ def add_default_providers(connection: Connection, networks: Mapping[int, bool]) 
     connection.execute(insert(network_service_providers).values(rows))
 
 
-def remove_contents(connection: Connection, network: EntityRef) -> None:
-    """Mark the traffic types and providers of a physical network as deleted."""
+def remove_contents(connection: Connection, network_ids: Collection[int]) -> None:
+    """Mark the traffic types and providers of physical networks as deleted."""
     for table in (traffic_types, network_service_providers):
-        of_network = (table.c.physical_network_id == network.id, table.c.removed.is_(None))
-        connection.execute(update(table).where(*of_network).values(removed=func.now()))
+        of_networks = (id_in(table.c.physical_network_id, network_ids), table.c.removed.is_(None))
+        connection.execute(update(table).where(*of_networks).values(removed=func.now()))
 
 
-def with_public_traffic(connection: Connection, zone_id: int) -> list[int]:
-    """The zone's physical networks that carry public traffic."""
+def with_public_traffic(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[int]]:
+    """The physical networks of zones that carry public traffic, by zone."""
     query = (
-        select(physical_networks.c.id)
+        select(physical_networks.c.zone_id, physical_networks.c.id)
         .join(traffic_types, traffic_types.c.physical_network_id == physical_networks.c.id)
         .where(
-            physical_networks.c.zone_id == zone_id,
+            id_in(physical_networks.c.zone_id, zone_ids),
             physical_networks.c.removed.is_(None),
             traffic_types.c.removed.is_(None),
             traffic_types.c.traffic_type == TrafficType.PUBLIC.value,
         )
         .order_by(physical_networks.c.id)
     )
-    return list(connection.execute(query).scalars())
+    found: dict[int, list[int]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.zone_id, []).append(row.id)
+    return found

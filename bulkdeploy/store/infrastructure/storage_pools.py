@@ -1,6 +1,6 @@
 """The list query of primary storage pools, and what is in one."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -85,6 +85,24 @@ def _as_written(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+LEARNT: Fields = {
+    "name": storage_pools.c.name,
+    "state": storage_pools.c.state,
+    "capacitybytes": storage_pools.c.capacity_bytes,
+    "pooltype": storage_pools.c.pool_type,
+    "server": storage_pools.c.ip_address,
+    "path": storage_pools.c.path,
+}
+"""What another cloud says of its pools and may say otherwise tomorrow, besides their tags."""
+
+LEARNT_PLACE: Fields = {
+    **{name: FIELDS[name] for name in ("zoneid", "podid", "clusterid", "scope", "hypervisor")},
+    "hostid": storage_pools.c.host_id,
+}
+
+read_learnt_pools = reader(Entity.STORAGE_POOL, {**LEARNT_PLACE, **LEARNT, "tags": FIELDS["tags"]})
+"""All pools, those of hosts' own disks too, with what another cloud says of them."""
+
 FILTERS: Filters = {
     "id": by_id(storage_pools.c.id),
     "name": same_text(storage_pools.c.name),
@@ -111,10 +129,11 @@ def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tupl
     return {(row.zone_id, row.ip_address, row.path): row.name for row in rows}
 
 
-def count_volumes(connection: Connection, pool_id: int) -> int:
-    """Volumes that hold room of a pool; with its row held, no new one comes."""
-    query = select(func.count()).select_from(storage_claims).where(storage_claims.c.pool_id == pool_id)
-    return connection.execute(query).scalar_one()
+def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int, int]:
+    """Volumes that claim space of pools; with its row held, no new one comes. Pools without any are left out."""
+    claim = storage_claims.c
+    query = select(claim.pool_id, func.count()).where(id_in(claim.pool_id, pool_ids)).group_by(claim.pool_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:

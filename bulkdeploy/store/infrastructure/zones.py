@@ -112,11 +112,10 @@ def has_zone(connection: Connection) -> bool:
     return connection.execute(select(zones.c.id).where(zones.c.removed.is_(None)).limit(1)).first() is not None
 
 
-def zones_closed_to(connection: Connection, zone_ids: Iterable[int], lineage: str) -> set[int]:
-    """Those of the zones that are kept to a domain which ``lineage`` neither is nor lies below."""
-    private = select(zones.c.id).join(domains, domains.c.id == zones.c.domain_id)
-    closed = private.where(id_in(zones.c.id, zone_ids), ~within(lineage, domains.c.lineage))
-    return set(connection.execute(closed).scalars())
+def private_zones(connection: Connection, zone_ids: Iterable[int]) -> dict[int, str]:
+    """Those of the zones that are kept to a domain and the domains below it, with its lineage."""
+    query = select(zones.c.id, domains.c.lineage).join(domains, domains.c.id == zones.c.domain_id)
+    return {row.id: row.lineage for row in connection.execute(query.where(id_in(zones.c.id, zone_ids)))}
 
 
 def _query() -> Any:

@@ -30,7 +30,7 @@ from bulkdeploy.store.configuration.configuration import global_value
 from bulkdeploy.store.database.compiled_query import CompiledQuery
 from bulkdeploy.store.database.request_coalescing import find_coalesced
 from bulkdeploy.store.filters import Arguments, Condition, Filters, always, by_id, equal, filtered, keyword
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.tables.accounts import accounts, domains, users
 from bulkdeploy.store.tables.jobs import async_jobs
 from bulkdeploy.store.tables.virtual_machines import deployments
@@ -50,6 +50,15 @@ FILTERS: Filters = {
     "managementserverid": always(MANAGEMENT_SERVER_ID),
     "resourceid": by_id(async_jobs.c.instance_id),
     "resourcetype": equal(async_jobs.c.instance_type),
+}
+
+
+ORDERS: Orders = {
+    "cmd": async_jobs.c.cmd,
+    "jobstatus": async_jobs.c.status,
+    "account": account_name(),
+    "created": async_jobs.c.created,
+    "completed": async_jobs.c.completed,
 }
 
 
@@ -137,7 +146,7 @@ def newest_job_of(connection: Connection, instance_type: str, instance_id: int) 
 def list_async_jobs(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """One page of the jobs made by the accounts shown, in the order they were made."""
     query = filtered(JOBS.where(visibility.condition()), FILTERS, arguments)
-    page = fetch_page(connection, query.order_by(async_jobs.c.id), paging)
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, async_jobs.c.id), paging)
     return Page([_wire(dict(row)) for row in page.rows], page.count)
 
 

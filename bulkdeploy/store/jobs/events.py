@@ -5,8 +5,9 @@ Events of actions on VMs are written with their jobs.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Select, delete, select, update
 
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import EntityRef
@@ -25,16 +26,25 @@ from bulkdeploy.store.filters import (
     same_uuid,
 )
 from bulkdeploy.store.jobs.done_jobs import Instance
-from bulkdeploy.store.listing import Page, Paging, fetch_page
+from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.jobs import events
-from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+from bulkdeploy.store.visibility import Visibility, account_name, owner_columns, with_owner
+
+ORDERS: Orders = {
+    "type": events.c.event_type,
+    "level": events.c.level,
+    "state": events.c.state,
+    "username": users.c.username,
+    "account": account_name(),
+    "created": events.c.created,
+}
 
 
 def list_events(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """One page of events, newest first; archived ones only where ``archived`` asks for them."""
     event = events.c
-    query = (
+    query: Select[Any] = (
         select(
             event.uuid.label("id"),
             event.event_type.label("type"),
@@ -51,9 +61,9 @@ def list_events(connection: Connection, visibility: Visibility, arguments: Argum
         )
         .select_from(with_owner(events, event.account_id).outerjoin(users, users.c.id == event.user_id))
         .where(visibility.condition(), event.archived == bool(arguments.get("archived")))
-        .order_by(event.id.desc())
     )
-    return fetch_page(connection, filtered(query, _filters(), arguments), paging)
+    query = ordered(filtered(query, _filters(), arguments), ORDERS, arguments, event.id.desc())
+    return fetch_page(connection, query, paging)
 
 
 def choose(connection: Connection, visibility: Visibility, arguments: Arguments) -> set[int]:

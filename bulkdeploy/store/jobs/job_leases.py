@@ -121,7 +121,8 @@ _TAKE_LEASES = _sql(
     " WHERE j.id = asked.id AND $due AND $has_capacity"
     "   AND (j.lost_leases < :suspect OR asked.number <= :crash_candidates)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
-    " j.deployment_id, j.params, j.progress, j.parent_id, j.lost_leases, j.lost_leases >= :suspect AS runs_alone,"
+    " j.deployment_id, j.params, j.progress, j.parent_id, j.request_id, j.lost_leases,"
+    " j.lost_leases >= :suspect AS runs_alone,"
     " asked.is_new, (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
     "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
 )
@@ -187,6 +188,7 @@ def _leased(row: Any) -> LeasedJob:
         lost=row.lost_leases,
         runs_alone=row.runs_alone,
         is_new=row.is_new,
+        request_id=row.request_id,
     )
 
 
@@ -262,7 +264,7 @@ _WAKE_THROTTLED = _sql(
 def wake_throttled(connection: Connection, ended_ids: Sequence[int], job_queues: JobQueues) -> list[Unsent]:
     """Queue, by way of the outbox, as many jobs that wait for a host as jobs of that host have just ended.
 
-    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that nobody gave back.
+    The sweeper looks as well (``job_sweeping.requeue_throttled``): for places that were not given back.
     """
     ids = {"ids": int_array(sorted(ended_ids))}
     rows = connection.execute(_WAKE_THROTTLED, {**ids, **job_queues.parameters(), "after": 0})

@@ -76,7 +76,7 @@ def requeue_lost(connection: Connection, job_queues: JobQueues, empty_queues: Co
     """Send queued jobs again whose message got lost; how many.
 
     A message that is neither in the outbox nor in its queue was lost, or is about to become a lease. Behind
-    a queue that is not empty nobody can tell; there it is sent again after OVERTAKEN_AFTER_S.
+    a queue that is not empty this can not be known; there it is sent again after OVERTAKEN_AFTER_S.
     """
     return connection.execute(
         _LOST,
@@ -125,7 +125,7 @@ _OVERDUE = _sql(
 
 
 def requeue_overdue(connection: Connection, job_queues: JobQueues, *, why: str, minutes: int, most: int) -> int:
-    """Have jobs ended that began this long ago and that nobody works on: a worker cleans up and fails them."""
+    """Have jobs ended that began this long ago and that no worker works on: a worker cleans up and fails them."""
     return connection.execute(
         _OVERDUE, {**_names(job_queues), "why": why, "minutes": minutes, "most": most}
     ).rowcount

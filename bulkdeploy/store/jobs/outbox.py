@@ -1,6 +1,6 @@
 """The outbox: jobs whose message was, perhaps, not sent yet.
 
-A row is written with its job, in one transaction, and deleted after the message was sent. Whoever dies in
+A row is written with its job, in one transaction, and deleted after the message was sent. A process that dies in
 between leaves it for the sweeper; a message sent twice is harmless.
 """
 

@@ -14,13 +14,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.domain.errors import InsufficientAddresses
 
-MAC_PREFIX = 0x1E << 40
-"""Locally administered, unicast: the first octet of every generated MAC address."""
-
-GENERATED = f"{MAC_PREFIX >> 40:02x}:"
-"""How every generated MAC address begins."""
+MAC_PREFIX = int(GENERATED_MACS.removesuffix(":"), 16) << 40
 
 
 IN_USE = (
@@ -158,7 +155,7 @@ def _take_from_cursor(
 
 
 def take_named_address(connection: Connection, network_id: int, ip: str) -> Address | None:
-    """The asked-for address, if it lies in a range of the network and nobody has it; else None."""
+    """The asked-for address, if it lies in a range of the network and is free; else None."""
     row = connection.execute(
         text(
             "SELECT id, gateway, netmask FROM ip_ranges WHERE network_id = :network AND removed IS NULL"
@@ -186,7 +183,7 @@ def take_named_address(connection: Connection, network_id: int, ip: str) -> Addr
 
 
 def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Lock these networks' ranges: nobody else takes an address of theirs, or gives one back, before the end."""
+    """Lock these networks' ranges: no other transaction takes an address of theirs, or gives one back."""
     connection.execute(
         text("SELECT FROM ip_ranges WHERE network_id = ANY(:networks) ORDER BY id FOR UPDATE"),
         {"networks": sorted(set(network_ids))},
@@ -194,7 +191,7 @@ def lock_ranges(connection: Connection, network_ids: Sequence[int]) -> None:
 
 
 def give_back(connection: Connection, range_id: int, ip: str) -> None:
-    """Let an address that nobody has any more be taken again; its range is locked by the caller."""
+    """Let an address that is not in use any more be taken again; its range is locked by the caller."""
     connection.execute(
         text(
             "INSERT INTO released_addresses (ip_range_id, ip_address) SELECT id, CAST(:ip AS inet) FROM ip_ranges"

@@ -1,7 +1,7 @@
 """Volumes that are deleted: out of sight at once, their room given back when no pool has them any more.
 
 A volume that has a pool may exist there. It is in state Destroy until a sweeper has had it removed: its claim
-stays, so that nobody is promised room that is not free yet.
+stays, so that space which is not free yet is not claimed again.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,15 @@
 """Guest networks made, changed and deleted: what the rules need to know, and the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, func, select, text, update
 
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.guest_networks import GuestType, Subnet
 from bulkdeploy.store.database.engine import TransactionConflict
+from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.live_rows import Fields, reader
 from bulkdeploy.store.tables.networks import ip_ranges, network_offerings, networks, nics, physical_networks
 from bulkdeploy.store.tables.topology import zones
@@ -68,10 +69,10 @@ def _as_written(
     return row
 
 
-def has_network(connection: Connection, zone_id: int) -> bool:
-    """Whether there is a live network in a zone."""
-    query = select(networks.c.id).where(networks.c.zone_id == zone_id, networks.c.removed.is_(None))
-    return connection.execute(query.limit(1)).first() is not None
+def zones_with_networks(connection: Connection, zone_ids: Collection[int]) -> set[int]:
+    """Which of these zones have live networks."""
+    query = select(networks.c.zone_id).where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None))
+    return set(connection.execute(query.distinct()).scalars())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,20 @@ class OfferingFacts:
     services: tuple[str, ...]
 
 
-def read_offering(connection: Connection, offering_id: int) -> OfferingFacts:
-    """A network offering; ``usable``: enabled, for guests, and not deleted."""
-    offering = network_offerings.c
-    row = connection.execute(select(network_offerings).where(offering.id == offering_id)).one()
-    usable = row.removed is None and row.state == "Enabled" and row.traffic_type == "Guest"
-    return OfferingFacts(row.id, row.name, row.guest_type, row.specify_vlan, usable, tuple(row.services))
+def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dict[int, OfferingFacts]:
+    """Network offerings by internal id; ``usable``: enabled, for guests, and not deleted."""
+    rows = connection.execute(select(network_offerings).where(id_in(network_offerings.c.id, offering_ids)))
+    return {
+        row.id: OfferingFacts(
+            row.id,
+            row.name,
+            row.guest_type,
+            row.specify_vlan,
+            row.removed is None and row.state == "Enabled" and row.traffic_type == "Guest",
+            tuple(row.services),
+        )
+        for row in rows
+    }
 
 
 def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, int]:
@@ -104,72 +113,75 @@ def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, in
     return account_id, offering_id
 
 
-def keep_zone(connection: Connection, zone_id: int) -> Row[Any] | None:
-    """A zone that nobody deletes or changes before the transaction ends; None: it was deleted."""
-    query = select(zones).where(zones.c.id == zone_id, zones.c.removed.is_(None))
-    return connection.execute(query.with_for_update(read=True)).first()
+def keep_zones(connection: Connection, zone_ids: Collection[int]) -> dict[int, Row[Any]]:
+    """Live zones by internal id; they are neither deleted nor changed before the transaction ends."""
+    query = select(zones).where(id_in(zones.c.id, zone_ids), zones.c.removed.is_(None)).order_by(zones.c.id)
+    return {row.id: row for row in connection.execute(query.with_for_update(read=True))}
 
 
-def lock_physical_network(connection: Connection, zone_id: int, wanted_id: int | None) -> Row[Any] | None:
-    """The physical network asked for, or the zone's first enabled one; locked, so that a VLAN is given once."""
+def lock_physical_networks(
+    connection: Connection, zone_ids: Collection[int], wanted_ids: Collection[int]
+) -> list[Row[Any]]:
+    """Zones' physical networks that are enabled or wanted, by id; locked, so that each VLAN is given once."""
     physical = physical_networks.c
-    query = select(physical_networks).where(physical.zone_id == zone_id, physical.removed.is_(None))
-    query = query.where(physical.state == "Enabled" if wanted_id is None else physical.id == wanted_id)
-    return connection.execute(query.order_by(physical.id).limit(1).with_for_update()).first()
+    query = select(physical_networks).where(
+        id_in(physical.zone_id, zone_ids),
+        physical.removed.is_(None),
+        (physical.state == "Enabled") | id_in(physical.id, wanted_ids),
+    )
+    return list(connection.execute(query.order_by(physical.id).with_for_update()))
 
 
-def vlans_in_use(connection: Connection, zone_id: int, physical_network_id: int | None) -> dict[str, str]:
-    """Names of live networks by their VLAN: those of the physical network, or of the zone where there is none."""
+def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tuple[int, int | None], dict[str, str]]:
+    """Names of live networks by their VLAN, by zone and physical network, if they are on one."""
     network = networks.c
-    same = or_(network.physical_network_id == physical_network_id, network.physical_network_id.is_(None))
-    query = select(network.vlan, network.name).where(
-        network.zone_id == zone_id, network.removed.is_(None), network.vlan.is_not(None), same
+    query = select(network.zone_id, network.physical_network_id, network.vlan, network.name).where(
+        id_in(network.zone_id, zone_ids), network.removed.is_(None), network.vlan.is_not(None)
     )
-    return {row.vlan: row.name for row in connection.execute(query)}
+    found: dict[tuple[int, int | None], dict[str, str]] = {}
+    for row in connection.execute(query):
+        found.setdefault((row.zone_id, row.physical_network_id), {})[row.vlan] = row.name
+    return found
 
 
-def insert_range(connection: Connection, network_id: int, subnet: Subnet) -> None:
-    """Write the addresses that a network hands out."""
-    connection.execute(
-        insert(ip_ranges).values(
-            network_id=network_id,
-            start_ip=subnet.start_ip,
-            end_ip=subnet.end_ip,
-            next_ip=subnet.start_ip,
-            gateway=subnet.gateway,
-            netmask=subnet.netmask,
-        )
-    )
+def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:
+    """The row of the addresses that a network hands out."""
+    return {
+        "network_id": network_id,
+        "start_ip": subnet.start_ip,
+        "end_ip": subnet.end_ip,
+        "next_ip": subnet.start_ip,
+        "gateway": subnet.gateway,
+        "netmask": subnet.netmask,
+    }
 
 
-def update_network(connection: Connection, network_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a network, whose row the caller holds."""
-    connection.execute(update(networks).where(networks.c.id == network_id).values(**values))
-
-
-def user_of(connection: Connection, network_id: int) -> str | None:
-    """A VM with a nic in the network, in words, or None; a destroyed VM has its nics until it is expunged."""
+def users_of(connection: Connection, network_ids: Collection[int]) -> dict[int, str]:
+    """A VM with a nic in each network, in words; a destroyed VM has its nics until it is expunged."""
     vm = virtual_machines.c
-    query = (
-        select(vm.uuid, vm.state)
-        .join(nics, nics.c.vm_id == vm.id)
-        .where(nics.c.network_id == network_id, nics.c.removed.is_(None))
+    first = (
+        select(nics.c.network_id, func.min(nics.c.vm_id).label("vm_id"))
+        .where(id_in(nics.c.network_id, network_ids), nics.c.removed.is_(None))
+        .group_by(nics.c.network_id)
+        .subquery()
     )
-    row = connection.execute(query.order_by(vm.id).limit(1)).first()
-    return None if row is None else f"virtual machine {row.uuid} ({row.state}) has a nic in it"
+    query = select(first.c.network_id, vm.uuid, vm.state).join(first, first.c.vm_id == vm.id)
+    return {
+        row.network_id: f"virtual machine {row.uuid} ({row.state}) has a nic in it"
+        for row in connection.execute(query)
+    }
 
 
-def remove_ranges(connection: Connection, network_id: int) -> None:
-    """Mark the network's address ranges deleted, once nobody takes addresses from them."""
+def remove_ranges(connection: Connection, network_ids: Collection[int]) -> None:
+    """Mark networks' address ranges deleted, once no transaction takes addresses from them."""
     ranges = ip_ranges.c
-    live = select(ranges.id).where(ranges.network_id == network_id, ranges.removed.is_(None))
-    connection.execute(live.order_by(ranges.id).with_for_update())
-    gone = update(ip_ranges).where(ranges.network_id == network_id, ranges.removed.is_(None))
-    connection.execute(gone.values(removed=func.now()))
+    live = (id_in(ranges.network_id, network_ids), ranges.removed.is_(None))
+    connection.execute(select(ranges.id).where(*live).order_by(ranges.id).with_for_update())
+    connection.execute(update(ip_ranges).where(*live).values(removed=func.now()))
 
 
 def keep_networks(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Nobody deletes these networks before the transaction ends.
+    """Keep these networks from being deleted until the transaction ends.
 
     Raises:
         TransactionConflict: one was deleted since it was looked up.

@@ -94,7 +94,7 @@ def insert_nic(
 
 
 def hold_name(connection: Connection, vm_id: int, name: str) -> None:
-    """Let the VM hold this name in all its networks: whoever wants it there as well loses a race, or sees it."""
+    """Let the VM hold this name in all its networks: another VM that wants it there loses a race, or sees it."""
     live = update(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     connection.execute(live.values(vm_name=name.lower()))
 

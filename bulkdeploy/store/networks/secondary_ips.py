@@ -1,6 +1,6 @@
 """Secondary addresses of nics, and the first ones that nics get instead of theirs.
 
-Whoever writes here holds the network's ranges (``lock_ranges``) and the VM.
+The writer here holds the network's ranges (``lock_ranges``) and the VM.
 """
 
 from typing import Any

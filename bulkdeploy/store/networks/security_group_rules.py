@@ -1,42 +1,36 @@
 """Rules of security groups: written and deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from typing import Any, TypeAlias
-from uuid import UUID
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, text
+from sqlalchemy import Connection, delete, select, text
 
-from bulkdeploy.domain.security_group_rules import Direction, Traffic
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.security_group_rules import Direction, Protocol, Traffic
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.tables.groups import security_group_rules, security_groups
 
-Ends: TypeAlias = Sequence[tuple[str | None, int | None]]
-"""Who is at the other end of each rule: a network, or a group by its internal id."""
+End: TypeAlias = tuple[str | None, int | None]
+"""Who is at the other end of a rule: a network, or a group by its internal id."""
 
 
-def existing_rule(
-    connection: Connection, group_id: int, direction: Direction, traffic: Traffic, ends: Ends
-) -> str | None:
-    """The other end of a rule that the group has already, in words; its row is locked by the caller."""
+def read_ends(
+    connection: Connection, direction: Direction, group_ids: Collection[int]
+) -> dict[tuple[int, Traffic], dict[End, str]]:
+    """The other ends, and how they are shown, of the rules that groups have, by what the rules let through."""
     rule = security_group_rules.c
-    cidrs = [cidr for cidr, _ in ends if cidr is not None]
-    peers = [peer for _, peer in ends if peer is not None]
     query = (
-        select(rule.cidr, security_groups.c.name)
+        select(security_group_rules, security_groups.c.name)
         .outerjoin(security_groups, security_groups.c.id == rule.peer_group_id)
-        .where(
-            rule.security_group_id == group_id,
-            rule.direction == direction.value,
-            rule.protocol == traffic.protocol.value,
-            rule.start_port.is_not_distinct_from(traffic.start_port),
-            rule.end_port.is_not_distinct_from(traffic.end_port),
-            rule.icmp_type.is_not_distinct_from(traffic.icmp_type),
-            rule.icmp_code.is_not_distinct_from(traffic.icmp_code),
-            rule.cidr.in_(cidrs) | id_in(rule.peer_group_id, peers),
-        )
+        .where(id_in(rule.security_group_id, group_ids), rule.direction == direction.value)
+        .order_by(rule.id)
     )
-    row = connection.execute(query.order_by(rule.id).limit(1)).first()
-    return None if row is None else str(row.cidr or row.name)
+    found: dict[tuple[int, Traffic], dict[End, str]] = {}
+    for row in connection.execute(query):
+        traffic = Traffic(Protocol(row.protocol), row.start_port, row.end_port, row.icmp_type, row.icmp_code)
+        ends = found.setdefault((row.security_group_id, traffic), {})
+        ends[row.cidr, row.peer_group_id] = row.cidr or row.name
+    return found
 
 
 _READ = text(
@@ -57,11 +51,9 @@ def read_rules(direction: Direction, connection: Connection) -> list[dict[str, A
     return [dict(row) for row in connection.execute(_READ, {"direction": direction.value}).mappings()]
 
 
-def insert_rules(
-    connection: Connection, group_id: int, direction: Direction, traffic: Traffic, ends: Ends
-) -> list[UUID]:
-    """Write one rule per end; ends that are named twice count once."""
-    rows = [
+def rows_of(group_id: int, direction: Direction, traffic: Traffic, ends: Iterable[End]) -> list[dict[str, Any]]:
+    """The rows of a group's rules, one for each other end."""
+    return [
         {
             "security_group_id": group_id,
             "direction": direction.value,
@@ -73,24 +65,26 @@ def insert_rules(
             "cidr": cidr,
             "peer_group_id": peer,
         }
-        for cidr, peer in dict.fromkeys(ends)
+        for cidr, peer in ends
     ]
-    made = insert(security_group_rules).values(rows).returning(security_group_rules.c.uuid)
-    return list(connection.execute(made).scalars())
 
 
-def place_of(connection: Connection, rule_id: int) -> RowMapping | None:
-    """The direction of a rule, and the ``id``, ``uuid`` and ``name`` of its group; None: there is no such rule."""
+def groups_of(connection: Connection, direction: Direction, rule_ids: Collection[int]) -> dict[int, EntityRef]:
+    """The groups of rules of one direction, by the rules' internal ids; rules that are not there are left out."""
     group = security_groups.c
     query = (
-        select(security_group_rules.c.direction, group.id, group.uuid, group.name)
+        select(security_group_rules.c.id.label("rule_id"), group.id, group.uuid, group.name)
         .join(security_groups, group.id == security_group_rules.c.security_group_id)
-        .where(security_group_rules.c.id == rule_id)
+        .where(id_in(security_group_rules.c.id, rule_ids), security_group_rules.c.direction == direction.value)
     )
-    return connection.execute(query).mappings().first()
+    return {
+        row.rule_id: EntityRef(Entity.SECURITY_GROUP, row.id, row.uuid, row.name)
+        for row in connection.execute(query)
+    }
 
 
-def delete_rule(connection: Connection, rule_id: int) -> bool:
-    """Whether the rule was there."""
-    gone = delete(security_group_rules).where(security_group_rules.c.id == rule_id)
-    return connection.execute(gone).rowcount == 1
+def delete_rules(connection: Connection, rule_ids: Collection[int]) -> set[int]:
+    """Delete rules; the internal ids of those that were there."""
+    rule = security_group_rules.c
+    gone = delete(security_group_rules).where(id_in(rule.id, rule_ids)).returning(rule.id)
+    return set(connection.execute(gone).scalars())

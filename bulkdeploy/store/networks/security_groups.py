@@ -1,10 +1,10 @@
 """Security groups: the list query with rules and VMs, and who still uses one."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Text, cast, delete, func, select
 
 from bulkdeploy.domain.security_group_rules import Direction
 from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text, tagged
@@ -13,8 +13,7 @@ from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.resource_tags import SECURITY_GROUP, add_tags
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import security_group_rules, security_groups, vm_security_groups
-from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.virtual_machines.group_members import members_of
+from bulkdeploy.store.virtual_machines.group_members import members_of, vms_in_groups
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 FILTERS: Filters = {
@@ -52,23 +51,26 @@ def list_security_groups(
     return Page(rows, count)
 
 
-def user_of(connection: Connection, group_id: int) -> str | None:
-    """What still uses the group, in words, or None; a destroyed VM does until it is expunged."""
-    vm = virtual_machines.c
-    members = select(vm.uuid).join(vm_security_groups, vm_security_groups.c.vm_id == vm.id)
-    in_it = members.where(vm_security_groups.c.security_group_id == group_id, vm.removed.is_(None))
-    uuid = connection.execute(in_it.order_by(vm.id).limit(1)).scalar()
-    if uuid is not None:
-        return f"virtual machine {uuid} is in it"
+def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
+    """What still uses each group, in words; a destroyed VM does until it is expunged.
+
+    Rules of one of these groups may name others of them.
+    """
     rule = security_group_rules.c
-    naming = select(rule.uuid).where(rule.peer_group_id == group_id, rule.security_group_id != group_id)
-    uuid = connection.execute(naming.order_by(rule.id).limit(1)).scalar()
-    return None if uuid is None else f"rule {uuid} of another group names it"
+    naming = (
+        select(rule.peer_group_id, cast(func.min(cast(rule.uuid, Text)), Text).label("uuid"))
+        .where(id_in(rule.peer_group_id, group_ids), ~id_in(rule.security_group_id, group_ids))
+        .group_by(rule.peer_group_id)
+    )
+    found = {row.peer_group_id: f"rule {row.uuid} of another group names it" for row in connection.execute(naming)}
+    return found | vms_in_groups(connection, vm_security_groups.c.security_group_id, group_ids)
 
 
-def delete_rules(connection: Connection, group_id: int) -> None:
-    """Delete all rules of a group."""
-    connection.execute(delete(security_group_rules).where(security_group_rules.c.security_group_id == group_id))
+def delete_rules(connection: Connection, group_ids: Collection[int]) -> None:
+    """Delete all rules of groups."""
+    connection.execute(
+        delete(security_group_rules).where(id_in(security_group_rules.c.security_group_id, group_ids))
+    )
 
 
 def _rules_of(connection: Connection, group_ids: Sequence[int]) -> dict[tuple[int, str], list[dict[str, Any]]]:

@@ -1,13 +1,13 @@
 """Address ranges as CloudStack's calls see them: those of guest networks, and a zone's public ones."""
 
-from ipaddress import IPv4Network
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from sqlalchemy import Connection, case, cast, func, literal, select, text, union_all
-from sqlalchemy.dialects.postgresql import INET
+from sqlalchemy import Connection, case, func, literal, select, text, union_all
 
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.tables.networks import ip_ranges, networks, nic_secondary_ips, nics, physical_networks
 from bulkdeploy.store.tables.topology import pods, zones
@@ -82,39 +82,44 @@ def list_ranges(connection: Connection, arguments: Arguments, paging: Paging) ->
     return Page(rows, count)
 
 
-def overlapped(
-    connection: Connection, start: str, end: str, *, network_id: int | None = None, zone_id: int | None = None
-) -> tuple[str, str] | None:
-    """First and last address of a range, of the network or among the zone's public ones, that shares addresses."""
+def ranges_of(
+    connection: Connection, network_ids: Collection[int], zone_ids: Collection[int]
+) -> dict[tuple[int | None, int | None], list[tuple[IPv4Address, IPv4Address]]]:
+    """First and last addresses of networks' ranges and zones' public ones, by network and zone, oldest first."""
     one = ip_ranges.c
-    place = one.network_id == network_id if zone_id is None else one.zone_id == zone_id
-    row = connection.execute(
-        select(func.host(one.start_ip), func.host(one.end_ip))
-        .where(place, one.removed.is_(None), one.start_ip <= cast(end, INET), one.end_ip >= cast(start, INET))
-        .order_by(one.id)
-        .limit(1)
-    ).first()
-    return None if row is None else (row[0], row[1])
+    place = id_in(one.network_id, network_ids) | id_in(one.zone_id, zone_ids)
+    query = select(one.network_id, one.zone_id, func.host(one.start_ip), func.host(one.end_ip))
+    found: dict[tuple[int | None, int | None], list[tuple[IPv4Address, IPv4Address]]] = {}
+    for network_id, zone_id, start, end in connection.execute(
+        query.where(place, one.removed.is_(None)).order_by(one.id)
+    ):
+        found.setdefault((network_id, zone_id), []).append((IPv4Address(start), IPv4Address(end)))
+    return found
 
 
-def count_addresses(connection: Connection, range_id: int) -> int:
-    """Addresses of a range that nics have; with its row held, none is taken or given back."""
-    first = select(nics.c.ip_range_id).where(nics.c.ip_range_id == range_id, nics.c.removed.is_(None))
-    secondary = select(nic_secondary_ips.c.ip_range_id).where(nic_secondary_ips.c.ip_range_id == range_id)
+def count_addresses(connection: Connection, range_ids: Collection[int]) -> dict[int, int]:
+    """Addresses that nics have of ranges; with its row held, none is taken or given back. 0 is left out."""
+    first = select(nics.c.ip_range_id).where(id_in(nics.c.ip_range_id, range_ids), nics.c.removed.is_(None))
+    secondary = select(nic_secondary_ips.c.ip_range_id).where(id_in(nic_secondary_ips.c.ip_range_id, range_ids))
     used = union_all(first, secondary).subquery()
-    return connection.execute(select(func.count()).select_from(used)).scalar_one()
+    query = select(used.c.ip_range_id, func.count()).group_by(used.c.ip_range_id)
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def network_type(connection: Connection, zone_id: int) -> str:
-    """Basic or Advanced."""
-    return str(connection.execute(select(zones.c.network_type).where(zones.c.id == zone_id)).scalar_one())
+def network_types(connection: Connection, zone_ids: Collection[int]) -> dict[int, str]:
+    """Basic or Advanced, by zone."""
+    query = select(zones.c.id, zones.c.network_type).where(id_in(zones.c.id, zone_ids))
+    return {row.id: row.network_type for row in connection.execute(query)}
 
 
-def guest_networks(connection: Connection, zone_id: int) -> list[EntityRef]:
-    """The zone's guest networks, by id."""
+def guest_networks(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[EntityRef]]:
+    """The guest networks of zones, by id."""
     rows = connection.execute(
-        select(networks.c.id, networks.c.uuid, networks.c.name)
-        .where(networks.c.zone_id == zone_id, networks.c.removed.is_(None), ~networks.c.is_system)
+        select(networks.c.zone_id, networks.c.id, networks.c.uuid, networks.c.name)
+        .where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None), ~networks.c.is_system)
         .order_by(networks.c.id)
     )
-    return [EntityRef(Entity.NETWORK, row.id, row.uuid, row.name) for row in rows]
+    found: dict[int, list[EntityRef]] = {}
+    for row in rows:
+        found.setdefault(row.zone_id, []).append(EntityRef(Entity.NETWORK, row.id, row.uuid, row.name))
+    return found

@@ -1,6 +1,20 @@
-"""What is remembered for drivers whose hypervisors can not: fences of guests, and copies of templates in pools."""
+"""What is remembered for drivers whose hypervisors can not; silent hosts; and what another cloud has."""
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, Index, Integer, SmallInteger, Table, Uuid, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.store.tables.schema import metadata
 
@@ -13,6 +27,7 @@ guest_fences = Table(
     Column("destination_uuid", Uuid, comment="where it moves; NULL: nowhere"),
     Column("volume_uuids", ARRAY(Uuid), nullable=False, server_default=text("'{}'"), comment="held with the host"),
     Column("updated", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Column("details", JSONB(none_as_null=True), comment="what the driver keeps of the guest"),
     Index(
         "ix_guest_fences_volumes",
         "volume_uuids",
@@ -31,3 +46,35 @@ template_copies = Table(
     Column("percent", SmallInteger, nullable=False, server_default=text("0")),
     Column("renewed", DateTime(timezone=True), nullable=False, server_default=text("now()")),
 )
+
+host_watches = Table(
+    "host_watches",
+    metadata,
+    Column("host_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("answers", Boolean, nullable=False),
+    Column(
+        "since",
+        DateTime(timezone=True),
+        nullable=False,
+        server_default=text("now()"),
+        comment="since when it answers, or does not",
+    ),
+    comment="hosts that fell silent and are not Up again",
+)
+
+counterparts = Table(
+    "counterparts",
+    metadata,
+    Column("uuid", Uuid, primary_key=True, comment="our VM's, or our volume's"),
+    Column("attempt", Integer, nullable=False, server_default=text("1"), comment="says its id in the cloud"),
+    Column("root_uuid", Uuid, comment="our root volume of a VM, which has the cloud's own id there"),
+    Index("ix_counterparts_root_uuid", "root_uuid", postgresql_where=text("root_uuid IS NOT NULL")),
+)
+
+learnt_entities = Table(
+    "learnt_entities",
+    metadata,
+    Column("uuid", Uuid, primary_key=True),
+    Column("entity", Text, nullable=False),
+)
+"""What another cloud was seen to have: only that is removed here when it is no longer there."""

@@ -15,7 +15,7 @@ image_stores = Table(
     Column("protocol", Text, nullable=False),
     Column("url", Text, nullable=False),
     Column("read_only", Boolean, nullable=False, server_default=text("false")),
-    Column("capacity_bytes", BigInteger, comment="NULL: nobody said"),
+    Column("capacity_bytes", BigInteger, comment="NULL: unknown"),
     created(),
     removed(),
     Index("uq_image_stores_live_name", "name", unique=True, postgresql_where=text("removed IS NULL")),

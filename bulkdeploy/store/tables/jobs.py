@@ -1,4 +1,4 @@
-"""Jobs with their leases, the outbox, events and global configuration."""
+"""Jobs with their leases, the outbox, events, alerts and global configuration."""
 
 from sqlalchemy import (
     BigInteger,
@@ -46,6 +46,7 @@ async_jobs = Table(
     Column("host_id", BigInteger, comment="running: the host whose driver works on it; waiting: for a place there"),
     Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
     Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
+    Column("request_id", Text, comment="of the call that made it; NULL: no call did"),
     created(),
     Column("started", DateTime(timezone=True)),
     Column("completed", DateTime(timezone=True)),
@@ -92,6 +93,18 @@ events = Table(
     Column("archived", Boolean, nullable=False, server_default=text("false")),
     created(),
     Index("ix_events_account", "account_id", "id"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    identity(),
+    public_uuid(),
+    Column("alert_type", SmallInteger, nullable=False, comment="number of the type"),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    created(),
 )
 
 configuration_values = Table(

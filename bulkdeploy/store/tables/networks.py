@@ -231,4 +231,4 @@ nic_secondary_ips = Table(
     created(),
     Index("uq_nic_secondary_ips_address", "network_id", "ip_address", unique=True),
 )
-"""Addresses that a nic has besides its first one; whoever takes or gives back an address holds its range."""
+"""Addresses that a nic has besides its first one; taking or giving back an address locks its range."""

@@ -108,6 +108,11 @@ hosts = Table(
     Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("details", JSONB, nullable=False, server_default=text("'{}'")),
     Column("url", Text, comment="where addHost reached it; NULL: an inventory brought it"),
+    Column(
+        "fenced",
+        DateTime(timezone=True),
+        comment="since when nothing runs on it, for its VMs were started elsewhere; NULL: it may run guests",
+    ),
     Column("annotation", Text, comment="a remark of an operator"),
     Column("annotated", DateTime(timezone=True)),
     created(),

@@ -170,3 +170,14 @@ volumes = Table(
     Index("ix_volumes_removal_due", "removal_due", postgresql_where=text("removal_due IS NOT NULL")),
     postgresql_with={"fillfactor": "50"},
 )
+
+console_tokens = Table(
+    "console_tokens",
+    metadata,
+    Column("token_hash", LargeBinary, primary_key=True),
+    parent_id("vm_id"),
+    Column("user_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("expires", DateTime(timezone=True), nullable=False),
+    Index("ix_console_tokens_expires", "expires"),
+)

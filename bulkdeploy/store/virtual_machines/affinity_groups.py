@@ -1,15 +1,16 @@
 """Affinity groups with their VMs: the list query, and who still uses one."""
 
+from collections.abc import Collection
+
 from sqlalchemy import Connection, FromClause, and_, or_, select, true
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, linked, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, linked, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.live_rows import Fields
 from bulkdeploy.store.tables.accounts import accounts, domains, projects
 from bulkdeploy.store.tables.groups import affinity_groups, vm_affinity_groups
 from bulkdeploy.store.tables.topology import dedicated_resources
-from bulkdeploy.store.tables.virtual_machines import virtual_machines
-from bulkdeploy.store.virtual_machines.group_members import members_of
+from bulkdeploy.store.virtual_machines.group_members import members_of, vms_in_groups
 from bulkdeploy.store.visibility import Visibility, owner_columns
 
 FILTERS: Filters = {
@@ -57,17 +58,12 @@ def list_affinity_groups(
     return Page(rows, count)
 
 
-def user_of(connection: Connection, group_id: int) -> str | None:
-    """What still uses the group, in words, or None; a destroyed VM does until it is expunged."""
-    vm = select(virtual_machines.c.uuid).join(
-        vm_affinity_groups, vm_affinity_groups.c.vm_id == virtual_machines.c.id
-    )
-    in_it = vm.where(vm_affinity_groups.c.affinity_group_id == group_id, virtual_machines.c.removed.is_(None))
-    uuid = connection.execute(in_it.order_by(virtual_machines.c.id).limit(1)).scalar()
-    if uuid is not None:
-        return f"virtual machine {uuid} is in it"
-    dedicated = select(1).where(dedicated_resources.c.affinity_group_id == group_id)
-    return None if connection.execute(dedicated.limit(1)).first() is None else "a place is dedicated through it"
+def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
+    """What still uses each group, in words; a destroyed VM does until it is expunged."""
+    through = dedicated_resources.c.affinity_group_id
+    dedicated = connection.execute(select(through).where(id_in(through, group_ids)).distinct()).scalars()
+    found = dict.fromkeys(dedicated, "a place is dedicated through it")
+    return found | vms_in_groups(connection, vm_affinity_groups.c.affinity_group_id, group_ids)
 
 
 def _tables() -> FromClause:

@@ -1,9 +1,10 @@
 """The VMs in security and affinity groups, for any number of groups in one statement."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Table, func, select
+from sqlalchemy import Column, Connection, Table, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from bulkdeploy.store.filters import id_in
@@ -27,3 +28,17 @@ def members_of(
         .group_by(group_id)
     )
     return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def vms_in_groups(connection: Connection, group: Column[Any], group_ids: Collection[int]) -> dict[int, str]:
+    """The first VM, not expunged, of each group that has one, in words; ``group``: the column of its members."""
+    members, vm = group.table.c, virtual_machines.c
+    first = (
+        select(group.label("group_id"), func.min(members.vm_id).label("vm_id"))
+        .join(virtual_machines, vm.id == members.vm_id)
+        .where(id_in(group, group_ids), vm.removed.is_(None))
+        .group_by(group)
+        .subquery()
+    )
+    query = select(first.c.group_id, vm.uuid).join(first, first.c.vm_id == vm.id)
+    return {row.group_id: f"virtual machine {row.uuid} is in it" for row in connection.execute(query)}

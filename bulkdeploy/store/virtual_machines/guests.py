@@ -1,4 +1,4 @@
-"""What drivers are told about VMs, and the compare-and-set moves of VM states. Set-based.
+"""What drivers get to know of VMs, and the compare-and-set moves of VM states. Set-based.
 
 ``num_nulls(removed) = 1``: not removed, as ``store.database.arrays.is_live`` asks it and why.
 """

@@ -1,8 +1,10 @@
-"""Instance groups: the list query, and letting the VMs of one go."""
+"""Instance groups: the list query, and taking VMs out of them."""
+
+from collections.abc import Collection
 
 from sqlalchemy import Connection, select, update
 
-from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, keyword, same_text
+from bulkdeploy.store.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.groups import instance_groups
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
@@ -29,9 +31,7 @@ def list_instance_groups(
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
 
 
-def let_vms_go(connection: Connection, group_id: int) -> int:
-    """Take all VMs out of a group; how many there were."""
+def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
+    """Take all VMs out of groups."""
     vm = virtual_machines.c
-    return connection.execute(
-        update(virtual_machines).where(vm.group_id == group_id).values(group_id=None)
-    ).rowcount
+    connection.execute(update(virtual_machines).where(id_in(vm.group_id, group_ids)).values(group_id=None))

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, exists, func, or_, select
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.domain.virtual_machines import GONE, VmState
-from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.database.arrays import int_array, is_live
 from bulkdeploy.store.filters import (
     Arguments,
     Condition,
@@ -27,11 +27,13 @@ from bulkdeploy.store.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.listing import Page, Paging, fetch_page, rows_of
+from bulkdeploy.store.listing import Orders, Page, Paging, fetch_page, ordered, rows_of
 from bulkdeploy.store.resource_tags import USER_VM, tags_of
+from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
 from bulkdeploy.store.tables.networks import networks, nics
 from bulkdeploy.store.tables.offerings import service_offerings, templates
+from bulkdeploy.store.tables.topology import hosts, zones
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
 from bulkdeploy.store.virtual_machines.virtual_machine_details import (
     EVERYTHING,
@@ -52,6 +54,34 @@ from bulkdeploy.store.visibility import Visibility
 
 PRESENT = "present"
 """Besides the states, what the ``state`` filter takes: every VM that is not destroyed."""
+
+
+def _orders() -> Orders:
+    """What stands in other tables is looked up for each VM, and only where it is asked for."""
+    vm = virtual_machines.c
+
+    def of(table: Table, reference: ColumnElement[Any], name: str = "name") -> ColumnElement[Any]:
+        return select(table.c[name]).where(table.c.id == reference).scalar_subquery()
+
+    address = select(nics.c.ip_address).where(nics.c.vm_id == vm.id, is_live(nics.c.removed), nics.c.is_default)
+    return {
+        "name": vm.name,
+        "state": vm.state,
+        "ipaddress": address.scalar_subquery(),
+        "hostname": of(hosts, vm.host_id),
+        "account": of(accounts, vm.account_id),
+        "zonename": of(zones, vm.zone_id),
+        "serviceofferingname": of(service_offerings, vm.service_offering_id),
+        "templatename": of(templates, vm.template_id),
+        "cpunumber": vm.cpu_number,
+        "memory": vm.memory_mib,
+        "hypervisor": vm.hypervisor,
+        "instancename": vm.instance_name,
+        "created": vm.created,
+    }
+
+
+ORDERS = _orders()
 
 
 def virtual_machine_rows(
@@ -147,7 +177,7 @@ def list_virtual_machines(
     elif "state" not in arguments:
         query = query.where(vm.state != VmState.EXPUNGING)
     query = filtered(query, {**_filters(), "keyword": _keyword(sees_instance_names=sees_instance_names)}, arguments)
-    page = fetch_page(connection, query.order_by(vm.id), paging)
+    page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging)
     read = partial(
         virtual_machine_rows,
         connection,

@@ -2,6 +2,8 @@
 
 import pytest
 
+from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.manage.audit import check
 from tests.support.api_client import ApiClient, ApiFailure
 from tests.support.clients import ACME
 from tests.support.fleet import Fleet
@@ -41,3 +43,35 @@ def test_reasons_are_counted_whatever_vm_or_host_it_was(fleet: Fleet, client: Ap
     health = client.call("getHealth")["health"]
     assert health["failures"] == [{"errortext": "Starting * on host *: out of disk", "count": 3}]
     assert (health["finished"], health["failed"]) == (3, 3)
+
+
+def test_failed_driver_calls_are_told_by_kind(fleet: Fleet, client: ApiClient) -> None:
+    """Those of VMs that then ran on another host, too, of which no failed job tells."""
+    client.call("bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(2))
+    fleet.fault(Step.BOOT, remaining=1)
+    fleet.run()
+    health = client.call("getHealth")["health"]
+    assert (health["finished"], health["failed"]) == (2, 0)
+    assert health["drivererrors"] == [{"hypervisor": "KVM", "step": "boot", "kind": "transient", "count": 1}]
+
+
+def test_the_last_audit_is_told(fleet: Fleet, client: ApiClient) -> None:
+    """What it found, until the next one finds something else."""
+    client.call("bulkDeployVirtualMachine", **fleet.zone.bulk_parameters(1))
+    fleet.run()
+    assert "audited" not in client.call("getHealth")["health"]
+    check(fleet.settings)
+    health = client.call("getHealth")["health"]
+    assert health["audited"]
+    assert health["auditcompared"] > 0
+    assert (health["auditbreaches"], health["auditbroken"]) == (0, [])
+    fleet.zone.change("UPDATE host_capacity SET vms_used = vms_used + 1 WHERE vms_used = 0")
+    check(fleet.settings)
+    health = client.call("getHealth")["health"]
+    (broken,) = health["auditbroken"]
+    assert broken["promise"] == "what each host counts as used is the sum of its claims"
+    assert health["auditbreaches"] == broken["breaches"] == 11
+    assert len(broken["first"]) == 5
+    fleet.zone.change("UPDATE host_capacity SET vms_used = 0 WHERE vms_used = 1 AND cpu_mhz_used = 0")
+    check(fleet.settings)
+    assert client.call("getHealth")["health"]["auditbroken"] == []

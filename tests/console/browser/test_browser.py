@@ -1,5 +1,6 @@
 """What people do with the console, in a real browser."""
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.console.browser.conftest import Tab
+from tests.support.api_client import ApiClient
 from tests.support.whole_service import WholeService
 
+EVIL = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
+HIDEABLE = """window.hide = (hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+};"""
 END = 240_000
 """Patience in milliseconds."""
 PAGES = (
@@ -164,6 +171,59 @@ def test_a_server_that_goes_away_and_comes_back(tab: Tab) -> None:
     tab.complaints[:] = [
         text for text in tab.complaints if "ERR_INTERNET_DISCONNECTED" not in text and "Failed to fetch" not in text
     ]
+
+
+def test_a_page_left_for_a_day(open_tab: Callable[..., Tab], service: WholeService) -> None:
+    """Hidden it asks nothing; looked at while nobody answers, at most once a minute; then it goes on by itself."""
+    tab = open_tab()
+    tab.page.add_init_script(HIDEABLE)
+    tab.page.clock.install()
+    tab.go("")
+    tab.sign_in("admin", service.password)
+    tab.page.goto(f"{tab.root}health")
+    tab.page.wait_for_selector("#health")
+    tab.page.evaluate("hide(true)")
+    tab.requested.clear()
+    tab.page.clock.run_for("24:00:00")
+    assert tab.requested == []
+    tab.page.context.set_offline(True)
+    tab.page.evaluate("hide(false)")
+    tab.page.wait_for_selector("#trouble:not([hidden])", timeout=END)
+    for _ in range(60):
+        tab.page.clock.run_for("01:00")
+    assert 2 <= len(tab.requested) <= 70
+    tab.page.context.set_offline(False)
+    for _ in range(END // 1000):
+        tab.page.clock.run_for("01:00")
+        if tab.page.locator("#trouble").is_hidden():
+            break
+        tab.page.wait_for_timeout(1000)
+    assert tab.page.locator("#trouble").is_hidden()
+
+
+def test_names_with_markup_run_nothing(tab: Tab, service: WholeService, things: dict[str, str]) -> None:
+    """Nor does user data: each is a text on every page that shows it."""
+    keys = json.loads(service.run("admin", "credentials", "--json"))
+    client = ApiClient(service.url, keys["apikey"], keys["secretkey"])
+    for page in PAGES:
+        address_of(tab, page, things)
+    machine = things["virtual-machine"].partition("id=")[2]
+    client.call("updateVirtualMachine", id=machine, displayname=EVIL)
+    offering = client.call("listServiceOfferings", name="Tiny")["serviceoffering"][0]
+    client.call("updateServiceOffering", id=offering["id"], displaytext=EVIL)
+    client.call(
+        "createTags", resourceids=machine, resourcetype="UserVm", **{"tags[0].key": "k", "tags[0].value": EVIL}
+    )
+    for page in PAGES:
+        tab.go(address_of(tab, page, things))
+        assert tab.page.evaluate("window.ran") is None, page
+    tab.go("deploy")
+    tab.page.click("details:has(#userdata) summary")
+    tab.page.fill("#userdata", EVIL)
+    tab.page.wait_for_load_state("networkidle")
+    assert tab.page.evaluate("window.ran") is None
+    tab.go(things["virtual-machine"])
+    assert EVIL in tab.text("#virtual-machine")
 
 
 def test_what_is_typed_is_not_lost(tab: Tab) -> None:

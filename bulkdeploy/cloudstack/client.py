@@ -1,0 +1,352 @@
+"""Calls to a CloudStack: signed, paced, repeated where harmless, lists read whole (one file: all of its protocol).
+
+Source: reference sections 1.1-1.8 and 2.1.
+"""
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+import requests
+from requests.adapters import HTTPAdapter
+
+from bulkdeploy.signature import JAVA, sign
+
+Row = Mapping[str, Any]
+
+EXPIRES_AFTER = timedelta(minutes=10)
+"""How long a signed request is good for; servers may refuse more than 15 minutes."""
+
+LONGEST_URL = 2000
+"""Bytes; longer requests are sent as forms. Some servers refuse request lines above 4094."""
+
+READING_VERBS = ("list", "get", "query", "find")
+CONNECT_TIMEOUT_S, TIMEOUT_S = 10.0, 60.0
+ATTEMPTS = 4
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+CONNECTIONS = 32
+PAGE_SIZE = 500
+"""CloudStack's ``default.page.size``, which is also the most it allows; a server with less says so."""
+
+WALKS = 3
+"""How often a list is read before it is taken as it is: pages repeat rows and leave some out."""
+
+THROTTLED, UNAUTHORISED = 429, 401
+
+
+class CallRefused(Exception):
+    """CloudStack answered with an error.
+
+    Attributes:
+        command: the call.
+        code: ``errorcode``, which is the HTTP status, too.
+        cs_code: ``cserrorcode``; None where there was none.
+        text: ``errortext``, unchanged.
+    """
+
+    def __init__(self, command: str, code: int, cs_code: int | None, text: str) -> None:
+        self.command, self.code, self.cs_code, self.text = command, code, cs_code, text
+        super().__init__(f"{command}: {code} {text}")
+
+
+class NotAnswered(Exception):
+    """There was no answer, or none of a CloudStack.
+
+    Attributes:
+        command: the call.
+        was_sent: whether it may have been executed all the same.
+    """
+
+    def __init__(self, command: str, reason: str, *, was_sent: bool) -> None:
+        self.command, self.was_sent = command, was_sent
+        super().__init__(f"{command}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a CloudStack, and as whom.
+
+    Attributes:
+        url: of its API, such as ``https://cloud.example.org/client/api``.
+        ca_file: certificates that vouch for it; None: those of the system.
+        calls_per_second: the most that this process sends.
+    """
+
+    url: str
+    api_key: str
+    secret_key: str
+    ca_file: str | None = None
+    calls_per_second: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a list call gave over all its pages, each row once.
+
+    Attributes:
+        rows: in the order in which they were first seen.
+        count: how many rows CloudStack said there are.
+    """
+
+    rows: list[Row]
+    count: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row that was counted is missing."""
+        return len(self.rows) >= self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An asynchronous job as ``queryAsyncJobResult`` tells it.
+
+    Attributes:
+        is_over: whether it has ended.
+        code: 0, or why it failed: the ``errorcode`` within its result where there is one.
+        text: why it failed.
+        result: what it gave.
+    """
+
+    is_over: bool
+    code: int
+    text: str
+    result: Row
+
+
+class Client:
+    """A client of one CloudStack; safe to share between threads.
+
+    Attributes:
+        calls: how many requests were sent, by command.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.calls: Counter[str] = Counter()
+        self._page_size = PAGE_SIZE
+        self._turns = _Turns(access.calls_per_second)
+        self._counting = threading.Lock()
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy of the environment is none of the cloud's
+        self._session.verify = access.ca_file or True
+        self._session.headers["User-Agent"] = "bulkdeploy"
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=CONNECTIONS))
+
+    def call(
+        self, command: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> Row:
+        """What stands under the answer's one top-level key.
+
+        Commands that only read are tried several times, with growing pauses. Any is sent again where CloudStack
+        says that it took too many calls, or where it cannot have arrived.
+
+        Raises:
+            CallRefused: CloudStack answered with an error.
+            NotAnswered: see there.
+        """
+        reads = command.startswith(READING_VERBS)
+        end = time.monotonic() + timeout_s * (ATTEMPTS if reads else 1)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._send(command, dict(parameters or {}), reads, timeout_s)
+            except CallRefused as error:
+                if error.code != THROTTLED or time.monotonic() > end:
+                    raise
+                continue  # not executed; every thread waits for its turn
+            except NotAnswered as error:
+                if attempt == ATTEMPTS or time.monotonic() > end or (error.was_sent and not reads):
+                    raise
+            time.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
+
+    def list_all(
+        self, command: str, parameters: Mapping[str, str] | None = None, *, key: tuple[str, ...] = ("id",)
+    ) -> Listed:
+        """All rows of a list, each once.
+
+        Pages are read until they hold as many rows as CloudStack counts. Where rows that were counted are
+        missing, since pages repeat some and leave others out, the list is read again and what is new is added.
+
+        Args:
+            command: the list call.
+            parameters: what it is restricted to.
+            key: the fields by which rows are the same.
+
+        Raises:
+            CallRefused, NotAnswered: see ``call``.
+        """
+        rows: dict[Any, Row] = {}
+        count = 0
+        for _ in range(WALKS):
+            count = self._walk(command, dict(parameters or {}), key, rows)
+            if len(rows) >= count:
+                break
+        return Listed(list(rows.values()), count)
+
+    def job(self, job_id: str) -> Job:
+        """How an asynchronous job stands.
+
+        Raises:
+            CallRefused: 431 where it is unknown, or kept no longer.
+            NotAnswered: see there.
+        """
+        answer = self.call("queryAsyncJobResult", {"jobid": job_id})
+        status, result = int(answer.get("jobstatus", 0)), answer.get("jobresult")
+        held = result if isinstance(result, dict) else {}
+        if status in (0, 1):
+            return Job(status == 1, 0, "", held)
+        # A restart of the management server leaves plain text instead of an object.
+        code = int(held.get("errorcode") or answer.get("jobresultcode") or 530)
+        return Job(True, code, str(held.get("errortext") or result or "the job failed and said nothing"), held)
+
+    def close(self) -> None:
+        """Give back connections."""
+        self._session.close()
+
+    def _walk(self, command: str, parameters: dict[str, str], key: tuple[str, ...], rows: dict[Any, Row]) -> int:
+        """Read all pages into ``rows``; the count of the last of them."""
+        page, seen, count = 1, 0, 0
+        while True:
+            size = self._page_size
+            try:
+                answer = self.call(command, {**parameters, "page": str(page), "pagesize": str(size)})
+            except CallRefused as error:
+                most = re.search(r"max allowed page size value: (\d+)", error.text)
+                if most is None or int(most[1]) >= size:
+                    raise
+                self._page_size = int(most[1])
+                page, seen = 1, 0
+                continue
+            found = rows_in(answer)
+            count = int(answer.get("count", len(found)))
+            rows.update((tuple(row.get(name) for name in key), row) for row in found)
+            seen += len(found)
+            if not found or seen >= count:
+                return count
+            page += 1
+
+    def _send(self, command: str, parameters: dict[str, str], reads: bool, timeout_s: float) -> Row:
+        self._turns.wait()
+        query = self._signed(command, parameters)
+        by_get = reads and len(self.access.url) + len(query) < LONGEST_URL
+        with self._counting:
+            self.calls[command] += 1
+        try:
+            response = self._session.request(
+                "GET" if by_get else "POST",
+                f"{self.access.url}?{query}" if by_get else self.access.url,
+                data=None if by_get else query,
+                headers=None if by_get else {"Content-Type": "application/x-www-form-urlencoded"},
+                timeout=(min(CONNECT_TIMEOUT_S, timeout_s), timeout_s),
+                allow_redirects=False,  # one would carry the signature to a place that nobody chose
+            )
+        except requests.exceptions.SSLError as error:
+            raise NotAnswered(command, f"the certificate does not verify: {error}", was_sent=False) from error
+        except (requests.exceptions.ConnectTimeout, requests.exceptions.ConnectionError) as error:
+            raise NotAnswered(command, str(error), was_sent=not _never_connected(error)) from error
+        except requests.RequestException as error:
+            raise NotAnswered(command, str(error), was_sent=True) from error
+        return self._read(command, response)
+
+    def _signed(self, command: str, parameters: dict[str, str]) -> str:
+        expires = (datetime.now(UTC) + EXPIRES_AFTER).strftime("%Y-%m-%dT%H:%M:%S+0000")
+        named = {
+            **parameters,
+            "command": command,
+            "response": "json",
+            "apiKey": self.access.api_key,
+            "signatureVersion": "3",
+            "expires": expires,
+        }
+        signature = sign(named, self.access.secret_key, bare=JAVA)
+        return urlencode({**named, "signature": signature}, quote_via=quote, safe="*")
+
+    def _read(self, command: str, response: requests.Response) -> Row:
+        inner = _inner(response.content)
+        if response.status_code == THROTTLED:
+            text = str((inner or {}).get("errortext", "too many calls"))
+            self._turns.pause(_pause_wanted(response, text))
+            raise CallRefused(command, THROTTLED, None, text)
+        if inner is None:
+            reason = f"HTTP {response.status_code}, but not as CloudStack answers"
+            raise NotAnswered(command, reason, was_sent=True)
+        if response.ok and "errorcode" not in inner:
+            return inner
+        text = str(inner.get("errortext", ""))
+        if response.status_code == UNAUTHORISED:
+            text += _skew(response)
+        cs_code = inner.get("cserrorcode")
+        raise CallRefused(command, int(inner.get("errorcode", response.status_code)), cs_code, text)
+
+
+class _Turns:
+    """One request after the other begins, at least so far apart; everybody pauses when the server asks for it."""
+
+    def __init__(self, per_second: float) -> None:
+        self._apart = 1 / per_second
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when the caller may send."""
+        with self._lock:
+            now = time.monotonic()
+            turn = max(now, self._next)
+            self._next = turn + self._apart
+        time.sleep(turn - now)
+
+    def pause(self, seconds: float) -> None:
+        """Nobody sends for so long."""
+        with self._lock:
+            self._next = max(self._next, time.monotonic() + seconds)
+
+
+def rows_in(answer: Row) -> list[Row]:
+    """The rows of a list's answer, whatever they are called; an empty one has none."""
+    return next((value for name, value in answer.items() if name != "count" and isinstance(value, list)), [])
+
+
+def _inner(content: bytes) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(document, dict) or len(document) != 1:
+        return None
+    (inner,) = document.values()
+    return inner if isinstance(inner, dict) else None
+
+
+def _never_connected(error: requests.exceptions.ConnectionError) -> bool:
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return type(reason).__name__ in ("NewConnectionError", "ConnectTimeoutError", "NameResolutionError")
+
+
+def _pause_wanted(response: requests.Response, text: str) -> float:
+    """Seconds that the server asks to wait: in a header, or in its text."""
+    header = response.headers.get("Retry-After", "")
+    if header.isdigit():
+        return min(float(header), LONGEST_PAUSE_S)
+    in_text = re.search(r"retry after \[?(\d+)\]? ?ms", text)
+    return min(int(in_text[1]) / 1000, LONGEST_PAUSE_S) if in_text else 1.0
+
+
+def _skew(response: requests.Response) -> str:
+    try:
+        ahead = parsedate_to_datetime(response.headers.get("Date", "")).timestamp() - time.time()
+    except ValueError:
+        return ""
+    if abs(ahead) < EXPIRES_AFTER.total_seconds() / 2:
+        return ""
+    return f" (its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's)"

@@ -1,0 +1,102 @@
+"""Alerts: what operators are to know of; the list, archiving and deleting."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.parameters import Parameter, WireType, integer, string, uuid, uuids
+from bulkdeploy.declare.response_fields import moment, number, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import RoleType
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidCombination
+from bulkdeploy.store.jobs import alerts
+from bulkdeploy.store.listing import Page
+
+ALERT = Response(
+    "alert",
+    (
+        text("id", "the alert"),
+        number("type", "what it is about, as CloudStack counts: 7 a host, 8 virtual machines, 14 this service"),
+        text("name", "the same in words, such as ALERT.COMPUTE.HOST"),
+        text("description", "what happened, and what to do"),
+        moment("sent", "when it was noticed"),
+    ),
+)
+
+INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
+
+CHOOSING = ("ids", "type", "startdate", "enddate")
+
+WHICH = (
+    uuids("ids", Entity.ALERT, "these alerts"),
+    integer("type", "alerts of this type", minimum=0),
+    Parameter("startdate", WireType.DATE, "alerts from this day or moment on"),
+    Parameter("enddate", WireType.DATE, "alerts up to this day's end or this moment"),
+)
+
+
+def list_alerts(call: Call) -> Page:
+    """Alerts that were not archived, newest first."""
+    return alerts.list_alerts(call.connection, call.arguments, paging(call))
+
+
+def archive_alerts(call: Call) -> None:
+    """Archive alerts: lists show them no more.
+
+    Raises:
+        InvalidCombination: nothing says which.
+    """
+    alerts.archive_alerts(call.connection, _chosen(call))
+
+
+def delete_alerts(call: Call) -> None:
+    """Delete alerts, archived ones too.
+
+    Raises:
+        InvalidCombination: nothing says which.
+    """
+    alerts.delete_alerts(call.connection, _chosen(call))
+
+
+def _chosen(call: Call) -> dict[str, object]:
+    chosen = {name: call.arguments[name] for name in CHOOSING if call.arguments.get(name) is not None}
+    if not chosen:
+        raise InvalidCombination(CHOOSING, f"Which alerts? Give at least one of: {', '.join(CHOOSING)}")
+    return chosen
+
+
+COMMANDS = (
+    Command(
+        name="listAlerts",
+        description="Lists what operators are to know of, such as hosts that do not answer; newest first",
+        handler=list_alerts,
+        shape=Shape.LIST,
+        response=ALERT,
+        roles=INFRASTRUCTURE,
+        parameters=(
+            uuid("id", Entity.ALERT, "only this alert"),
+            string("name", "only alerts of this name, such as ALERT.COMPUTE.HOST"),
+            integer("type", "only alerts of this type", minimum=0),
+            *PAGING,
+        ),
+    ),
+    Command(
+        name="archiveAlerts",
+        description="Archives alerts: lists show them no more",
+        handler=archive_alerts,
+        shape=Shape.SUCCESS,
+        roles=INFRASTRUCTURE,
+        changes_state=True,
+        parameters=WHICH,
+    ),
+    Command(
+        name="deleteAlerts",
+        description="Deletes alerts",
+        handler=delete_alerts,
+        shape=Shape.SUCCESS,
+        roles=INFRASTRUCTURE,
+        changes_state=True,
+        parameters=WHICH,
+    ),
+)

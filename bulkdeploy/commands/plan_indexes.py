@@ -1,0 +1,58 @@
+"""What a plan is known by: its fields in answers, and what tells calls that plan alike from others."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.declare.response_fields import number, objects, text, texts
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import EntityRef
+
+NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
+NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
+"""What a call that applies a plan may have otherwise than the dry run that showed it."""
+
+PLACED = (
+    number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
+    objects(
+        "placedhosts",
+        "the hosts that get VMs, those with most first",
+        (
+            text("hostid", "the host"),
+            text("hostname", "its name"),
+            text("clusterid", "its cluster"),
+            text("clustername", "the cluster's name"),
+            text("podid", "the cluster's pod"),
+            number("count", "VMs that it gets"),
+            texts("pools", "storage pools that their volumes go to"),
+        ),
+        ROOT_ADMIN_ONLY,
+    ),
+)
+
+
+def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
+    """What tells one call from another under a request token, and from others whose dry run showed a plan."""
+    plan = _fingerprint(arguments, NOT_PLANNED)
+    return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}
+
+
+def _fingerprint(arguments: Mapping[str, Any], without: frozenset[str] = frozenset()) -> bytes:
+    """What tells one deploy call from another: every parameter but the token itself.
+
+    Entities count by their ids: one that was renamed or deleted meanwhile is still the one that the call named.
+    """
+    parts = [
+        f"{name}={_plain(arguments[name])!r}"
+        for name in sorted(arguments)
+        if name not in NOT_FINGERPRINTED | without
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(part) for part in value)
+    if isinstance(value, dict):
+        return sorted((key, _plain(part)) for key, part in value.items())
+    return (value.entity.name, value.id) if isinstance(value, EntityRef) else value

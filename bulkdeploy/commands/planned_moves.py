@@ -1,0 +1,88 @@
+"""Parameters and answers of calls that start or move VMs that exist, and whose plan can be looked at first."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
+from bulkdeploy.declare.command import Instead, JobTicket
+from bulkdeploy.declare.parameters import boolean, long
+from bulkdeploy.declare.response_fields import number, objects, text
+from bulkdeploy.declare.responses import Response
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted
+from bulkdeploy.store.deployments.deployments import plan_hosts
+from bulkdeploy.store.ledger.balance_rows import names_of
+
+PLAN_INDEX = long(
+    "planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1
+)
+PLAN_PARAMETERS = (boolean("dryrun", "answer the plan and do nothing"), PLAN_INDEX)
+
+MOVE_PLAN = Response(
+    "plan",
+    (
+        *PLACED,
+        number("count", "virtual machines that are to start or to move"),
+        number("fits", "how many of them find a host"),
+        objects(
+            "move",
+            "each of them",
+            (
+                text("virtualmachineid", "the virtual machine"),
+                text("virtualmachinename", "its name"),
+                text("fromhostid", "the host that it leaves"),
+                text("fromhostname", "that host's name"),
+                text("hostid", "the host that it gets"),
+                text("hostname", "that host's name"),
+                text("errortext", "why it finds none"),
+            ),
+            ROOT_ADMIN_ONLY,
+        ),
+    ),
+)
+
+
+def plan_wanted(call: Call, command: str) -> PlanWanted | None:
+    """What the call says of plans; None: nothing."""
+    index, dry_run = call.arguments.get("planindex"), call.flag("dryrun")
+    if index is None and not dry_run:
+        return None
+    fingerprint = fingerprints({**call.arguments, "command": command})["plan_fingerprint"]
+    return PlanWanted(fingerprint, dry_run, index)
+
+
+def answered(call: Call, done: JobTicket | MovePlan) -> JobTicket | Instead:
+    """The job, or the plan of a dry run."""
+    return done if isinstance(done, JobTicket) else Instead(MOVE_PLAN, _row(call, done))
+
+
+def _row(call: Call, plan: MovePlan) -> dict[str, Any]:
+    moves = plan.moves
+    gets = Counter(move.to_host_id for move in moves if move.to_host_id is not None)
+    places = plan_hosts(call.connection, list(gets))
+    both = {host for move in moves for host in (move.from_host_id, move.to_host_id) if host is not None}
+    vms, hosts = names_of(call.connection, [move.vm_id for move in moves], both)
+    return {
+        "index": plan.index,
+        "count": len(moves),
+        "fits": gets.total(),
+        "placedhosts": [{**places[host], "count": count} for host, count in gets.most_common() if host in places],
+        "move": [
+            {
+                "virtualmachineid": str(vms[move.vm_id].uuid),
+                "virtualmachinename": vms[move.vm_id].name,
+                **_host(hosts, move.from_host_id, "from"),
+                **_host(hosts, move.to_host_id, ""),
+                "errortext": move.why or None,
+            }
+            for move in moves
+        ],
+    }
+
+
+def _host(hosts: Mapping[int, Any], host_id: int | None, prefix: str) -> dict[str, str]:
+    if host_id is None:
+        return {}
+    return {f"{prefix}hostid": str(hosts[host_id].uuid), f"{prefix}hostname": hosts[host_id].name}

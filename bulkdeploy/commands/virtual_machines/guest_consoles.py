@@ -1,0 +1,75 @@
+"""createConsoleEndpoint: where a browser, or a terminal, finds the console of a VM."""
+
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.declare.command import Command
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import flag, text
+from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.drivers.driver import ConsoleKind
+from bulkdeploy.services.virtual_machines import guest_consoles
+
+PAGE, SOCKET = "/console/vnc", "client/console"
+DEFAULT_PORTS = {"https": 443, "http": 80}
+
+ENDPOINT = Response(
+    "consoleendpoint",
+    (
+        flag("success", "true: the endpoint is there"),
+        text("url", "the page that shows the screen; of a serial console there is none"),
+        Field(
+            "websocket",
+            FieldType.OBJECT,
+            "where the console itself is",
+            (
+                text("token", "opens it, once, within 60 seconds"),
+                text("host", "the API's host, as the caller named it"),
+                text("port", "the API's port"),
+                text("path", "the path, which takes token and extra as its query"),
+                text("extra", "the token that the call gave"),
+            ),
+        ),
+    ),
+)
+
+
+def create_endpoint(call: Call) -> dict[str, Any]:
+    """A token for a console, and where it is good for."""
+    kind = ConsoleKind(call.text("consoletype") or ConsoleKind.VNC)
+    extra = call.text("token") or ""
+    vm = call.arguments[guest_consoles.VM]
+    token = guest_consoles.new_token(call.connection, call.system, call.caller, vm, kind, extra)
+    secrets = {"token": token, **({"extra": extra} if extra else {})}
+    origin = urlsplit(call.origin)
+    port = origin.port or DEFAULT_PORTS.get(origin.scheme)
+    found = {"host": origin.hostname, "port": None if port is None else str(port), "path": SOCKET, **secrets}
+    # Behind the "#" the token stays in the browser: no proxy writes it into a log.
+    page = f"{call.origin}{PAGE}#{urlencode(secrets)}" if kind is ConsoleKind.VNC else None
+    return {"success": True, "url": page, "websocket": found}
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="createConsoleEndpoint",
+        description="Opens the console of a running virtual machine for one viewer, within 60 seconds",
+        since="4.18.0",
+        handler=create_endpoint,
+        shape=Shape.OBJECT,
+        response=ENDPOINT,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid(guest_consoles.VM, Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            string("token", "a text that the client must give as well when it connects, as extra"),
+            string(
+                "consoletype",
+                "vnc, the screen, or serial; default vnc",
+                choices=tuple(kind.value for kind in ConsoleKind),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,30 @@
+"""Alerts: what operators are to know of, in CloudStack's words."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class AlertType(Enum):
+    """``type`` and ``name`` of an alert, by CloudStack's numbers."""
+
+    HOST = (7, "ALERT.COMPUTE.HOST")
+    USER_VM = (8, "ALERT.USERVM")
+    MANAGEMENT_NODE = (14, "ALERT.MANAGEMENT")
+
+    @property
+    def number(self) -> int:
+        """``type`` on the wire."""
+        return self.value[0]
+
+    @property
+    def wire_name(self) -> str:
+        """``name`` on the wire."""
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that an operator is to know of, in a sentence."""
+
+    type: AlertType
+    description: str

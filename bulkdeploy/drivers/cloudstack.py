@@ -1,0 +1,940 @@
+"""Driver for a CloudStack behind this one, by its API: docs/cloudstack-driver.md (one file: a call is one VM).
+
+A guest is a VM there, on the host that was planned (``hostid``), under an id that we choose (``customid``), so that
+CloudStack itself refuses a second one; after a lost answer it is found by that id before anything is repeated. Ids
+are given once for ever, of removed VMs, too: what was removed comes back under its next attempt's id. Fences and
+the one host that may have a guest stand in the service's records.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+from typing import ClassVar, Self, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import Field, SecretStr
+
+from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.domain.addresses import GENERATED_MACS
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.cloudstack_calls import (
+    INVALID,
+    TAKEN,
+    TRANSIENT,
+    Calls,
+    JobFailed,
+    failure,
+    id_of,
+    is_not_there,
+    job_id_of,
+)
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    DriverError,
+    Guest,
+    GuestSpec,
+    HypervisorDriver,
+    NicSpec,
+    PowerState,
+    StaleFence,
+    VolumeSpec,
+)
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Overtaken, Records
+
+T = TypeVar("T")
+
+GIB, MIB = 1 << 30, 1 << 20
+SCHEME = "cloudstack"
+ROOT = "ROOT"
+RUNNING, STOPPED, ERROR = "Running", "Stopped", "Error"
+GONE = (None, "Destroyed", "Expunging")
+UNDER_WAY = ("Starting", "Stopping", "Migrating")
+LOOKS_FOR_TAKEN = 30
+"""Looks for a VM whose id is taken until it counts as removed: lists are late by seconds."""
+
+
+class CloudStackOptions(DriverOptions):
+    """How to reach a CloudStack, and how much may be asked of it."""
+
+    url: str = Field(pattern="^https?://", description="Its API, such as https://cloud.example.org/client/api.")
+    apikey: SecretStr = Field(min_length=1, description="API key of a root admin's user.")
+    secretkey: SecretStr = Field(min_length=1, description="Its secret key.")
+    ca_file: Path | None = Field(
+        default=None, description="File of certificates that vouch for it. Unset: the system's authorities do."
+    )
+    calls_per_second: float = Field(
+        default=20.0, gt=0, le=1000, description="Most calls a second of one process; 429 makes it wait besides."
+    )
+    jobs_at_once: int = Field(
+        default=20, ge=1, le=1000, description="Most VMs that one process has deployed, started or moved at a time."
+    )
+    poll_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="Seconds between two looks at all VMs that are waited for."
+    )
+
+
+class CloudStackDriver(HypervisorDriver):
+    """See the module."""
+
+    options_model = CloudStackOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset(
+        {
+            Ability.DATA_VOLUMES,
+            Ability.LIVE_MIGRATION,
+            Ability.LIVE_SCALING,
+            Ability.HOT_PLUG_VOLUMES,
+            Ability.HOT_PLUG_NICS,
+            Ability.RESIZE_VOLUMES,
+            Ability.GUEST_PASSWORDS,
+        }
+    )
+
+    def __init__(self, options: CloudStackOptions, client: Client) -> None:
+        self._calls = Calls(client, options.poll_seconds)
+        self._client = client
+        self._records: Records
+        self._slots = BoundedSemaphore(options.jobs_at_once)
+        self._turns = _Turns()
+
+    @classmethod
+    def from_options(cls, options: CloudStackOptions) -> Self:
+        """See HypervisorDriver."""
+        access = Access(
+            options.url,
+            options.apikey.get_secret_value(),
+            options.secretkey.get_secret_value(),
+            None if options.ca_file is None else str(options.ca_file),
+            options.calls_per_second,
+        )
+        return cls(options, Client(access))
+
+    def use_records(self, records: Records) -> None:
+        """See HypervisorDriver."""
+        self._records = records
+
+    def close(self) -> None:
+        """See HypervisorDriver."""
+        self._client.close()
+
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """The host ``cloudstack://ID`` of CloudStack's."""
+        parts = urlsplit(host.access.url)
+        if parts.scheme != SCHEME or not parts.hostname:
+            raise DriverError(
+                "connect", ANY_HOST, "its url must be cloudstack://ID of a host there", transient=False
+            )
+        try:
+            answer = self._calls.call("listHosts", {"id": parts.hostname, "type": "Routing"}, timeout_s=timeout_s)
+        except (CallRefused, NotAnswered) as error:
+            raise failure("connect", parts.hostname, error) from error
+        row = next(iter(rows_in(answer)), None)
+        if row is None:
+            raise DriverError("connect", parts.hostname, "CloudStack has no such host", transient=False)
+        return HostModel(
+            name=row["name"],
+            ip_address=row["ipaddress"],
+            cpu_sockets=row.get("cpusockets") or 1,
+            cpu_cores=row["cpunumber"],
+            cpu_mhz=row["cpuspeed"],
+            memory_mib=row["memorytotal"] // MIB,
+            local_disk_bytes=0,
+            hypervisor_version=row.get("hypervisorversion"),
+        )
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        order = self._order(host, guest.uuid)
+        with self._turns.of(guest.uuid):
+            call = _Call(self, host, guest.uuid, fence, timeout_s)
+            call.claim(guest)
+            with self._slots:
+                _Start(call, guest, order).run()
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: the VM stays, and is on no host as far as others are told."""
+        with self._turns.of(guest_uuid):
+            call = _Call(self, host, guest_uuid, fence, timeout_s)
+            call.check_host("stop", call.raise_fence("stop"))
+            row = call.at_rest("stop")
+            if row is not None and row["state"] not in (*GONE, STOPPED, ERROR):
+                call.check_place("stop", row)
+                call.stop("stop", row, forced=forced)
+            self._records.fences.release(guest_uuid, fence)
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver; a VM that does not run counts as absent."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.check_host("look", call.raise_fence("look"))
+        row = call.at_rest("look")
+        if row is None or row["state"] in (*GONE, STOPPED, ERROR):
+            return None
+        call.check_place("look", row)
+        return PowerState.RUNNING
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver; a VM whose root volume is not named stays, and does not run."""
+        with self._turns.of(guest_uuid):
+            call = _Call(self, host, guest_uuid, fence, timeout_s)
+            call.check_host("delete", call.raise_fence("delete"))
+            call.remove(frozenset(volume_uuids))
+            self._records.fences.release(guest_uuid, fence)
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver; a root volume goes with its VM, which does not run."""
+        del pool_uuid
+        with self._records.fences.volumes_in_use([volume_uuid]) as used:
+            if used:
+                text = f"guest {used[volume_uuid]} has volume {volume_uuid}"
+                raise DriverError("delete", ANY_HOST, text, transient=True)
+            guest = self._records.counterparts.guest_of_root(volume_uuid)
+            if guest is not None:
+                call = _Call(self, None, guest, 0, timeout_s)
+                row = call.at_rest("delete")
+                if row is not None and row["state"] == RUNNING:
+                    raise DriverError("delete", ANY_HOST, f"guest {guest} runs with the volume", transient=True)
+                call.destroy()
+                return
+            _Call(self, None, volume_uuid, 0, timeout_s).delete_volume(volume_uuid)
+
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, destination, guest.uuid, fence, timeout_s)
+        where = call.raise_fence("migrate")
+        if where.host_uuids - {source.uuid, destination.uuid}:
+            raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
+        row = call.at_rest("migrate")
+        if row is None or row["state"] != RUNNING:
+            raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
+        fences = self._records.fences
+        if row["hostid"] != host_id_of(destination):
+            if row["hostid"] != host_id_of(source):
+                raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
+            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+            with self._slots:
+                call.migrate(row)
+        fences.move(guest.uuid, destination.uuid, None, fence)
+
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        call.check_host("scale", call.raise_fence("scale"))
+        call.scale("scale", call.running("scale", "servoff"), guest, self._order(host, guest.uuid))
+
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        call.check_host("devices", call.raise_fence("devices"))
+        row = call.running("devices", "nics")
+        call.claim(guest, "devices")
+        call.give_volumes("devices", row, guest, self._order(host, guest.uuid))
+        call.give_nics("devices", row, guest.nics)
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.check_host("resize", call.raise_fence("resize"))
+        row = call.at_rest("resize")
+        runs = row is not None and row["state"] == RUNNING
+        if host is None and runs:
+            raise DriverError("resize", ANY_HOST, "the guest runs", transient=False)
+        if host is not None:
+            row = call.running("resize")
+        there = call.volume_row("resize", volume.uuid, row)
+        if there is not None:
+            if runs and int(there["size"]) > volume.size_bytes:
+                raise DriverError("resize", call.host_name, "a guest that runs is in the way", transient=False)
+            call.resize("resize", there, volume.size_bytes)
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver."""
+        call = _Call(self, None, guest_uuid, fence, timeout_s)
+        call.raise_fence("look")
+        there = call.volume_row("look", volume.uuid, call.at_rest("look"))
+        return None if there is None else int(there["size"])
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver: VMs of ours that run, or are about to, on hosts of ours."""
+        hosts = {host_id_of(host): host.uuid for host in self._records.directory.hosts()}
+        there = [
+            row
+            for row in self._all("listVirtualMachines", details="min,servoff")
+            if row.get("hostid") in hosts and row["state"] in (RUNNING, *UNDER_WAY)
+        ]
+        ours = self._ours([row["id"] for row in there], self._records.orders.known_guests)
+        volumes: dict[str, set[UUID]] = {}
+        for uuid, volume in self._volumes():
+            volumes.setdefault(volume.get("virtualmachineid", ""), set()).add(uuid)
+        for row in there:
+            if row["id"] in ours:
+                power = PowerState.STOPPED if row["state"] == "Starting" else PowerState.RUNNING
+                yield Guest(
+                    ours[row["id"]],
+                    hosts[row["hostid"]],
+                    power,
+                    *sizes_of(row),
+                    frozenset(volumes.get(row["id"], ())),
+                )
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver; without those that are on no pool yet, which take no room."""
+        for uuid, row in self._volumes():
+            if row.get("storageid"):
+                yield uuid, UUID(row["storageid"]), int(row["size"])
+
+    def _volumes(self) -> Iterator[tuple[UUID, Row]]:
+        """Volumes of ours, with our uuids: root volumes by their VMs, others by the ids that we gave them."""
+        rows = [row for row in self._all("listVolumes") if row.get("state") not in ("Expunged", "Destroy")]
+        noted = self._records.counterparts.all()
+        by_id = _by_id(noted)
+        known = self._records.orders.known_volumes([UUID(row["id"]) for row in rows if row["id"] not in by_id])
+        for row in rows:
+            guest = by_id.get(row.get("virtualmachineid", ""))
+            if row["id"] in by_id:
+                yield by_id[row["id"]], row
+            elif row["type"] == ROOT and guest is not None and (root := noted[guest].root_uuid) is not None:
+                yield root, row
+            elif UUID(row["id"]) in known:
+                yield UUID(row["id"]), row
+
+    def _ours(self, ids: Sequence[str], known: Callable[[Sequence[UUID]], frozenset[UUID]]) -> Mapping[str, UUID]:
+        """Those of CloudStack's ids that are ours, with our uuids."""
+        by_id = _by_id(self._records.counterparts.all())
+        others = [UUID(one) for one in ids if one not in by_id]
+        return by_id | {str(uuid): uuid for uuid in known(others)}
+
+    def _all(self, command: str, **restricted: str) -> list[Row]:
+        """All rows of a list, those of projects, too.
+
+        Raises:
+            DriverError: not all of them could be read; absence would mean nothing.
+        """
+        rows: list[Row] = []
+        for project in ({}, {"projectid": "-1"}):
+            try:
+                listed = self._client.list_all(command, {"listall": "true", **restricted, **project})
+            except (CallRefused, NotAnswered) as error:
+                raise failure("list", ANY_HOST, error) from error
+            if not listed.is_whole:
+                text = f"{command} gave {len(listed.rows)} of {listed.count} rows"
+                raise DriverError("list", ANY_HOST, text, transient=True)
+            rows += listed.rows
+        return list({row["id"]: row for row in rows}.values())
+
+    def _order(self, host: HostAddress, guest_uuid: UUID) -> GuestOrder:
+        order = self._records.orders.order(guest_uuid)
+        if order is None:
+            raise DriverError("boot", host.name, f"there is no VM {guest_uuid}", transient=False)
+        return order
+
+
+class _Turns:
+    """Of one guest's calls in this process one goes on at a time; those of other processes meet at the fences."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: dict[UUID, tuple[Lock, int]] = {}
+
+    @contextmanager
+    def of(self, guest_uuid: UUID) -> Iterator[None]:
+        """The turn of a call of this guest's."""
+        with self._lock:
+            turn, count = self._waiting.get(guest_uuid, (Lock(), 0))
+            self._waiting[guest_uuid] = turn, count + 1
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                turn, count = self._waiting.pop(guest_uuid)
+                if count > 1:
+                    self._waiting[guest_uuid] = turn, count - 1
+
+
+class _Call:
+    """One call about one guest: its VM there, its fence, and the time that is left."""
+
+    def __init__(
+        self, driver: CloudStackDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
+    ) -> None:
+        self.driver, self.host, self.guest, self.fence = driver, host, guest_uuid, fence
+        self.calls, self.records = driver._calls, driver._records
+        self.end = time.monotonic() + timeout_s
+        self.host_name = ANY_HOST if host is None else host.name
+        self.noted: Counterpart | None = self.records.counterparts.find(guest_uuid)
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self.end - time.monotonic(), 0.1)
+
+    @property
+    def vm_id(self) -> str:
+        """The VM's id there."""
+        return id_of(self.guest, 1 if self.noted is None else self.noted.attempt)
+
+    def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
+        """An error of our own."""
+        return DriverError(step, self.host_name, why, transient=transient)
+
+    def stale(self, step: str) -> StaleFence:
+        """The error of who was overtaken."""
+        text = f"fence {self.fence} of guest {self.guest} was overtaken"
+        return StaleFence(step, self.host_name, text, transient=False)
+
+    def raise_fence(self, step: str) -> FencedGuest:
+        """Overtake older calls; where the guest is."""
+        try:
+            return self.records.fences.raise_fence(self.guest, self.fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+
+    def claim(self, guest: GuestSpec, step: str = "boot") -> None:
+        """Overtake older calls, and hold host and volumes for the guest."""
+        if self.host is None:
+            raise self.error(step, "it has no host")
+        volumes = [volume.uuid for volume in guest.volumes]
+        try:
+            where, taken = self.records.fences.claim(guest.uuid, self.host.uuid, volumes, self.fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+        self.check_host(step, where)
+        if taken:
+            raise self.error(step, f"volumes {', '.join(map(str, sorted(taken)))} are of other guests")
+
+    def check_host(self, step: str, where: FencedGuest) -> None:
+        """Refuse a call for a host that does not have the guest."""
+        if self.host is not None and where.host_uuids and self.host.uuid not in where.host_uuids:
+            raise self.error(step, f"guest {self.guest} is on another host")
+
+    def check_place(self, step: str, row: Row) -> None:
+        """Refuse a call for a host that does not have the VM."""
+        if self.host is not None and row.get("hostid") not in (None, host_id_of(self.host)):
+            raise self.error(step, f"VM {row['id']} is on host {row.get('hostname', row['hostid'])}")
+
+    def check_fence(self, step: str) -> None:
+        """Refuse to go on where somebody has taken over."""
+        if not self.records.fences.is_highest(self.guest, self.fence):
+            raise self.stale(step)
+
+    def try_to(self, step: str, make: Callable[[], T]) -> T:
+        """Make calls; what goes wrong there is told as drivers tell it.
+
+        Raises:
+            DriverError: see there.
+        """
+        try:
+            return make()
+        except (CallRefused, NotAnswered, JobFailed) as error:
+            raise failure(step, self.host_name, error) from error
+
+    def ask(self, step: str, command: str, **parameters: str) -> Row:
+        """A call that answers a job, and the job's end; see ``try_to``."""
+        return self.try_to(step, lambda: self.calls.run(command, parameters, end=self.end))
+
+    def look(self, step: str, *details: str) -> Row | None:
+        """The VM now; see ``try_to``."""
+        return self.try_to(step, lambda: self.calls.look(self.vm_id, "min", *details, timeout_s=self.left))
+
+    def at_rest(self, step: str, *details: str) -> Row | None:
+        """The VM once nothing changes it."""
+        row = self.look(step, *details)
+        while row is not None and row["state"] in UNDER_WAY:
+            if time.monotonic() > self.end:
+                raise self.error(step, f"VM {row['id']} is still {row['state']}", transient=True)
+            time.sleep(self.calls.poll_s)
+            row = self.look(step, *details)
+        return row
+
+    def running(self, step: str, *details: str) -> Row:
+        """The VM, which runs on the call's host."""
+        row = self.at_rest(step, *details)
+        if row is None or row["state"] != RUNNING:
+            raise self.error(step, "the guest does not run")
+        self.check_place(step, row)
+        return row
+
+    def stop(self, step: str, row: Row, *, forced: bool) -> None:
+        """Stop the VM; a job that failed is no failure where it stands still all the same."""
+        self._job(
+            step,
+            "stopVirtualMachine",
+            {"id": row["id"], "forced": str(forced).lower()},
+            row,
+            lambda now: now is None or now["state"] in (STOPPED, ERROR, *GONE),
+        )
+
+    def migrate(self, row: Row) -> None:
+        """Move the VM to the call's host."""
+        if self.host is None:
+            raise self.error("migrate", "it has no host")
+        there = host_id_of(self.host)
+        self._job(
+            "migrate",
+            "migrateVirtualMachine",
+            {"virtualmachineid": row["id"], "hostid": there},
+            row,
+            lambda now: now is not None and now["state"] == RUNNING and now.get("hostid") == there,
+        )
+
+    def _job(
+        self,
+        step: str,
+        command: str,
+        parameters: Mapping[str, str],
+        row: Row,
+        is_done: Callable[[Row | None], bool],
+    ) -> None:
+        """Have a job done that the VM shows; what failed and is done all the same is done."""
+        try:
+            ticket = self.calls.call(command, parameters, timeout_s=self.left)
+            self.calls.settle(
+                command, row["id"], str(ticket["jobid"]), is_done, end=self.end, project="projectid" in row
+            )
+        except (CallRefused, NotAnswered, JobFailed) as error:
+            now = self.at_rest(step)
+            if not is_done(now):
+                raise failure(step, self.host_name, error) from error
+
+    def scale(self, step: str, row: Row, guest: GuestSpec, order: GuestOrder) -> None:
+        """Give the VM the sizes of the guest, by the offering that was ordered."""
+        if sizes_of(row) != (guest.cpu_number, guest.cpu_mhz, guest.memory_mib):
+            self.ask(
+                step,
+                "scaleVirtualMachine",
+                id=row["id"],
+                serviceofferingid=str(order.offering_uuid),
+                **_custom_sizes(guest, order),
+            )
+
+    def remove(self, volume_uuids: frozenset[UUID]) -> None:
+        """Remove the VM and these volumes; a VM whose root volume is not among them stays, and does not run."""
+        root = self._root_uuid()
+        if root is None or root in volume_uuids:
+            self.destroy()
+        else:
+            row = self.at_rest("delete")
+            if row is not None and row["state"] not in (*GONE, STOPPED, ERROR):
+                self.check_place("delete", row)
+                self.stop("delete", row, forced=True)
+        for volume in sorted(volume_uuids - {root}):
+            self.delete_volume(volume)
+
+    def _root_uuid(self) -> UUID | None:
+        """The root volume, by our uuid: as noted, or, of VMs that came from there, as it is known there."""
+        if self.noted is not None and self.noted.root_uuid is not None:
+            return self.noted.root_uuid
+        rows = self.try_to(
+            "delete", lambda: self.calls.volumes(virtualmachineid=self.vm_id, type=ROOT, timeout_s=self.left)
+        )
+        return UUID(rows[0]["id"]) if rows else None
+
+    @property
+    def was_told(self) -> bool:
+        """Whether CloudStack may have heard of the VM under its present id."""
+        return self.noted is not None and self.noted.root_uuid is not None
+
+    def destroy(self) -> None:
+        """Expunge the VM, whatever state it is in; its data volumes stay. Its id is used up."""
+        row = self.at_rest("delete")
+        if row is not None:
+            self.check_place("delete", row)
+        if self.was_told and (row is None or row["state"] == STOPPED):
+            self._await_deployment()
+        if row is None and not self.was_told:
+            return
+        self._expunge()
+        self.records.counterparts.spend(self.guest, 1 if self.noted is None else self.noted.attempt)
+        self.noted = self.records.counterparts.find(self.guest)
+
+    def _expunge(self) -> None:
+        """Absent is fine: CloudStack says so itself, since its lists may be late."""
+        parameters = {"id": self.vm_id, "expunge": "true"}
+        try:
+            self.calls.run("destroyVirtualMachine", parameters, end=self.end)
+        except CallRefused as error:
+            if error.code != INVALID or self.look("delete") is not None:
+                raise failure("delete", self.host_name, error) from error
+        except (NotAnswered, JobFailed) as error:
+            raise failure("delete", self.host_name, error) from error
+
+    def _await_deployment(self) -> None:
+        """Wait for the end of the job that deploys the VM: until then it may come into being."""
+        try:
+            while self.calls.has_ended("deployVirtualMachine", job_id_of(self.vm_id)) is False:
+                if time.monotonic() > self.end:
+                    raise self.error("delete", f"VM {self.vm_id} is still being deployed", transient=True)
+                time.sleep(self.calls.poll_s)
+        except JobFailed:
+            return
+        except (CallRefused, NotAnswered) as error:
+            raise failure("delete", self.host_name, error) from error
+
+    def volume_row(self, step: str, volume_uuid: UUID, vm: Row | None) -> Row | None:
+        """A volume of the VM; None: it is not there."""
+        if vm is not None and self.noted is not None and volume_uuid == self.noted.root_uuid:
+            rows = self.try_to(
+                step, lambda: self.calls.volumes(virtualmachineid=vm["id"], type=ROOT, timeout_s=self.left)
+            )
+        else:
+            rows = self.try_to(step, lambda: self.calls.volumes(id=self._id(volume_uuid), timeout_s=self.left))
+        return next((row for row in rows if row.get("state") not in ("Destroy", "Expunged")), None)
+
+    def _id(self, volume_uuid: UUID) -> str:
+        noted = self.records.counterparts.find(volume_uuid)
+        return id_of(volume_uuid, 1 if noted is None else noted.attempt)
+
+    def resize(self, step: str, row: Row, size_bytes: int) -> None:
+        """Give a volume a size, in whole GiB."""
+        size = -(-size_bytes // GIB)
+        if int(row["size"]) == size * GIB:
+            return
+        smaller = {"shrinkok": "true"} if int(row["size"]) > size * GIB else {}
+        self.ask(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
+
+    def delete_volume(self, volume_uuid: UUID) -> None:
+        """Delete a data volume, which no VM that runs has. Its id is used up."""
+        row = self.volume_row("delete", volume_uuid, None)
+        if row is None:
+            return
+        if row.get("virtualmachineid"):
+            if row.get("vmstate") == RUNNING:
+                raise self.error("delete", f"VM {row['virtualmachineid']} runs with the volume", transient=True)
+            self.ask("delete", "detachVolume", id=row["id"])
+        try:
+            self.calls.call("deleteVolume", {"id": row["id"]}, timeout_s=self.left)
+        except CallRefused as error:
+            if not is_not_there(error):
+                raise failure("delete", self.host_name, error) from error
+        except NotAnswered as error:
+            raise failure("delete", self.host_name, error) from error
+        noted = self.records.counterparts.find(volume_uuid)
+        self.records.counterparts.spend(volume_uuid, 1 if noted is None else noted.attempt)
+
+    def give_volumes(self, step: str, vm: Row, guest: GuestSpec, order: GuestOrder) -> None:
+        """Give the VM the guest's data volumes and no others; what is smaller than asked grows, the root, too."""
+        there = self.try_to(step, lambda: self.calls.volumes(virtualmachineid=vm["id"], timeout_s=self.left))
+        attached = {row["id"]: row for row in there if row["type"] != ROOT}
+        root = next((row for row in there if row["type"] == ROOT), None)
+        if root is not None and guest.volumes and int(root["size"]) < guest.volumes[0].size_bytes:
+            self.resize(step, root, guest.volumes[0].size_bytes)
+        wanted = {self._id(volume.uuid): volume for volume in guest.volumes[1:]}
+        for volume_id in attached.keys() - wanted.keys():
+            self.ask(step, "detachVolume", id=volume_id)
+        for volume_id, volume in wanted.items():
+            row = attached.get(volume_id)
+            if row is None:
+                row = self._made(step, volume_id, volume, order)
+                self.ask(step, "attachVolume", id=volume_id, virtualmachineid=vm["id"])
+            if int(row["size"]) < volume.size_bytes:
+                self.resize(step, row, volume.size_bytes)
+
+    def _made(self, step: str, volume_id: str, volume: VolumeSpec, order: GuestOrder) -> Row:
+        """A data volume, made if it is not there."""
+        row = self.volume_row(step, volume.uuid, None)
+        if row is not None:
+            return row
+        offering = order.disk_offerings.get(volume.uuid)
+        if offering is None:
+            raise self.error(step, f"volume {volume.uuid} has no disk offering")
+        self.records.counterparts.note(volume.uuid)
+        made = self.ask(
+            step,
+            "createVolume",
+            customid=volume_id,
+            name=volume.name,
+            zoneid=str(order.zone_uuid),
+            diskofferingid=str(offering),
+            size=str(-(-volume.size_bytes // GIB)),
+            **_owner(order),
+        )
+        row = made.get("volume")
+        return row if isinstance(row, dict) else {"id": volume_id, "size": volume.size_bytes}
+
+    def give_nics(self, step: str, vm: Row, nics: Sequence[NicSpec]) -> None:
+        """Give the VM nics in the guest's networks and in no others."""
+        left = list(vm.get("nic", ()))
+        missing = []
+        for nic in sorted(nics, key=lambda one: _chosen_mac(one) == {}):
+            found = next((there for there in left if _is_nic(there, nic)), None)
+            if found is None:
+                missing.append(nic)
+            else:
+                left.remove(found)
+        for there in left:
+            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
+        for nic in missing:
+            self.ask(
+                step,
+                "addNicToVirtualMachine",
+                virtualmachineid=vm["id"],
+                networkid=str(nic.network_uuid),
+                **{f"{name}address": value for name, value in (_chosen_mac(nic) | _ip(nic)).items()},
+            )
+
+
+class _Start:
+    """Making one VM run, from whatever is there; a lost answer is found again, never repeated unseen."""
+
+    def __init__(self, call: _Call, guest: GuestSpec, order: GuestOrder) -> None:
+        self._call, self._guest, self._order = call, guest, order
+        self._host_id = "" if call.host is None else host_id_of(call.host)
+        self._made = False
+
+    def run(self) -> None:
+        """Until it runs.
+
+        Raises:
+            DriverError: see HypervisorDriver.
+        """
+        call = self._call
+        row = self._seen() if call.was_told else None
+        while row is None or row["state"] != RUNNING:
+            if time.monotonic() > call.end:
+                raise call.error("boot", f"VM {call.vm_id} does not run in time", transient=True)
+            row = self._next(row)
+        call.check_place("boot", row)
+        if not call.records.fences.is_highest(call.guest, call.fence):
+            if self._made:
+                call.destroy()
+            raise call.stale("boot")
+
+    def _next(self, row: Row | None) -> Row | None:
+        """One step on; the VM afterwards."""
+        call = self._call
+        state = None if row is None else row["state"]
+        if state in UNDER_WAY:
+            in_project = self._order.project_uuid is not None
+            return self._patiently(lambda: call.calls.watch(call.vm_id, end=call.end, project=in_project))
+        if state in GONE or state == ERROR:
+            if row is not None:
+                call.destroy()
+            return self._deploy()
+        return self._start(row or {})
+
+    def _deploy(self) -> Row | None:
+        """Tell CloudStack of the VM, and wait until it runs, or, with data volumes, until it stands there."""
+        call = self._call
+        call.check_fence("boot")
+        call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
+        has_data = len(self._guest.volumes) > 1
+        try:
+            call.calls.call("deployVirtualMachine", self._parameters(starts=not has_data), timeout_s=call.left)
+            self._made = True
+        except CallRefused as error:
+            if TAKEN not in error.text:
+                raise failure("boot", call.host_name, error) from error
+            return self._found_again(error)
+        except NotAnswered:
+            return self._seen()
+        return self._settled("deployVirtualMachine", job_id_of(call.vm_id), (STOPPED,) if has_data else ())
+
+    def _found_again(self, refused: CallRefused) -> Row:
+        """The VM whose id is taken: an earlier call was heard after all, or is being heard."""
+        call = self._call
+        for _ in range(LOOKS_FOR_TAKEN):
+            row = self._seen()
+            if row is not None:
+                return row
+            time.sleep(call.calls.poll_s)
+        raise call.error("boot", f"{refused}; and it shows no such VM")
+
+    def _start(self, row: Row) -> Row | None:
+        """Give a VM that stands still what it is to have, and start it."""
+        call, guest = self._call, self._guest
+        call.check_fence("boot")
+        row = call.look("boot", "nics", "servoff") or row
+        call.noted = call.records.counterparts.note(call.guest, guest.volumes[0].uuid)
+        call.scale("boot", row, guest, self._order)
+        call.give_volumes("volume", row, guest, self._order)
+        call.give_nics("network", row, guest.nics)
+        if guest.password is not None and not self._made:
+            call.ask("boot", "resetPasswordForVirtualMachine", id=row["id"], password=guest.password)
+        if not self._made and self._order.key_pairs and set(_names(row)) != set(self._order.key_pairs):
+            names = ",".join(sorted(self._order.key_pairs))
+            call.ask("boot", "resetSSHKeyForVirtualMachine", id=row["id"], keypairs=names)
+        call.check_fence("boot")
+        parameters = {"id": row["id"], "hostid": self._host_id}
+        try:
+            ticket = call.calls.call("startVirtualMachine", parameters, timeout_s=call.left)
+        except CallRefused as error:
+            raise failure("boot", call.host_name, error) from error
+        except NotAnswered:
+            return self._seen()
+        return self._settled("startVirtualMachine", str(ticket["jobid"]), ())
+
+    def _settled(self, command: str, job_id: str, enough: Sequence[str]) -> Row | None:
+        """The VM once the job has ended, or it shows that it will.
+
+        Raises:
+            DriverError: the job failed, and not since its server was restarted.
+        """
+        call = self._call
+        states = (RUNNING, ERROR)
+        try:
+            row = (
+                call.calls.settle(
+                    command,
+                    call.vm_id,
+                    job_id,
+                    lambda now: now is not None and now["state"] in states,
+                    end=call.end,
+                    project=self._order.project_uuid is not None,
+                )
+                if not enough
+                else self._after(command, job_id)
+            )
+            if row is not None and row["state"] == ERROR:
+                self._after(command, job_id)
+                raise call.error("boot", f"VM {call.vm_id} is in state Error", transient=True)
+        except JobFailed as error:
+            row = self._seen()
+            if row is not None and row["state"] == RUNNING:
+                return row
+            if error.was_cut_off and (row is None or row["state"] != ERROR):
+                return row
+            raise failure("boot", call.host_name, error) from error
+        except NotAnswered:
+            return self._seen()
+        except CallRefused as error:
+            raise failure("boot", call.host_name, error) from error
+        return row
+
+    def _after(self, command: str, job_id: str) -> Row | None:
+        """The VM after the job's end."""
+        call = self._call
+        pause = call.calls.poll_s / 4
+        while call.calls.has_ended(command, job_id) is False:
+            if time.monotonic() > call.end:
+                raise NotAnswered(command, f"job {job_id} has not ended in time", was_sent=True)
+            time.sleep(pause)
+            pause = min(pause * 1.5, 4 * call.calls.poll_s)
+        return call.calls.look(call.vm_id, timeout_s=call.left)
+
+    def _seen(self) -> Row | None:
+        """The VM, once CloudStack answers again."""
+        call = self._call
+        return self._patiently(lambda: call.calls.look(call.vm_id, timeout_s=call.left))
+
+    def _patiently(self, look: Callable[[], T]) -> T:
+        """What a look sees, however long CloudStack is silent, as long as there is time."""
+        call = self._call
+        pause = call.calls.poll_s / 2
+        while True:
+            try:
+                return look()
+            except NotAnswered as error:
+                if time.monotonic() > call.end:
+                    raise failure("boot", call.host_name, error) from error
+            except CallRefused as error:
+                if error.code not in TRANSIENT or time.monotonic() > call.end:
+                    raise failure("boot", call.host_name, error) from error
+            time.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+    def _parameters(self, *, starts: bool) -> dict[str, str]:
+        """Of deployVirtualMachine."""
+        guest, order = self._guest, self._order
+        parameters = {
+            "customid": self._call.vm_id,
+            "injectedjobid": job_id_of(self._call.vm_id),
+            "zoneid": str(order.zone_uuid),
+            "serviceofferingid": str(order.offering_uuid),
+            "templateid": str(order.template_uuid),
+            "hypervisor": order.hypervisor,
+            "hostid": self._host_id,
+            "name": guest.host_name or guest.name,
+            "displayname": order.display_name or guest.host_name or guest.name,
+            **_owner(order),
+            **_custom_sizes(guest, order),
+        }
+        if not starts:
+            parameters["startvm"] = "false"
+        root = guest.volumes[0]
+        if root.size_bytes != order.root_bytes:
+            parameters["rootdisksize"] = str(-(-root.size_bytes // GIB))
+        for at, nic in enumerate(guest.nics):
+            parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
+            for name, value in (_chosen_mac(nic) | _ip(nic)).items():
+                parameters[f"iptonetworklist[{at}].{name}"] = value
+        if order.security_group_uuids:
+            parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
+        if order.key_pairs:
+            parameters["keypairs"] = ",".join(sorted(order.key_pairs))
+        if guest.user_data is not None:
+            parameters["userdata"] = guest.user_data
+            for at, (name, value) in enumerate(sorted(guest.user_data_details.items())):
+                parameters[f"userdatadetails[{at}].{name}"] = value
+        if guest.password is not None:
+            parameters["password"] = guest.password
+        return parameters
+
+
+def host_id_of(host: HostAddress) -> str:
+    """The id there of a host: as its url says, or, of hosts that came from there, our own."""
+    parts = urlsplit(host.url or "")
+    return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
+
+
+def sizes_of(row: Row) -> tuple[int, int, int]:
+    """Cores, MHz and MiB of a VM."""
+    return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
+
+
+def _chosen_mac(nic: NicSpec) -> dict[str, str]:
+    """The MAC address of a nic for which somebody chose one: what is made here may be another nic's there."""
+    return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
+
+
+def _ip(nic: NicSpec) -> dict[str, str]:
+    return {} if nic.ip_address is None else {"ip": nic.ip_address}
+
+
+def _is_nic(there: Row, nic: NicSpec) -> bool:
+    """Whether a nic there is the one that is wanted."""
+    if mac := _chosen_mac(nic):
+        return bool(there["macaddress"].lower() == mac["mac"].lower())
+    return there["networkid"] == str(nic.network_uuid) and nic.ip_address in (None, there.get("ipaddress"))
+
+
+def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
+    """The sizes that the offering leaves open; CloudStack refuses others."""
+    sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
+    return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
+
+
+def _owner(order: GuestOrder) -> dict[str, str]:
+    if order.project_uuid is not None:
+        return {"projectid": str(order.project_uuid)}
+    return {"account": order.owner, "domainid": str(order.domain_uuid)}
+
+
+def _names(row: Row) -> list[str]:
+    """The names of a VM's key pairs."""
+    return [name.strip() for name in str(row.get("keypairs") or "").split(",") if name.strip()]
+
+
+def _by_id(noted: Mapping[UUID, Counterpart]) -> dict[str, UUID]:
+    """What was noted, by the ids of all its attempts: what a paused caller made late is found, too."""
+    return {id_of(uuid, number): uuid for uuid, one in noted.items() for number in range(1, one.attempt + 1)}
+
+
+DRIVER = CloudStackDriver

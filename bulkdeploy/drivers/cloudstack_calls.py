@@ -1,0 +1,284 @@
+"""What the driver for CloudStack calls there: looks that many threads share, jobs waited for, errors in words.
+
+Reference sections 3 and 8.16. A job is asked for by itself where the VM does not tell how it ended.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID, uuid5
+
+from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.drivers.driver import DriverError
+
+INVALID, RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 431, 429, 533, 534
+SURPRISED = 530
+TRANSIENT = frozenset({RATE_LIMITED, SURPRISED, NO_CAPACITY, UNAVAILABLE})
+"""Codes of refusals that may be gone later, or elsewhere."""
+
+NOT_THERE = ("does not exist", "Unable to find")
+TAKEN = "already exists so can't create/update with custom id"
+CUT_OFF = "restart or shutdown"
+"""In the text of a job that a restart of the management server ended; what it did is done."""
+
+LOOKS_AT_ONCE = 200
+"""VMs of one list call: so many ids fit into a request that any server takes."""
+
+JOB_LOOKS = (10, 30)
+"""After so many looks that told nothing the job is asked for; then after each multiple of the last."""
+
+LONGEST_TEXT = 500
+DEPLOY = "deploy"
+
+
+class JobFailed(Exception):
+    """A job ended without success, with CloudStack's ``errorcode`` and ``errortext``.
+
+    Attributes:
+        was_cut_off: its management server ended; how far it got is to be seen at the VM.
+    """
+
+    def __init__(self, command: str, code: int, text: str) -> None:
+        self.command, self.code, self.text = command, code, text
+        self.was_cut_off = CUT_OFF in text
+        super().__init__(f"{command}: {code} {text}")
+
+
+Problem = CallRefused | NotAnswered | JobFailed
+
+
+def id_of(uuid: UUID, attempt: int) -> str:
+    """The id in CloudStack of a VM or volume of ours: the first attempt has our own."""
+    return str(uuid if attempt == 1 else uuid5(uuid, str(attempt)))
+
+
+def job_id_of(vm_id: str) -> str:
+    """The id of the job that deploys this VM."""
+    return str(uuid5(UUID(vm_id), DEPLOY))
+
+
+def is_not_there(problem: Exception) -> bool:
+    """Whether a call was refused since what it names is not there."""
+    return isinstance(problem, CallRefused | JobFailed) and any(part in problem.text for part in NOT_THERE)
+
+
+def failure(step: str, host: str, problem: Problem) -> DriverError:
+    """A failure as drivers tell it, with CloudStack's code and text unchanged."""
+    text = str(problem)
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[:LONGEST_TEXT]}..."
+    if isinstance(problem, NotAnswered):
+        return DriverError(step, host, text, transient=True, unanswered=True)
+    return DriverError(step, host, text, transient=problem.code in TRANSIENT)
+
+
+class Calls:
+    """Calls to one CloudStack; safe to share between threads.
+
+    Args:
+        client: sends them.
+        poll_s: seconds between two looks at the VMs that threads wait for, all of them in one list call.
+    """
+
+    def __init__(self, client: Client, poll_s: float) -> None:
+        self.client = client
+        self._watch = _Watch(client, poll_s)
+        self.poll_s = poll_s
+
+    def call(self, command: str, parameters: Mapping[str, str], *, timeout_s: float) -> Row:
+        """One call; see ``Client.call``."""
+        return self.client.call(command, parameters, timeout_s=timeout_s)
+
+    def look(self, vm_id: str, *details: str, timeout_s: float) -> Row | None:
+        """A VM as it is now; None: there is none.
+
+        Raises:
+            CallRefused, NotAnswered: it can not be seen.
+        """
+        wanted = {"id": vm_id, "listall": "true", "details": ",".join(details or ("min",))}
+        try:
+            rows = rows_in(self.call("listVirtualMachines", wanted, timeout_s=timeout_s))
+        except CallRefused as error:
+            if error.code == INVALID and is_not_there(error):
+                return None
+            raise
+        return next((row for row in rows if row["id"] == vm_id), None)
+
+    def volumes(self, *, timeout_s: float, **restricted: str) -> list[Row]:
+        """Volumes.
+
+        Raises:
+            CallRefused, NotAnswered: they can not be seen.
+        """
+        try:
+            return rows_in(self.call("listVolumes", {"listall": "true", **restricted}, timeout_s=timeout_s))
+        except CallRefused as error:
+            if error.code == INVALID and is_not_there(error):
+                return []
+            raise
+
+    def watch(self, vm_id: str, *, end: float, project: bool) -> Row | None:
+        """The VM as the next shared look sees it; see ``settle``.
+
+        Raises:
+            CallRefused, NotAnswered: nothing could be seen.
+        """
+        return self._watch.look(vm_id, project, end)
+
+    def settle(
+        self,
+        command: str,
+        vm_id: str,
+        job_id: str,
+        is_done: Callable[[Row | None], bool],
+        *,
+        end: float,
+        project: bool,
+    ) -> Row | None:
+        """Wait until a VM is as a job is to make it, or the job has ended; the VM then.
+
+        Args:
+            command: what the job does, for errors.
+            vm_id: the VM.
+            job_id: the job.
+            is_done: whether the VM, as it is seen, is as it is to be.
+            end: patience, by ``time.monotonic``.
+            project: whether the VM is a project's.
+
+        Raises:
+            JobFailed: it did not come to that.
+            NotAnswered: nor did it become clear in time.
+            CallRefused: the VM can not be seen.
+        """
+        looks = 0
+        while time.monotonic() < end:
+            row = self._watch.look(vm_id, project, end)
+            if is_done(row):
+                return row
+            looks += 1
+            if (looks in JOB_LOOKS or looks % JOB_LOOKS[-1] == 0) and self._has_ended(command, job_id):
+                return self.look(vm_id, timeout_s=max(end - time.monotonic(), 1.0))
+        raise NotAnswered(command, f"job {job_id} has not ended in time", was_sent=True)
+
+    def run(self, command: str, parameters: Mapping[str, str], *, end: float) -> Row:
+        """Make a call that answers a job, and wait for the job's end: what it gave.
+
+        Raises:
+            CallRefused, NotAnswered, JobFailed: see there.
+        """
+        ticket = self.call(command, parameters, timeout_s=max(end - time.monotonic(), 1.0))
+        pause = self.poll_s / 4
+        while time.monotonic() < end:
+            time.sleep(pause)
+            pause = min(pause * 1.5, 4 * self.poll_s)
+            job = self.client.job(str(ticket["jobid"]))
+            if job.is_over:
+                if job.code:
+                    raise JobFailed(command, job.code, job.text)
+                return {**ticket, **job.result}
+        raise NotAnswered(command, f"job {ticket['jobid']} has not ended in time", was_sent=True)
+
+    def has_ended(self, command: str, job_id: str) -> bool | None:
+        """Whether a job has ended well; None: there is no such job, or it is kept no longer.
+
+        Raises:
+            JobFailed: it failed.
+            NotAnswered, CallRefused: it can not be seen.
+        """
+        try:
+            return self._has_ended(command, job_id)
+        except CallRefused as error:
+            if error.code == INVALID:
+                return None
+            raise
+
+    def _has_ended(self, command: str, job_id: str) -> bool:
+        job = self.client.job(job_id)
+        if job.is_over and job.code:
+            raise JobFailed(command, job.code, job.text)
+        return job.is_over
+
+
+class _Watch:
+    """Looks at all VMs that threads wait for in one list call at a time; one of the waiting threads makes it."""
+
+    def __init__(self, client: Client, poll_s: float) -> None:
+        self._client, self._poll_s = client, poll_s
+        self._changed = threading.Condition()
+        self._wanted: Counter[tuple[bool, str]] = Counter()
+        self._rows: dict[str, Row] = {}
+        self._problem: Exception | None = None
+        self._round = 0
+        self._is_looking = False
+        self._last = 0.0
+
+    def look(self, vm_id: str, project: bool, end: float) -> Row | None:
+        """The VM as a look sees it that begins from now on; None: it shows none.
+
+        Raises:
+            CallRefused, NotAnswered: nothing could be seen.
+        """
+        key = (project, vm_id)
+        with self._changed:
+            self._wanted[key] += 1
+            try:
+                wanted = self._round + (2 if self._is_looking else 1)
+                while self._round < wanted:
+                    if time.monotonic() > end + self._poll_s:
+                        raise NotAnswered("listVirtualMachines", "no answer in time", was_sent=True)
+                    if self._is_looking:
+                        self._changed.wait(max(end - time.monotonic(), self._poll_s))
+                    else:
+                        self._make_round()
+                if self._problem is not None:
+                    raise self._problem
+                return self._rows.get(vm_id)
+            finally:
+                self._wanted[key] -= 1
+                if not self._wanted[key]:
+                    del self._wanted[key]
+
+    def _make_round(self) -> None:
+        """One look at all, without the lock; a failure is that of all who wait."""
+        self._is_looking = True
+        pause = self._last + self._poll_s - time.monotonic()
+        self._changed.release()
+        rows: dict[str, Row] = {}
+        problem: Exception | None = None
+        try:
+            if pause > 0:
+                time.sleep(pause)
+            with self._changed:
+                keys = list(self._wanted)
+            for project in (False, True):
+                rows |= self._rows_of([vm_id for of_project, vm_id in keys if of_project == project], project)
+        except (CallRefused, NotAnswered) as error:
+            problem = error
+        finally:
+            self._changed.acquire()
+            self._rows, self._problem, self._last = rows, problem, time.monotonic()
+            self._round += 1
+            self._is_looking = False
+            self._changed.notify_all()
+
+    def _rows_of(self, vm_ids: Sequence[str], project: bool) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        for at in range(0, len(vm_ids), LOOKS_AT_ONCE):
+            found |= self._rows_of_some(vm_ids[at : at + LOOKS_AT_ONCE], project)
+        return found
+
+    def _rows_of_some(self, vm_ids: Sequence[str], project: bool) -> dict[str, Row]:
+        """One list call; an id that CloudStack knows no longer, for which it refuses all, is found by halves."""
+        wanted = {"ids": ",".join(vm_ids), "listall": "true", "details": "min"}
+        if project:
+            wanted["projectid"] = "-1"
+        try:
+            return {str(row["id"]): row for row in rows_in(self._client.call("listVirtualMachines", wanted))}
+        except CallRefused as error:
+            if not is_not_there(error):
+                raise
+            half = len(vm_ids) // 2
+            if not half:
+                return {}
+            return self._rows_of_some(vm_ids[:half], project) | self._rows_of_some(vm_ids[half:], project)

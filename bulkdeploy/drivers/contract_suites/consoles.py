@@ -1,0 +1,73 @@
+"""What a driver keeps that lets people see their guests."""
+
+import select
+import socket
+import time
+from contextlib import closing
+from uuid import UUID, uuid4
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
+from bulkdeploy.drivers.driver import ConsoleKind, DriverError
+
+CLIENT_INIT = b"\x01"
+"""A client that lets others look, too."""
+
+
+def read(connected: socket.socket, size: int) -> bytes:
+    """So many bytes, waited for."""
+    received, ends = b"", time.monotonic() + PATIENCE_S
+    while len(received) < size:
+        assert select.select([connected], [], [], max(0.0, ends - time.monotonic()))[0], "the console is silent"
+        more = connected.recv(size - len(received))
+        assert more, "the console has ended"
+        received += more
+    return received
+
+
+class ConsoleContract:
+    """A running guest has a screen and a serial console; one that does not run has none."""
+
+    def test_a_running_guest_has_a_screen(self, rig: Rig, caller: Caller) -> None:
+        """Behind the handshake the server says how large it is and what it is called; there may be two viewers."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        opened = [self._open(rig, guest.uuid, ConsoleKind.VNC) for _ in range(2)]
+        for connected in opened:
+            connected.sendall(CLIENT_INIT)
+            said = read(connected, 24)
+            assert int.from_bytes(said[0:2]) > 0
+            assert int.from_bytes(said[2:4]) > 0
+            name = read(connected, int.from_bytes(said[20:24]))
+            assert guest.name.encode() in name
+        for connected in opened:
+            connected.close()
+
+    def test_a_running_guest_has_a_serial_console(self, rig: Rig, caller: Caller) -> None:
+        """It is there, and can be opened again after it was closed, or while somebody else has it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        with closing(self._open(rig, guest.uuid, ConsoleKind.SERIAL)):
+            pass
+        with closing(self._open(rig, guest.uuid, ConsoleKind.SERIAL)):
+            with closing(self._open(rig, guest.uuid, ConsoleKind.SERIAL)) as connected:
+                connected.sendall(b"\r")
+            caller.stop(rig.hosts[0], guest, forced=True)
+
+    @pytest.mark.parametrize("kind", ConsoleKind)
+    def test_what_does_not_run_has_no_console(self, rig: Rig, caller: Caller, kind: ConsoleKind) -> None:
+        """Never there, stopped, or on another host: an error that stays."""
+        guest = rig.new_guest()
+        with pytest.raises(DriverError) as refused:
+            self._open(rig, uuid4(), kind)
+        assert not refused.value.transient
+        caller.run(rig.hosts[1], guest)
+        with pytest.raises(DriverError):
+            self._open(rig, guest.uuid, kind)
+        caller.stop(rig.hosts[1], guest)
+        with pytest.raises(DriverError):
+            rig.driver.open_console(rig.hosts[1], guest.uuid, kind, timeout_s=PATIENCE_S)
+
+    def _open(self, rig: Rig, guest_uuid: UUID, kind: ConsoleKind) -> socket.socket:
+        return rig.driver.open_console(rig.hosts[0], guest_uuid, kind, timeout_s=PATIENCE_S)

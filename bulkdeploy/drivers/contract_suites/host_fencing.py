@@ -1,0 +1,62 @@
+"""What a driver keeps that can fence hosts (Ability.HOST_FENCING)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, THREADS, Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import DriverError, GuestSpec
+
+
+class HostFencingContract:
+    """On a fenced host nothing runs, and nothing starts until it is admitted anew; its volumes on pools stay.
+
+    Subclasses give the fixtures ``rig`` and ``caller``.
+    """
+
+    def test_nothing_runs_on_a_fenced_host(self, rig: Rig, caller: Caller) -> None:
+        """Its guests are gone, those of other hosts run on, and volumes are where they were."""
+        lost, kept = rig.new_guest(), rig.new_guest()
+        caller.run(rig.hosts[0], lost)
+        caller.run(rig.hosts[1], kept)
+        volumes = rig.volumes()
+        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        assert guests_of(rig.driver).keys() == {kept.uuid}
+        assert rig.volumes() == volumes
+
+    def test_fencing_is_repeated_without_harm(self, rig: Rig) -> None:
+        """A worker that died does not know whether it was done."""
+        for _ in range(2):
+            rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        assert not rig.driver.answers(rig.hosts[0], timeout_s=PATIENCE_S)
+
+    def test_nothing_starts_on_a_fenced_host(self, rig: Rig) -> None:
+        """However high its fence: who was late is refused, and may try later."""
+        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        with pytest.raises(DriverError) as refused:
+            Caller(rig.driver, fence=1 << 60).run(rig.hosts[0], rig.new_guest())
+        assert refused.value.transient
+        assert guests_of(rig.driver) == {}
+
+    def test_its_guests_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
+        """With their volumes, with a higher fence than before."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        Caller(rig.driver, fence=2).run(rig.hosts[1], guest)
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_starts_that_meet_the_fence_leave_nothing(self, rig: Rig, caller: Caller) -> None:
+        """In either order: once the fence is done, nothing runs there."""
+
+        def start(guest: GuestSpec) -> None:
+            with suppress(DriverError):
+                caller.run(rig.hosts[0], guest)
+
+        with ThreadPoolExecutor(THREADS) as threads:
+            starts = [threads.submit(start, rig.new_guest()) for _ in range(THREADS)]
+            rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+            for one in starts:
+                one.result()
+        assert guests_of(rig.driver) == {}

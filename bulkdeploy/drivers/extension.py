@@ -1,0 +1,466 @@
+"""Driver for executables of CloudStack's Extension protocol: docs/extensions.md (one file: a call is one guest).
+
+A guest is what ``prepare`` and ``create`` made of a payload; what ``prepare`` answered is kept and sent with each
+later action. ``create`` may not be repeated: that it is begun is kept before it is, so that after a lost answer
+the guest is looked for, and what is left of it deleted, before it is made anew under the same identity. What the
+protocol has no place for, fences and the one host that may have a guest, stands in the service's records. It has no
+data volumes and no live migration.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import Field, SecretStr
+
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    DriverError,
+    Guest,
+    GuestSpec,
+    HypervisorDriver,
+    PowerState,
+    StaleFence,
+)
+from bulkdeploy.drivers.extension_payload import (
+    OFF,
+    ON,
+    UNKNOWN,
+    host_details,
+    merged,
+    payload_of,
+    power_of_word,
+    read_host_url,
+    vm_of,
+    without_prefix,
+)
+from bulkdeploy.drivers.extension_program import ActionFailed, Program
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.options import DriverOptions
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
+
+KEPT_UNDER = "extension"
+ANY_TEMPLATE = "default"
+LOOK_SECONDS = 60.0
+"""Patience for listings, which have no timeout of their own."""
+
+STEPS = {"prepare": "boot", "create": "boot", "start": "boot", "status": "look", "statuses": "look"}
+"""What errors call an action; others by their own names."""
+
+
+class ExtensionOptions(DriverOptions):
+    """The executable, and what it is told."""
+
+    executable: Path = Field(description="The extension's executable, on every machine that runs workers.")
+    details: dict[str, SecretStr] = Field(
+        default_factory=dict, description="What it gets as externaldetails.extension: urls, users, tokens."
+    )
+    templates: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="What it gets as externaldetails.virtualmachine, by the name of our template, or default.",
+    )
+    statuses: bool = Field(
+        default=True, description="Whether it has the action statuses; else guests are looked at one by one."
+    )
+    actions_at_once: int = Field(default=8, ge=1, le=1000, description="Most actions of one worker process.")
+
+
+class Made(StrEnum):
+    """How far a guest is."""
+
+    NO = "no"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of a guest: ``vm``, what the protocol calls cloudstack.vm.details, with prepare's answer."""
+
+    vm: dict[str, Any]
+    external: dict[str, str]
+    sizes: tuple[int, int, int]
+    volumes: tuple[tuple[str, str, int], ...]
+    made: Made = Made.NO
+
+    @property
+    def name(self) -> str:
+        """As the hypervisor knows the guest."""
+        return str(self.external.get("vm_name") or self.vm["name"])
+
+    @classmethod
+    def of(cls, fenced: FencedGuest) -> "_Kept | None":
+        """What is kept; None: nothing of ours."""
+        read = fenced.details.get(KEPT_UNDER)
+        return None if read is None else cls(**{**read, "made": Made(read["made"])})
+
+
+class ExtensionDriver(HypervisorDriver):
+    """See the module."""
+
+    options_model = ExtensionOptions
+
+    def __init__(self, options: ExtensionOptions) -> None:
+        self._options = options
+        self._details = {key: value.get_secret_value() for key, value in options.details.items()}
+        self._program = Program(
+            options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
+        )
+        self._records: Records
+        self._turns = _Turns()
+
+    @classmethod
+    def from_options(cls, options: ExtensionOptions) -> Self:
+        """See HypervisorDriver."""
+        return cls(options)
+
+    def use_records(self, records: Records) -> None:
+        """See HypervisorDriver."""
+        self._records = records
+
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """See HypervisorDriver; ``statuses``, where the extension has it, must be answered for the host."""
+        try:
+            model = read_host_url(host.access.url)
+            if self._options.statuses:
+                payload = payload_of(self._details, host_details(host.access.url))
+                self._program.run("statuses", payload, timeout_s=timeout_s)
+        except (ValueError, ActionFailed) as error:
+            raise DriverError("connect", ANY_HOST, str(error), transient=False) from error
+        return model
+
+    def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
+        """See HypervisorDriver; an extension without ``statuses`` is believed to."""
+        try:
+            self._states(host, timeout_s)
+        except DriverError:
+            return False
+        return True
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        with self._call(host, guest.uuid, fence, timeout_s) as call:
+            if len(guest.volumes) > 1:
+                raise DriverError(
+                    "volume", host.name, "guests of extensions have a root disk alone", transient=False
+                )
+            call.claim(host, [volume.uuid for volume in guest.volumes])
+            if call.kept is None or call.kept.made is Made.NO:
+                call.keep(self._new(guest))
+                call.make()
+            elif call.kept.made is Made.MAYBE:
+                if call.find() != ON:
+                    call.make_again()
+            elif call.look() == OFF:
+                call.start()
+            call.keep(replace(call.known, made=Made.YES))
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: what it is made of stays; ``forced`` is the extension's to decide."""
+        del forced
+        with self._call(host, guest_uuid, fence, timeout_s) as call:
+            call.raise_fence("stop")
+            call.stop()
+            self._records.fences.release(guest_uuid, fence)
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver; a guest that is to be on no host counts as absent."""
+        with self._call(host, guest_uuid, fence, timeout_s) as call:
+            fenced = call.raise_fence("look")
+            if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
+                return None
+            return PowerState.RUNNING if call.look() == ON else PowerState.STOPPED
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver; a guest whose root disk is not named stays, and does not run."""
+        with self._call(host, guest_uuid, fence, timeout_s) as call:
+            call.raise_fence("delete")
+            if call.kept is not None and {UUID(volume) for volume, _, _ in call.kept.volumes} <= set(volume_uuids):
+                call.delete()
+            else:
+                call.stop()
+            self._records.fences.release(guest_uuid, fence)
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver: a root disk goes with its guest."""
+        del timeout_s
+        for guest_uuid, kept in self._kept():
+            if kept.made is not Made.NO and any(
+                (UUID(volume), UUID(pool)) == (volume_uuid, pool_uuid) for volume, pool, _ in kept.volumes
+            ):
+                raise DriverError("delete", ANY_HOST, f"it is the root disk of guest {guest_uuid}", transient=True)
+
+    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
+        """See HypervisorDriver."""
+        states = self._states(host, timeout_s)
+        guests = []
+        for guest_uuid, kept in self._kept(host.uuid):
+            if kept.made is Made.NO:
+                continue
+            state = self._state(host, kept, timeout_s) if states is None else states.get(kept.name)
+            if state == UNKNOWN:
+                raise DriverError("look", host.name, f"the state of guest {guest_uuid} is unknown", transient=True)
+            if state is not None:
+                power = PowerState.RUNNING if state == ON else PowerState.STOPPED
+                volumes = frozenset(UUID(volume) for volume, _, _ in kept.volumes)
+                guests.append(Guest(guest_uuid, host.uuid, power, *kept.sizes, volumes))
+        return guests
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver."""
+        for host in self._records.directory.hosts():
+            yield from self.guests_of_host(host, timeout_s=LOOK_SECONDS)
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver: root disks, as long as their guests exist."""
+        for _, kept in self._kept():
+            if kept.made is not Made.NO:
+                for volume, pool, size_bytes in kept.volumes:
+                    yield UUID(volume), UUID(pool), size_bytes
+
+    def _new(self, guest: GuestSpec) -> _Kept:
+        template = next((volume.template_uuid for volume in guest.volumes if volume.template_uuid), None)
+        image = None if template is None else self._records.directory.template(template)
+        known = self._options.templates
+        external = known.get(image.name if image else ANY_TEMPLATE, known.get(ANY_TEMPLATE, {}))
+        volumes = tuple((str(one.uuid), str(one.pool_uuid), one.size_bytes) for one in guest.volumes)
+        return _Kept(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
+
+    def _kept(self, host_uuid: UUID | None = None) -> Iterator[tuple[UUID, _Kept]]:
+        for guest_uuid, fenced in self._records.fences.kept().items():
+            kept = _Kept.of(fenced)
+            if kept is not None and host_uuid in (None, fenced.host_uuid):
+                yield guest_uuid, kept
+
+    def _states(self, host: HostAddress, timeout_s: float) -> Mapping[str, str] | None:
+        """State by name of all guests of a host; None: the extension does not say."""
+        if not self._options.statuses:
+            return None
+        try:
+            answer = self._program.run("statuses", self._payload(host), timeout_s=timeout_s)
+        except ActionFailed as error:
+            raise _error("statuses", host.name, error) from error
+        states = answer.get("power_state")
+        if not isinstance(states, dict):
+            raise DriverError("look", host.name, "statuses: power_state must be an object", transient=True)
+        return {str(name): power_of_word(state) for name, state in states.items()}
+
+    def _state(self, host: HostAddress | None, kept: _Kept, timeout_s: float) -> str:
+        try:
+            answer = self._program.run("status", self._payload(host, kept), timeout_s=timeout_s)
+        except ActionFailed as error:
+            raise _error("status", ANY_HOST if host is None else host.name, error) from error
+        return power_of_word(answer.get("power_state"))
+
+    def _payload(self, host: HostAddress | None, kept: _Kept | None = None) -> dict[str, Any]:
+        details = host_details(None if host is None else host.url)
+        if kept is None:
+            return payload_of(self._details, details)
+        return payload_of(self._details, details, kept.external, kept.vm)
+
+    @contextmanager
+    def _call(self, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float) -> "Iterator[_Call]":
+        with self._turns.of(guest):
+            yield _Call(self, host, guest, fence, time.monotonic() + timeout_s)
+
+
+class _Turns:
+    """One call for a guest at a time; those of other processes have other fences."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._held: dict[UUID, tuple[Lock, int]] = {}
+
+    @contextmanager
+    def of(self, guest: UUID) -> Iterator[None]:
+        """Wait for the guest's turn."""
+        with self._lock:
+            lock, waiting = self._held.get(guest, (Lock(), 0))
+            self._held[guest] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                waiting = self._held[guest][1] - 1
+                self._held[guest] = lock, waiting
+                if not waiting:
+                    del self._held[guest]
+
+
+class _Call:
+    """One call about one guest: what is kept of it, its fence, and the time that is left."""
+
+    def __init__(
+        self, driver: ExtensionDriver, host: HostAddress | None, guest: UUID, fence: int, end: float
+    ) -> None:
+        self._driver, self._host, self._guest, self._fence, self._end = driver, host, guest, fence, end
+        self._fences = driver._records.fences
+        self.kept: _Kept | None = None
+
+    @property
+    def known(self) -> _Kept:
+        """What is kept of the guest, where something is."""
+        if self.kept is None:
+            raise ValueError(f"nothing is kept of guest {self._guest}")
+        return self.kept
+
+    def raise_fence(self, step: str) -> FencedGuest:
+        """Overtake older calls; where the guest is, which must be this call's host."""
+        try:
+            fenced = self._fences.raise_fence(self._guest, self._fence)
+        except Overtaken as error:
+            raise self._stale(step) from error
+        self._check_host(step, fenced)
+        return fenced
+
+    def claim(self, host: HostAddress, volume_uuids: Sequence[UUID]) -> None:
+        """The guest is on this host and no other, with these volumes."""
+        try:
+            fenced, taken = self._fences.claim(self._guest, host.uuid, volume_uuids, self._fence)
+        except Overtaken as error:
+            raise self._stale("boot") from error
+        self._check_host("boot", fenced)
+        if taken:
+            raise DriverError("volume", host.name, f"volumes {taken} are of other guests", transient=False)
+
+    def keep(self, kept: _Kept | None) -> None:
+        """Remember this of the guest."""
+        try:
+            self._fences.keep(self._guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self._fence)
+        except Overtaken as error:
+            raise self._stale("boot") from error
+        self.kept = kept
+
+    def make(self) -> None:
+        """Prepare a guest that does not exist, and create it; nothing is kept of a refusal that left nothing."""
+        new = self.known
+        vm = merged(new.vm, self._run("prepare"))
+        self.keep(replace(new, vm=vm, external={**new.external, **without_prefix(vm.get("details"))}))
+        before = self.find()
+        if before == ON:
+            self.keep(new)
+            text = "what prepare answered is the identity of a guest that runs"
+            raise DriverError("boot", self._host_name, text, transient=True)
+        try:
+            self._create()
+        except DriverError as error:
+            if not error.unanswered and (before != UNKNOWN or self.find() == UNKNOWN):
+                self.keep(new)
+            raise
+
+    def make_again(self) -> None:
+        """Delete what is left of a creation of which no answer was heard, and create the same guest anew."""
+        self._run("delete")
+        self._create()
+
+    def _create(self) -> None:
+        self.keep(replace(self.known, made=Made.MAYBE))
+        self._run("create")
+        self._give_way()
+
+    def start(self) -> None:
+        """Start a guest that exists and does not run."""
+        self._run("start")
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Undo what was done by a call that was overtaken meanwhile, unless a later one has the guest run."""
+        if self._fences.is_highest(self._guest, self._fence):
+            return
+        fenced = self._fences.kept().get(self._guest)
+        if fenced is None:
+            self._run("delete")
+        elif not fenced.host_uuids:
+            self._run("stop")
+        raise self._stale("boot")
+
+    def stop(self) -> None:
+        """Stop the guest, if it runs; what may be left of a creation of which no answer was heard is deleted."""
+        if self.kept is None or self.kept.made is Made.NO:
+            return
+        if self.known.made is Made.MAYBE and self.find() == UNKNOWN:
+            self._run("delete")
+            self.keep(replace(self.known, made=Made.NO))
+        elif self.look() == ON:
+            self._run("stop")
+
+    def delete(self) -> None:
+        """Remove the guest, running or not, and what is kept of it."""
+        if self.known.made is not Made.NO:
+            if self.find() == ON:
+                self._run("stop")
+            self._run("delete")
+        self.keep(None)
+
+    def find(self) -> str:
+        """What the guest does; UNKNOWN where none answers to its name, which extensions may call an error."""
+        try:
+            return self._state()
+        except DriverError:
+            return UNKNOWN
+
+    def look(self) -> str:
+        """What a guest that exists does.
+
+        Raises:
+            DriverError: it can not be seen.
+        """
+        state = self._state()
+        if state == UNKNOWN:
+            raise DriverError("look", self._host_name, "status: the state of the guest is unknown", transient=True)
+        return state
+
+    def _state(self) -> str:
+        return self._driver._state(self._host, self.known, self._left)
+
+    def _run(self, action: str) -> Mapping[str, Any]:
+        payload = self._driver._payload(self._host, self.kept)
+        try:
+            return self._driver._program.run(action, payload, timeout_s=self._left)
+        except ActionFailed as error:
+            raise _error(action, self._host_name, error) from error
+
+    def _check_host(self, step: str, fenced: FencedGuest) -> None:
+        self.kept = _Kept.of(fenced)
+        if self._host is None:
+            hosts = self._driver._records.directory.hosts()
+            self._host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
+        elif fenced.host_uuids and self._host.uuid not in fenced.host_uuids:
+            raise DriverError(step, self._host.name, "the guest is on another host", transient=False)
+
+    def _stale(self, step: str) -> StaleFence:
+        text = f"fence {self._fence} of guest {self._guest} was overtaken"
+        return StaleFence(step, self._host_name, text, transient=False)
+
+    @property
+    def _host_name(self) -> str:
+        return ANY_HOST if self._host is None else self._host.name
+
+    @property
+    def _left(self) -> float:
+        return max(self._end - time.monotonic(), 0.1)
+
+
+def _error(action: str, host_name: str, failure: ActionFailed) -> DriverError:
+    step = STEPS.get(action, action)
+    return DriverError(step, host_name, str(failure), transient=True, unanswered=failure.unanswered)
+
+
+DRIVER = ExtensionDriver

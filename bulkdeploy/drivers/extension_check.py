@@ -1,0 +1,151 @@
+"""Does an executable keep CloudStack's Extension protocol? Every action is run on a guest that is removed again."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.extension import ANY_TEMPLATE, ExtensionOptions
+from bulkdeploy.drivers.extension_payload import (
+    OFF,
+    ON,
+    UNKNOWN,
+    host_details,
+    merged,
+    payload_of,
+    power_of_word,
+    read_host_url,
+    vm_of,
+    without_prefix,
+)
+from bulkdeploy.drivers.extension_program import ActionFailed, Program
+from bulkdeploy.drivers.need import Need
+
+MEMORY_MIB = 512
+NOT_AN_ACTION = "no-such-action"
+
+
+class _Wrong(Exception):
+    """An action did not do what the protocol says."""
+
+
+def check_extension(url: str, options: ExtensionOptions, template: str | None, patience_s: float) -> Iterator[Need]:
+    """Run every action, in the order of a guest's life, until one is wrong; the guest is deleted in any case.
+
+    Args:
+        url: the host on which the guest is made, as addHost is given it.
+        options: the driver's.
+        template: whose details the guest gets; None: those of ``default``.
+        patience_s: how long an action may take.
+    """
+    try:
+        read_host_url(url)
+    except ValueError as error:
+        yield Need(
+            "host", str(error), "the three sizes say what the host may promise to guests; other keys are sent"
+        )
+        return
+    trial = _Trial(options, host_details(url), template, patience_s)
+    try:
+        for action, does, remedy in trial.actions():
+            try:
+                found = does()
+            except (_Wrong, ActionFailed) as error:
+                yield Need(action, str(error), remedy)
+                return
+            yield Need(action, found)
+    finally:
+        trial.clean_up()
+
+
+class _Trial:
+    def __init__(
+        self, options: ExtensionOptions, host: Mapping[str, str], template: str | None, patience_s: float
+    ) -> None:
+        self._details = {key: value.get_secret_value() for key, value in options.details.items()}
+        self._program = Program(options.executable, at_once=1, secrets=list(self._details.values()))
+        self._has_statuses, self._host, self._patience_s = options.statuses, host, patience_s
+        self._external = dict(options.templates.get(template or ANY_TEMPLATE, {}))
+        guest = uuid4()
+        self._vm = vm_of(GuestSpec(guest, f"bulkdeploy-check-{guest.hex[:8]}", 1, 1000, MEMORY_MIB, (), ()))
+        self._began = False
+
+    def actions(self) -> Iterator[tuple[str, Callable[[], str], str]]:
+        """Each action, and what helps where it is wrong."""
+        refuse = 'print {"status": "error", "error": "..."} and end with exit code 1'
+        yield NOT_AN_ACTION, self._refused, f"an action that it does not know must fail: {refuse}"
+        if self._has_statuses:
+            says = (
+                'print {"status": "success", "power_state": {"NAME": "poweron"}}, or set driver.extension.statuses'
+            )
+            yield "statuses", self._statuses, f"{says} = false"
+        yield "prepare", self._prepare, "print an object that is merged into cloudstack.vm.details, or nothing"
+        yield "create", self._create, "after it the guest runs: status must say poweron, statuses must name it"
+        yield "stop", lambda: self._then("stop", OFF), "after it the guest does not run, and status says poweroff"
+        yield "start", lambda: self._then("start", ON), "after it the guest runs"
+        yield "reboot", lambda: self._then("reboot", ON), "after it the guest runs"
+        yield "delete", lambda: self._then("delete", UNKNOWN), "after it status fails, or says neither on nor off"
+        yield (
+            "delete, again",
+            lambda: self._then("delete", UNKNOWN),
+            "deleting what is gone must succeed: it is repeated",
+        )
+
+    def clean_up(self) -> None:
+        """Delete the guest, if it may exist."""
+        if self._began:
+            try:
+                self._run("delete")
+            except ActionFailed:
+                return
+
+    def _refused(self) -> str:
+        try:
+            self._run(NOT_AN_ACTION)
+        except ActionFailed:
+            return "refused"
+        raise _Wrong("it succeeded")
+
+    def _statuses(self) -> str:
+        states = self._program.run(
+            "statuses", payload_of(self._details, self._host), timeout_s=self._patience_s
+        ).get("power_state")
+        if not isinstance(states, dict):
+            raise _Wrong(f"power_state must be an object; it is {states!r}")
+        if self._began and power_of_word(states.get(self._name)) != ON:
+            raise _Wrong(f"statuses must say that {self._name} is on; it says {states.get(self._name)!r}")
+        return f"{len(states)} guests"
+
+    @property
+    def _name(self) -> str:
+        return str(self._external.get("vm_name") or self._vm["name"])
+
+    def _prepare(self) -> str:
+        answer = self._run("prepare")
+        self._vm = merged(self._vm, answer)
+        self._external |= without_prefix(self._vm.get("details"))
+        return f"details {', '.join(self._vm.get('details') or {}) or 'none'}"
+
+    def _create(self) -> str:
+        self._began = True
+        found = self._then("create", ON)
+        if self._has_statuses:
+            self._statuses()
+        return found
+
+    def _then(self, action: str, expected: str) -> str:
+        self._run(action)
+        state = self._state()
+        if state != expected:
+            raise _Wrong(f"after it status says {state}")
+        return f"{self._name} is {state}" if state != UNKNOWN else f"{self._name} is gone"
+
+    def _state(self) -> str:
+        try:
+            return power_of_word(self._run("status").get("power_state"))
+        except ActionFailed:
+            return UNKNOWN
+
+    def _run(self, action: str) -> Mapping[str, Any]:
+        payload = payload_of(self._details, self._host, self._external, self._vm)
+        return self._program.run(action, payload, timeout_s=self._patience_s)

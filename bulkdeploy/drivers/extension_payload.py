@@ -1,0 +1,124 @@
+"""What executables of CloudStack's Extension protocol are told: guests and hosts in its words.
+
+Source: CloudStack 4.21, adminguide/extensions, and what its own extensions for Proxmox VE, Hyper-V and MaaS read.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.hosts import HostModel
+
+SCHEME = "extension"
+SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"
+FORM = f"{SCHEME}://NAME?cores=N&mhz=N&memory=MIB"
+EXTERNAL = "External:"
+ON, OFF, UNKNOWN = "poweron", "poweroff", "unknown"
+
+
+def read_host_url(url: str) -> HostModel:
+    """What a host's url says of its size.
+
+    Raises:
+        ValueError: it is no ``extension://NAME?cores=N&mhz=N&memory=MIB``.
+    """
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query))
+    if parts.scheme != SCHEME or not parts.hostname:
+        raise ValueError(f"invalid url {url!r}: it must be {FORM}")
+    for key in SIZES:
+        if not given.get(key, "").isdecimal() or not int(given[key]):
+            raise ValueError(f"invalid {key} {given.get(key, '')!r} in the url: it must be {FORM}")
+    cores, mhz, memory = (int(given[key]) for key in SIZES)
+    return HostModel(parts.hostname, given.get(ADDRESS, "127.0.0.1"), 1, cores, mhz, memory, local_disk_bytes=0)
+
+
+def host_details(url: str | None) -> dict[str, str]:
+    """What of a host's url the executable gets as externaldetails.host; nothing of one that is of another form."""
+    parts = urlsplit(url or "")
+    given = parse_qsl(parts.query, keep_blank_values=True) if parts.scheme == SCHEME else []
+    return {key: value for key, value in given if key not in (*SIZES, ADDRESS)}
+
+
+def payload_of(
+    extension: Mapping[str, str],
+    host: Mapping[str, str],
+    virtual_machine: Mapping[str, str] | None = None,
+    vm: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it."""
+    external: dict[str, Any] = {"extension": extension, "host": host, "resourcemap": {}}
+    if vm is None:
+        return {"externaldetails": external}
+    return {
+        "externaldetails": {**external, "virtualmachine": virtual_machine or {}},
+        "virtualmachineid": vm["uuid"],
+        "virtualmachinename": vm["name"],
+        "cloudstack.vm.details": vm,
+    }
+
+
+def power_of_word(word: object) -> str:
+    """ON, OFF or UNKNOWN, spelled in any case."""
+    text = str(word).strip().lower()
+    return text if text in (ON, OFF) else UNKNOWN
+
+
+def vm_of(guest: GuestSpec) -> dict[str, Any]:
+    """A guest as the protocol's ``cloudstack.vm.details``: memory in bytes, nics in order; user data base64.
+
+    ``id`` is the number in the guest's name, as CloudStack's is.
+    """
+    number = re.fullmatch(r"i-\d+-(\d+)-.*", guest.name)
+    memory_bytes = guest.memory_mib << 20
+    return {
+        **({"id": int(number[1])} if number else {}),
+        "uuid": str(guest.uuid),
+        "name": guest.name,
+        "hostName": guest.host_name or guest.name,
+        "cpus": guest.cpu_number,
+        "minSpeed": guest.cpu_mhz,
+        "maxSpeed": guest.cpu_mhz,
+        "minRam": memory_bytes,
+        "maxRam": memory_bytes,
+        "details": {},
+        "userData": guest.user_data,
+        "nics": [
+            {
+                "deviceId": number,
+                "uuid": str(nic.uuid),
+                "mac": nic.mac_address,
+                "ip": nic.ip_address,
+                "netmask": nic.netmask,
+                "gateway": nic.gateway,
+                "dns1": nic.dns[0] if nic.dns else None,
+                "defaultNic": nic.is_default,
+                "broadcastType": "Vlan" if nic.vlan else "Native",
+                "broadcastUri": f"vlan://{nic.vlan}" if nic.vlan else None,
+            }
+            for number, nic in enumerate(guest.nics)
+        ],
+    }
+
+
+def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """``vm`` with what ``prepare`` answered in it, as a JSON merge patch (RFC 7396), as CloudStack takes it."""
+    result = dict(vm)
+    for key, value in patch.items():
+        before = result.get(key)
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            result[key] = merged(before if isinstance(before, Mapping) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def without_prefix(details: object) -> dict[str, str]:
+    """Those of a guest's details that start with ``External:``, without it: as CloudStack sends them on."""
+    if not isinstance(details, Mapping):
+        return {}
+    return {key.removeprefix(EXTERNAL): str(value) for key, value in details.items() if key.startswith(EXTERNAL)}

@@ -1,0 +1,74 @@
+"""Connecting to a VNC server with a password: the security handshake of RFC 6143, and nothing after it."""
+
+import socket
+
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+from bulkdeploy.random_texts import random_text
+
+VERSION = b"RFB 003.008\n"
+NO_SECURITY, VNC_SECURITY = 1, 2
+PASSWORD_LETTERS = 8
+"""More are not looked at: they are the key of a DES cipher."""
+
+
+class VncRefused(Exception):
+    """What answers is no VNC server of version 3.8, or does not take the password."""
+
+
+def new_password() -> str:
+    """A password, as long as one can be."""
+    return random_text(PASSWORD_LETTERS * 6 // 8)
+
+
+def connect_to_vnc(address: str, port: int, password: str, *, timeout_s: float) -> socket.socket:
+    """A connection to a VNC server on which the client's ClientInit comes next.
+
+    Raises:
+        OSError: nothing answers there in time.
+        VncRefused: it refuses.
+    """
+    connected = socket.create_connection((address, port), timeout=timeout_s)
+    try:
+        _prove(connected, password)
+        connected.settimeout(None)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _prove(connected: socket.socket, password: str) -> None:
+    version = _receive(connected, len(VERSION))
+    if not version.startswith(b"RFB 003.") or version < VERSION:
+        raise VncRefused(f"it speaks {version!r}, not RFB 3.8")
+    connected.sendall(VERSION)
+    offered = _receive(connected, _receive(connected, 1)[0])
+    if VNC_SECURITY in offered:
+        connected.sendall(bytes([VNC_SECURITY]))
+        connected.sendall(response(password, _receive(connected, 16)))
+    elif NO_SECURITY in offered:
+        connected.sendall(bytes([NO_SECURITY]))
+    else:
+        raise VncRefused(f"it offers the security types {list(offered)}, and not VNC's own")
+    if any(_receive(connected, 4)):
+        raise VncRefused("it refuses the password")
+
+
+def response(password: str, challenge: bytes) -> bytes:
+    """The answer to a challenge: it, encrypted with the password, whose bytes are read from their lowest bit."""
+    padded = password.encode("ascii")[:PASSWORD_LETTERS].ljust(PASSWORD_LETTERS, b"\0")
+    key = bytes(int(f"{byte:08b}"[::-1], 2) for byte in padded)
+    encryptor = Cipher(TripleDES(key * 3), modes.ECB()).encryptor()  # noqa: S305 - the protocol's own
+    return encryptor.update(challenge) + encryptor.finalize()
+
+
+def _receive(connected: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        more = connected.recv(size - len(received))
+        if not more:
+            raise VncRefused("it hung up")
+        received += more
+    return received

@@ -1,0 +1,120 @@
+"""Plans of starts and moves: shown by dry runs, kept under an index, applied as they were shown or not at all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.errors import PlanStale
+from bulkdeploy.scheduling.moves import VmMove, Way, try_moves
+from bulkdeploy.services.deployments.shown_plans import MOST_NAMED, kept_plan
+from bulkdeploy.store.deployments.plans import keep_plan, names_of
+from bulkdeploy.store.infrastructure.host_migration import VmPlace, running_vms_on, vm_places
+
+COLUMNS = ("vm_id", "from_host_id", "to_host_id", "turn")
+"""What is kept of each move."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWanted:
+    """What a call says of plans: ``dry_run`` shows one, ``index`` names the one to apply, or with both to judge.
+
+    ``fingerprint`` tells calls that plan alike from others.
+    """
+
+    fingerprint: bytes
+    dry_run: bool
+    index: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan:
+    """A plan, shown or to be applied."""
+
+    index: int
+    moves: Sequence[VmMove]
+
+    def hosts(self) -> list[tuple[int, int, int]]:
+        """For the job that makes the moves: VM, host and turn of those that have a host."""
+        return [(move.vm_id, move.to_host_id, move.turn) for move in self.moves if move.to_host_id is not None]
+
+
+def plan_moves(
+    connection: Connection,
+    caller: Caller,
+    wanted: PlanWanted,
+    moves: Sequence[VmMove],
+    way: Way,
+    *,
+    of_host: int | None = None,
+) -> MovePlan:
+    """The plan that a dry run shows, which is kept; or the one that was shown, where it still stands.
+
+    ``moves``: what is to be planned, where nothing was. ``of_host``: the plan is of all VMs that run on this
+    host, which must be the same when it is applied.
+
+    Raises:
+        InvalidParameter: there is no such plan, or another call was planned.
+        PlanStale: a VM is elsewhere by now, or its host does not take it any more; root admins are told which.
+    """
+    if wanted.index is None:
+        tried = try_moves(connection, moves, way)
+        index = keep_plan(connection, caller.user_id, wanted.fingerprint, [_kept(tried)])
+        return MovePlan(index, tried)
+    (kept,) = kept_plan(connection, caller, wanted.index, wanted.fingerprint)
+    shown = [VmMove(*row) for row in zip(*(kept[column] for column in COLUMNS), strict=True)]
+    vms = vm_places(connection, [move.vm_id for move in shown])
+    problems = _moved(connection, shown, vms)
+    if of_host is not None:
+        problems += _came(connection, {move.vm_id for move in shown}, of_host)
+    placed = [move for move in shown if move.to_host_id is not None]
+    if not problems:
+        tried = try_moves(connection, placed, way)
+        problems = _refused(connection, [move for move in tried if move.why], vms)
+    if problems:
+        more = [f"and {len(problems) - MOST_NAMED} more"] if len(problems) > MOST_NAMED else []
+        raise PlanStale(wanted.index, [*problems[:MOST_NAMED], *more] if caller.is_root_admin else ())
+    return MovePlan(wanted.index, shown)
+
+
+def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
+    return {column: [getattr(move, column) for move in moves] for column in COLUMNS}
+
+
+def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
+    """VMs that are not where the plan saw them."""
+    hosts = {host for move in moves for host in (move.from_host_id,) if host is not None}
+    hosts |= {vm.host_id for vm in vms.values() if vm.host_id is not None}
+    names = names_of(connection, "host", sorted(hosts))
+
+    def named(host_id: int | None) -> str:
+        return "on no host" if host_id is None else f"on host {names[host_id]}"
+
+    said = []
+    for move in moves:
+        vm = vms.get(move.vm_id)
+        if vm is None:
+            said.append("a virtual machine of the plan was expunged")
+        elif vm.host_id != move.from_host_id:
+            now, then = named(vm.host_id), named(move.from_host_id)
+            said.append(f"virtual machine {vm.name} is {now} by now, not {then}")
+    return said
+
+
+def _came(connection: Connection, planned: set[int], host_id: int) -> list[str]:
+    """VMs on the host that the plan did not see."""
+    new = set(running_vms_on(connection, host_id)) - planned
+    vms = vm_places(connection, sorted(new))
+    return [f"virtual machine {vm.name} is on the host by now" for vm in vms.values()]
+
+
+def _refused(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
+    """VMs that their hosts do not take any more."""
+    names = names_of(connection, "host", sorted({move.to_host_id for move in moves if move.to_host_id is not None}))
+    return [
+        f"host {names.get(move.to_host_id or 0)} does not take virtual machine {vms[move.vm_id].name} by now:"
+        f" {move.why}"
+        for move in moves
+    ]

@@ -1,0 +1,86 @@
+"""Consoles of VMs: a token for callers who may see one, and the connection that it is good for."""
+
+import socket
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import ConsoleKind
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.random_texts import random_text
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.store.virtual_machines.console_tokens import keep_token, take_token
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+
+TOKEN_BYTES = 32
+TOKEN_SECONDS = 60
+VM = "virtualmachineid"
+
+
+class ConsoleRefused(BulkDeployError):
+    """A token that opens no console: unknown, used, too old, or of a VM that does not run any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """A console, where it is, and whose token was for it."""
+
+    kind: ConsoleKind
+    vm_uuid: UUID
+    user_uuid: UUID
+    host: HostAddress
+
+
+def new_token(
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, kind: ConsoleKind, extra: str
+) -> str:
+    """A token that opens a console of a running VM once, within TOKEN_SECONDS, together with ``extra``.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it does not run, or its hypervisor has no consoles.
+    """
+    row = read_vm_row(connection, vm.id)
+    require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
+    require_ability(system.drivers, row.hypervisor, Ability.CONSOLE, VM, str(vm.uuid))
+    if row.removed is not None or row.state != VmState.RUNNING:
+        rule = f"only a running virtual machine has a console; its state is {row.state}"
+        raise InvalidParameter(VM, str(vm.uuid), rule)
+    token = random_text(TOKEN_BYTES)
+    user_id, kept = caller.user_id, _joined(token, extra)
+    keep_token(connection, kept, vm_id=vm.id, user_id=user_id, kind=kind, valid_seconds=TOKEN_SECONDS)
+    return token
+
+
+def console_of(connection: Connection, token: str, extra: str) -> Console | ConsoleRefused:
+    """The console that a token is for, or why it opens none; it is used up, whatever comes of it."""
+    row = take_token(connection, _joined(token, extra))
+    if row is None:
+        return ConsoleRefused("the token is unknown, used or older than a minute: create another endpoint")
+    if row.host_uuid is None or row.state != VmState.RUNNING:
+        return ConsoleRefused(f"virtual machine {row.name} does not run any more; its state is {row.state}")
+    host = HostAddress(row.host_uuid, row.host_name, row.ip_address, row.hypervisor, row.url)
+    return Console(ConsoleKind(row.kind), row.uuid, row.user_uuid, host)
+
+
+def connect(system: System, console: Console) -> socket.socket:
+    """Connect to a console; the caller closes the socket.
+
+    Raises:
+        DriverError: it can not be reached.
+    """
+    driver = system.drivers.driver_for(console.host.hypervisor)
+    return driver.open_console(console.host, console.vm_uuid, console.kind, timeout_s=system.driver_timeout_s)
+
+
+def _joined(token: str, extra: str) -> str:
+    """What is kept of both: neither alone is worth anything."""
+    return f"{token}\n{extra}"

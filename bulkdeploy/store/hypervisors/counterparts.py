@@ -1,0 +1,53 @@
+"""What a cloud behind this one was told to make for VMs and volumes, by attempts; rows stay for ever."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+_FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")
+
+
+def find(connection: Connection, uuid: UUID) -> Row[Any] | None:
+    """Attempt and root volume of a VM or volume; None: nothing was noted."""
+    return connection.execute(_FIND, {"uuid": uuid}).first()
+
+
+_NOTE = text(
+    "INSERT INTO counterparts AS c (uuid, root_uuid) VALUES (:uuid, :root) ON CONFLICT (uuid) DO UPDATE"
+    " SET root_uuid = coalesce(excluded.root_uuid, c.root_uuid) RETURNING attempt, root_uuid"
+)
+
+
+def note(connection: Connection, uuid: UUID, root_uuid: UUID | None) -> Row[Any]:
+    """Note it, with its root volume if that is given; attempt and root volume."""
+    return connection.execute(_NOTE, {"uuid": uuid, "root": root_uuid}).one()
+
+
+_SPEND = text(
+    "INSERT INTO counterparts AS c (uuid, attempt) VALUES (:uuid, :next) ON CONFLICT (uuid) DO UPDATE"
+    " SET attempt = :next, root_uuid = NULL WHERE c.attempt < :next"
+)
+
+
+def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
+    """The next attempt counts, and knows no root volume yet; nothing happens where a later one counts."""
+    connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
+
+
+_OF_ROOT = text("SELECT uuid FROM counterparts WHERE root_uuid = :root")
+
+
+def guest_of_root(connection: Connection, root_uuid: UUID) -> UUID | None:
+    """The VM that was noted with this root volume."""
+    found: UUID | None = connection.execute(_OF_ROOT, {"root": root_uuid}).scalar()
+    return found
+
+
+_ALL = text("SELECT uuid, attempt, root_uuid FROM counterparts")
+
+
+def all_noted(connection: Connection) -> Sequence[Row[Any]]:
+    """All: uuid, attempt, root_uuid."""
+    return connection.execute(_ALL).all()

@@ -1,0 +1,259 @@
+"""Consoles over websockets: who gets in, how often, and what is carried; hypervisors' part is a mirror here."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from urllib.parse import urlencode, urlsplit
+from uuid import UUID
+
+import pytest
+from uvicorn.server import Server
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from bulkdeploy.api.app import create_app, create_monitoring_app
+from bulkdeploy.api.asgi import Applications, ThreadedApplication
+from bulkdeploy.api.guest_console import GuestConsoles
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import ConsoleKind, DriverError
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.manage.api_worker import server_config
+from bulkdeploy.services.system import System
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
+from tests.support.clients import refused
+from tests.support.drivers import always
+from tests.support.vms import deployed_vm
+from tests.support.world import USER, World, open_world
+
+REFUSED = 1008
+
+
+class Mirror(SimulatorDriver):
+    """Hypervisors whose guests show what is typed."""
+
+    abilities = frozenset({Ability.CONSOLE})
+
+    def __init__(self) -> None:
+        self.silent = False
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver."""
+        del kind, timeout_s
+        if self.silent:
+            raise DriverError("console", host.name, f"nothing shows {guest_uuid}", transient=False)
+        mine, given = socket.socketpair()
+
+        def reflect() -> None:
+            with mine:
+                while data := mine.recv(4096):
+                    mine.sendall(data)
+
+        threading.Thread(target=reflect, daemon=True).start()
+        return given
+
+
+@contextmanager
+def served(system: System, settings: Settings) -> Iterator[str]:
+    """The API as a process of it serves it, in a thread; its URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    ready = threading.Event()
+    made: list[Server] = []
+
+    async def serve() -> None:
+        consoles = partial(GuestConsoles, system)
+        applications = Applications(create_app(system), create_monitoring_app(system), lambda _: False, consoles)
+        application = ThreadedApplication(applications, 2)
+        made.append(Server(server_config(settings, application, lambda _: False)))
+        asyncio.get_running_loop().call_soon(ready.set)
+        await made[0].serve(sockets=[listening])
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    ready.wait()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    made[0].should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def world(request: pytest.FixtureRequest, populated_database: str) -> Iterator[World]:
+    """Accounts and places, and VMs that run as far as rows say."""
+    with open_world(request, populated_database) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mirror() -> Mirror:
+    """What stands for hypervisors."""
+    return Mirror()
+
+
+@pytest.fixture(scope="module")
+def url(world: World, mirror: Mirror, request: pytest.FixtureRequest) -> Iterator[str]:
+    """An API whose guests have consoles."""
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
+    redis_url = request.getfixturevalue("redis_url")
+    settings = Settings(database_url=str(world.engine.url), redis_url=redis_url, data_dir=folder)
+    system = System(world.engine, build_job_queue(settings), world.cipher, folder, always(mirror))
+    with served(system, settings) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def vm(world: World) -> str:
+    """A VM of acme that runs on a host."""
+    return deployed_vm(world, "seen")
+
+
+class Viewer:
+    """Somebody with keys, at this API."""
+
+    def __init__(self, world: World, url: str, vm: str) -> None:
+        self.client, self.url, self.vm = replace(world.client(USER), url=url), url, vm
+
+    def token(self, **parameters: str) -> str:
+        """A new token for a console."""
+        given = {"consoletype": "serial", **parameters}
+        found = self.client.call("createConsoleEndpoint", virtualmachineid=self.vm, **given)["consoleendpoint"]
+        return str(found["websocket"]["token"])
+
+    def open(self, token: str, path: str = "/client/console", **more: str) -> ClientConnection:
+        """Whatever it opens."""
+        query = urlencode({"token": token, **more})
+        return connect(f"{self.url.replace('http', 'ws')}{path}?{query}", compression=None)
+
+    def reason(self, token: str, **more: str) -> str:
+        """Why nothing is opened."""
+        with self.open(token, **more) as opened, pytest.raises(ConnectionClosed) as closed:
+            opened.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == REFUSED
+        return closed.value.rcvd.reason
+
+
+@pytest.fixture
+def viewer(world: World, url: str, vm: str) -> Viewer:
+    """A user of acme."""
+    return Viewer(world, url, vm)
+
+
+def test_what_is_typed_comes_back(viewer: Viewer) -> None:
+    """Every byte, in order, in messages of any size, both ways."""
+    sent = bytes(range(256)) * 1000
+    with viewer.open(viewer.token()) as opened:
+        for start in range(0, len(sent), 10_000):
+            opened.send(sent[start : start + 10_000])
+        received = b""
+        while len(received) < len(sent):
+            part = opened.recv()
+            assert isinstance(part, bytes)
+            received += part
+        assert received == sent
+        opened.send("text, too")
+        assert opened.recv() == b"text, too"
+
+
+def test_a_screen_greets_as_a_server_without_password(viewer: Viewer) -> None:
+    """RFC 6143, 7.1: version, security type None, and what the client says next is the guest's to answer."""
+    with viewer.open(viewer.token(consoletype="vnc")) as opened:
+        assert opened.recv() == b"RFB 003.008\n"
+        opened.send(b"RFB 003.008\n")
+        assert opened.recv() == b"\x01\x01"
+        opened.send(b"\x01shared")
+        assert opened.recv() == bytes(4)
+        assert opened.recv() == b"shared"
+    with viewer.open(viewer.token(consoletype="vnc")) as opened:
+        opened.recv()
+        opened.send(b"RFB 003.003\n")
+        with pytest.raises(ConnectionClosed, match=r"3\.8"):
+            opened.recv()
+
+
+def test_a_token_opens_one_console_once(viewer: Viewer, world: World) -> None:
+    """Used, unknown, too old, or of somebody who was disabled since: nothing is opened."""
+    token = viewer.token()
+    with viewer.open(token):
+        pass
+    assert "used or older than a minute" in viewer.reason(token)
+    assert "unknown" in viewer.reason("x")
+    assert "unknown" in viewer.reason("")
+    late = viewer.token()
+    world.change("UPDATE console_tokens SET expires = now() - interval '1 second'")
+    assert "unknown" in viewer.reason(late)
+    disabled = viewer.token()
+    world.change("UPDATE users SET state = 'disabled' WHERE username = :name", name=USER)
+    try:
+        assert "unknown" in viewer.reason(disabled)
+    finally:
+        world.change("UPDATE users SET state = 'enabled' WHERE username = :name", name=USER)
+
+
+def test_an_extra_token_is_needed_as_well(viewer: Viewer) -> None:
+    """Who has only one of the two gets nothing; and the one is used up then."""
+    token = viewer.token(token="between us")
+    assert "unknown" in viewer.reason(token)
+    with viewer.open(token, extra="between us") as opened:
+        opened.send(b"?")
+        assert opened.recv() == b"?"
+
+
+def test_tokens_are_no_secrets_of_the_database(viewer: Viewer, world: World) -> None:
+    """Whoever reads the table can open nothing."""
+    token = viewer.token()
+    with world.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT t::text FROM console_tokens t").scalars().all()
+    assert rows
+    assert not [row for row in rows if token in row or token.encode().hex() in row]
+
+
+def test_why_a_console_is_not_there_is_said(viewer: Viewer, mirror: Mirror, world: World) -> None:
+    """In the hypervisor's words; or that the VM stopped since."""
+    mirror.silent = True
+    try:
+        assert f"nothing shows {viewer.vm}" in viewer.reason(viewer.token())
+    finally:
+        mirror.silent = False
+    token = viewer.token()
+    world.change("UPDATE virtual_machines SET state = 'Stopping' WHERE name = 'seen'")
+    try:
+        assert "does not run any more" in viewer.reason(token)
+        error = refused(viewer.client, "createConsoleEndpoint", virtualmachineid=viewer.vm)
+        assert (error.status, error.cserrorcode) == (431, 4350)
+        assert "only a running virtual machine has a console; its state is Stopping" in error.errortext
+    finally:
+        world.change("UPDATE virtual_machines SET state = 'Running' WHERE name = 'seen'")
+
+
+def test_the_endpoint_is_where_the_caller_found_the_api(viewer: Viewer) -> None:
+    """Host and port as the call named them; a page for screens, and none for serial consoles."""
+    endpoint = viewer.client.call("createConsoleEndpoint", virtualmachineid=viewer.vm)["consoleendpoint"]
+    there, found = urlsplit(viewer.url), endpoint["websocket"]
+    assert (found["host"], found["port"], found["path"]) == (there.hostname, str(there.port), "client/console")
+    assert endpoint["success"] is True
+    assert endpoint["url"] == f"{viewer.url}/console/vnc#token={found['token']}"
+    serial = viewer.client.call("createConsoleEndpoint", virtualmachineid=viewer.vm, consoletype="serial")
+    assert "url" not in serial["consoleendpoint"]
+
+
+def test_others_get_no_token(viewer: Viewer, world: World, url: str) -> None:
+    """Nor does anybody where hypervisors have no consoles, which is said."""
+    rival = replace(world.client("rival"), url=url)
+    assert refused(rival, "createConsoleEndpoint", virtualmachineid=viewer.vm).status in (431, 531)
+    error = refused(world.client(USER), "createConsoleEndpoint", virtualmachineid=viewer.vm)
+    assert (error.status, error.cserrorcode) == (431, 4350)
+    assert "has no console here (driver 'simulator' does not provide it)" in error.errortext
+
+
+@pytest.mark.parametrize("path", ["/client/api", "/console/vnc", "/"])
+def test_only_consoles_are_websockets(viewer: Viewer, path: str) -> None:
+    """Elsewhere the wish to speak another protocol is not heeded."""
+    with pytest.raises(InvalidStatus):
+        viewer.open("x", path)

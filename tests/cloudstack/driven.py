@@ -1,0 +1,54 @@
+"""The driver for CloudStack on a cloud of two hosts that shares no code with it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.cloudstack import CloudStackDriver, CloudStackOptions
+from bulkdeploy.drivers.contract import Subjects
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.records import GuestOrder
+from bulkdeploy.wiring.driver_records import records_in
+from tests.cloudstack.orders import AnyOffering, FixedOrders
+from tests.cloudstack.upstream import API_KEY, GIB, SECRET_KEY, Upstream, serving
+from tests.drivers.ganeti_guest import FixedDirectory
+
+SUBJECTS = Subjects(volume_bytes=2 * GIB)
+HOSTS = tuple(HostAddress(uuid4(), name, "192.0.2.1", "KVM") for name in ("left", "right"))
+ORDER = GuestOrder(
+    zone_uuid=uuid4(),
+    offering_uuid=uuid4(),
+    custom_sizes=frozenset({"cpuNumber", "cpuSpeed", "memory"}),
+    template_uuid=SUBJECTS.template_uuid,
+    hypervisor="KVM",
+    root_bytes=GIB,
+    owner="acme",
+    domain_uuid=uuid4(),
+    disk_offerings=AnyOffering(uuid4()),
+)
+
+
+def new_driver(url: str, engine: Engine, **options: object) -> CloudStackDriver:
+    """A driver of the upstream behind a url."""
+    given = {"url": url, "apikey": API_KEY, "secretkey": SECRET_KEY, "calls_per_second": 1000, "poll_seconds": 0.02}
+    driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given | options))
+    kept = records_in(engine, lambda _: True)
+    directory = FixedDirectory(HOSTS, SUBJECTS.pool_uuid)
+    driver.use_records(replace(kept, directory=directory, orders=FixedOrders(ORDER)))
+    return driver
+
+
+@contextmanager
+def driven(
+    engine: Engine, *, job_threads: int = 16, **options: object
+) -> Iterator[tuple[Upstream, CloudStackDriver]]:
+    """An empty cloud and its driver; afterwards, whether each request was one that CloudStack takes."""
+    upstream = Upstream({str(host.uuid): host.name for host in HOSTS}, job_threads=job_threads)
+    with serving(upstream) as url:
+        driver = new_driver(url, engine, **options)
+        yield upstream, driver
+        driver.close()
+    assert upstream.unexpected == []

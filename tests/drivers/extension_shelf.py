@@ -1,0 +1,80 @@
+"""An extension whose guests are files on a shelf, and which fails as it is told to: in the file ``faults`` there.
+
+A line ACTION FAULT is used once. Faults: refuse, garbage, half, hang, flood, lost (done, then killed), early
+(killed before).
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+action, file, seconds = sys.argv[1:]
+payload = json.loads(Path(file).read_text())
+shelf = Path(payload["externaldetails"]["extension"]["shelf"])
+(shelf / "log").open("a").write(f"{action} {' '.join(sorted(os.environ))}\n")
+
+
+def fault_of(action: str) -> str:
+    """Take the first fault that waits for this action."""
+    waiting = shelf / "faults"
+    lines = waiting.read_text().splitlines() if waiting.exists() else []
+    for line in lines:
+        if line.split()[0] == action:
+            lines.remove(line)
+            waiting.write_text("".join(f"{one}\n" for one in lines))
+            return line.split()[1]
+    return ""
+
+
+def fail(text: str) -> None:
+    """End with exit code 1."""
+    print(json.dumps({"status": "error", "error": text}))
+    sys.exit(1)
+
+
+fault = fault_of(action)
+token = payload["externaldetails"]["extension"].get("token", "")
+if fault == "refuse":
+    fail(f"out of paper, token {token}")
+if fault == "hang":
+    time.sleep(3600)
+if fault == "flood":
+    while True:
+        sys.stdout.write("x" * 65536)
+if fault == "early":
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if action == "statuses":
+    states = {path.stem: path.read_text() for path in shelf.glob("*.guest")}
+    print(json.dumps({"status": "success", "power_state": states}))
+    sys.exit()
+guest = payload["cloudstack.vm.details"]
+page = shelf / f"{guest['name']}.guest"
+answer: dict[str, object] = {"status": "success"}
+if action == "prepare":
+    numbers = shelf / "numbers"
+    number = int(numbers.read_text()) + 1 if numbers.exists() else 100
+    numbers.write_text(str(number))
+    answer = {"details": {"shelf_number": str(number), "External:number": str(number)}}
+elif action == "create":
+    if page.exists():
+        fail("it exists already")
+    if guest["details"].get("shelf_number") != payload["externaldetails"]["virtualmachine"]["number"]:
+        fail("what prepare answered did not come back")
+    page.write_text("PowerOn")
+elif action == "status":
+    if not page.exists():
+        fail("there is no such guest")
+    answer = {"status": "success", "power_state": page.read_text()}
+elif action == "delete":
+    page.unlink(missing_ok=True)
+elif not page.exists():
+    fail("there is no such guest")
+else:
+    page.write_text("PowerOff" if action == "stop" else "PowerOn")
+if fault == "lost":
+    os.kill(os.getpid(), signal.SIGKILL)
+print("{'what" if fault == "garbage" else '{"status": "suc' if fault == "half" else json.dumps(answer))

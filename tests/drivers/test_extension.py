@@ -1,0 +1,177 @@
+"""The driver for executables of CloudStack's Extension protocol, with one that fails in every way."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.contract import (
+    Caller,
+    DriverContract,
+    FencingContract,
+    HostContract,
+    Machines,
+    Rig,
+    Subjects,
+    guests_of,
+)
+from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.extension import ExtensionDriver, ExtensionOptions
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.wiring.driver_records import records_in
+from tests.drivers.ganeti_guest import FixedDirectory
+
+SHELF = Path(__file__).with_name("extension_shelf.py")
+SIZES = "cores=16&mhz=2000&memory=65536"
+SECRET = "a-very-secret-token"
+URLS = tuple(f"extension://{name}?{SIZES}&node={name}" for name in ("left", "right"))
+
+
+def write_program(shelf: Path) -> Path:
+    """The extension, as a program of its own."""
+    program = shelf / "extension"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{SHELF}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@contextmanager
+def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig]:
+    """Two hosts of an empty shelf; ``statuses``: the extension has that action."""
+    program = write_program(shelf)
+    options = ExtensionOptions.model_validate(
+        {"executable": program, "details": {"shelf": str(shelf), "token": SECRET}, "statuses": statuses}
+    )
+    driver = ExtensionDriver.from_options(options)
+    subjects = Subjects(volumes=1)
+    hosts = tuple(HostAddress(uuid4(), url[12:16], "127.0.0.1", "External", url) for url in URLS)
+    kept = records_in(engine, lambda _: True)
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))
+
+    def fail_next(step: str) -> None:
+        fault(shelf, {"boot": "create"}.get(step, step), "refuse")
+
+    yield Rig(driver, hosts, fail_next, start_steps=("boot",), subjects=subjects)
+    driver.close()
+
+
+@pytest.fixture
+def rig(engine: Engine, tmp_path: Path) -> Iterator[Rig]:
+    """Two hosts of an empty shelf."""
+    with shelf_driver(engine, tmp_path, statuses=True) as made:
+        yield made
+
+
+def fault(shelf: Path, action: str, how: str) -> None:
+    """Let the next of these actions fail."""
+    with (shelf / "faults").open("a") as faults:
+        faults.write(f"{action} {how}\n")
+
+
+def shelved(shelf: Path) -> dict[str, str]:
+    """The guests on the shelf."""
+    return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
+
+
+class TestExtension(DriverContract, FencingContract, HostContract):
+    """Guests with a root disk on two hosts of one shelf."""
+
+    @pytest.fixture
+    def machines(self) -> Machines:
+        """Two that answer, and one that no extension is asked for."""
+        promise = HostPromise(Decimal(1), Decimal(1), guests_limit=50)
+        left, right, silent = (
+            NewHost(uuid4(), "External", HostAccess(url), promise) for url in (*URLS, "http://nobody")
+        )
+        return Machines((left, right), silent)
+
+
+@pytest.mark.parametrize("how", ["lost", "garbage", "half", "early"])
+@pytest.mark.parametrize("action", ["prepare", "create"])
+def test_an_answer_that_nobody_understood_makes_no_second_guest(
+    rig: Rig, tmp_path: Path, action: str, how: str
+) -> None:
+    """The call is made anew, and the guest exists once and runs."""
+    guest, caller = rig.new_guest(), Caller(rig.driver)
+    fault(tmp_path, action, how)
+    with pytest.raises(DriverError):
+        caller.run(rig.hosts[0], guest)
+    caller.run(rig.hosts[0], guest)
+    assert shelved(tmp_path) == {guest.name: "PowerOn"}
+    caller.remove(rig.hosts[0], guest)
+    assert (shelved(tmp_path), rig.volumes()) == ({}, set())
+
+
+@pytest.mark.parametrize("how", ["lost", "early"])
+@pytest.mark.parametrize("called", ["stop", "remove"])
+def test_what_follows_a_lost_creation_leaves_nothing_running(
+    rig: Rig, tmp_path: Path, called: str, how: str
+) -> None:
+    """Whether the guest was made or not: stopped it does not run, removed it is gone."""
+    guest, caller = rig.new_guest(), Caller(rig.driver)
+    fault(tmp_path, "create", how)
+    with pytest.raises(DriverError) as failed:
+        caller.run(rig.hosts[0], guest)
+    if called == "stop":
+        caller.stop(rig.hosts[0], guest)
+        assert "PowerOn" not in shelved(tmp_path).values()
+        caller.run(rig.hosts[1], guest)
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+    caller.remove(None, guest)
+    assert (failed.value.step, shelved(tmp_path)) == ("boot", {})
+
+
+@pytest.mark.parametrize(("how", "says"), [("hang", "took too long"), ("flood", "printed more than")])
+def test_an_action_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, how: str, says: str) -> None:
+    """Its time and what it prints are limited; it may have been done all the same."""
+    guest = rig.new_guest()
+    fault(tmp_path, "create", how)
+    with pytest.raises(DriverError, match=says) as failed:
+        Caller(rig.driver, timeout_s=2.0 if how == "hang" else 60.0).run(rig.hosts[0], guest)
+    assert (failed.value.unanswered, failed.value.transient) == (True, True)
+    Caller(rig.driver).run(rig.hosts[0], guest)
+    assert shelved(tmp_path) == {guest.name: "PowerOn"}
+
+
+def test_refusals_say_why_without_secrets(rig: Rig, tmp_path: Path) -> None:
+    """What the extension says is shown, and its token is not; it is run with PATH and LANG alone."""
+    fault(tmp_path, "create", "refuse")
+    with pytest.raises(DriverError) as failed:
+        Caller(rig.driver).run(rig.hosts[0], rig.new_guest())
+    assert str(failed.value) == "boot failed on host left: create: exit code 1: out of paper, token ****"
+    known = {name for line in (tmp_path / "log").read_text().splitlines() for name in line.split()[1:]}
+    assert known - {"PWD", "SHLVL", "_", "LC_CTYPE"} == {
+        "LANG",
+        "PATH",
+    }  # the others are the shell's and Python's own
+
+
+@pytest.mark.parametrize("statuses", [True, False])
+def test_a_guest_that_ended_by_itself_is_stopped(engine: Engine, tmp_path: Path, statuses: bool) -> None:
+    """Its host is known, it does not run, and the same call starts it as it is."""
+    with shelf_driver(engine, tmp_path, statuses=statuses) as rig:
+        guest, caller = rig.new_guest(), Caller(rig.driver)
+        caller.run(rig.hosts[0], guest)
+        (tmp_path / f"{guest.name}.guest").write_text("PowerOff")
+        assert caller.look(rig.hosts[0], guest) is PowerState.STOPPED
+        assert guests_of(rig.driver)[guest.uuid].power is PowerState.STOPPED
+        caller.run(rig.hosts[0], guest)
+    assert shelved(tmp_path) == {guest.name: "PowerOn"}
+    actions = [line.split()[0] for line in (tmp_path / "log").read_text().splitlines()]
+    assert (actions.count("create"), actions.count("start")) == (1, 1)
+
+
+def test_what_runs_already_under_a_prepared_identity_is_not_touched(rig: Rig, tmp_path: Path) -> None:
+    """A guest that is not ours keeps running, whatever happens to the one that was to have its name."""
+    guest, caller = rig.new_guest(), Caller(rig.driver)
+    (tmp_path / f"{guest.name}.guest").write_text("PowerOn")
+    with pytest.raises(DriverError, match="identity of a guest that runs") as failed:
+        caller.run(rig.hosts[0], guest)
+    caller.remove(None, guest)
+    assert (failed.value.transient, shelved(tmp_path)) == (True, {guest.name: "PowerOn"})

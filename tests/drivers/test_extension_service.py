@@ -1,0 +1,86 @@
+"""A service whose VMs an executable runs: the bulk call to the audit, and what the protocol lacks."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.manage.programs import SWEEPER, WORKER
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.settings import Settings
+from tests.drivers.test_extension import fault, shelved, write_program
+from tests.support.api_client import ApiClient, ApiFailure
+from tests.support.fleet import template_database
+from tests.support.programs import api_process, bulkdeploy, program
+
+__all__ = ["template_database"]
+
+PATIENCE_S = 180
+
+
+@pytest.fixture
+def extended(settings: Settings, tmp_path: Path) -> Settings:
+    """Settings in which the extension runs the VMs of KVM hosts."""
+    options = {"executable": str(write_program(tmp_path)), "details": {"shelf": str(tmp_path)}}
+    changed = {"drivers": {"KVM": "extension"}, "driver": {"extension": options}, "worker_threads": 4}
+    return settings.model_copy(update=changed)
+
+
+@pytest.fixture
+def caller(extended: Settings, tmp_path: Path, engine: Engine, cipher: FernetCipher) -> Iterator[ApiClient]:
+    """The administrator's client of a running service."""
+    with engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    secret = cipher.decrypt(admin.secret_key_encrypted)
+    log = tmp_path / "programs.log"
+    with program(extended, log, *WORKER), program(extended, log, *SWEEPER), api_process(extended, log) as url:
+        yield ApiClient(url, admin.api_key, secret)
+    assert "Traceback" not in log.read_text()
+
+
+def ended(caller: ApiClient, job_id: str) -> dict[str, Any]:
+    """The job, when it has ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        job: dict[str, Any] = caller.call("queryAsyncJobResult", jobid=job_id)
+        if job["jobstatus"] != 0:
+            return job
+        assert time.monotonic() < deadline, "the job does not end"
+        time.sleep(0.05)
+
+
+def test_vms_are_deployed_audited_and_removed(caller: ApiClient, extended: Settings, tmp_path: Path) -> None:
+    """An answer that is lost makes no VM twice; data disks and live migration are refused before a job is made."""
+    ids = {
+        parameter: caller.call(command, **found)[key][0]["id"]
+        for parameter, command, key, found in (
+            ("zoneid", "listZones", "zone", {}),
+            ("serviceofferingid", "listServiceOfferings", "serviceoffering", {"name": "Small"}),
+            ("templateid", "listTemplates", "template", {"name": "Debian 12", "templatefilter": "all"}),
+        )
+    }
+    fault(tmp_path, "create", "lost")
+    jobs = caller.call("bulkDeployVirtualMachine", virtualmachinecount=3, **ids)["asyncjobs"]
+    assert [ended(caller, job["jobid"])["jobstatus"] for job in jobs] == [1, 1, 1]
+    vms = caller.call("listVirtualMachines", listall=True)["virtualmachine"]
+    assert shelved(tmp_path) == {vm["instancename"]: "PowerOn" for vm in vms}
+    audited = bulkdeploy(extended, "audit")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    offering = caller.call("listDiskOfferings", listall=True)["diskoffering"][0]["id"]
+    with pytest.raises(ApiFailure, match="has no data volumes here") as refused:
+        caller.call("deployVirtualMachine", diskofferingid=offering, **ids)
+    assert (refused.value.status, "diskofferingid" in str(refused.value)) == (431, True)
+    with pytest.raises(ApiFailure, match="has no live migration here"):
+        caller.call("migrateVirtualMachine", virtualmachineid=vms[0]["id"], autoselect=True)
+    for vm in vms:
+        assert (
+            ended(caller, caller.call("destroyVirtualMachine", id=vm["id"], expunge=True)["jobid"])["jobstatus"]
+            == 1
+        )
+    assert shelved(tmp_path) == {}
+    assert bulkdeploy(extended, "audit").returncode == 0
