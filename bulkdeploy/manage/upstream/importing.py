@@ -181,28 +181,29 @@ class _Import:
                 self._remove_each(nouns[section], gone, remove)
 
     def _remove_each(
-        self, noun: Noun, gone: Sequence[UUID], remove: Callable[[Connection, object, EntityRef], object]
+        self, noun: Noun, gone: Sequence[UUID], remove: Callable[[Connection, object, Sequence[EntityRef]], object]
     ) -> None:
         entity = noun.entity
         if entity is None:
             return
         known = {row["_uuid"]: row for row in noun.read(self._connection)}
         done = [uuid for uuid in gone if uuid not in known]
-        for uuid in gone:
-            row = known.get(uuid)
-            if row is None:
-                continue
-            ref = EntityRef(entity, row["_id"], uuid, str(row[noun.name]))
+        batches = [
+            [EntityRef(entity, row["_id"], uuid, str(row[noun.name])) for uuid in gone if (row := known.get(uuid))]
+        ]
+        while batches and (refs := batches.pop()):
             try:
                 with self._connection.begin_nested():
-                    remove(self._connection, self._caller, ref)
+                    remove(self._connection, self._caller, refs)
             except BulkDeployError as error:
-                self._report.left_out.append(
-                    f"{noun.section} {ref.name} ({uuid}): is gone there and stays: {error}"
-                )
+                if len(refs) > 1:  # one of them stays: the others are removed without it
+                    batches += [refs[len(refs) // 2 :], refs[: len(refs) // 2]]
+                    continue
+                text = f"{noun.section} {refs[0].name} ({refs[0].uuid}): is gone there and stays: {error}"
+                self._report.left_out.append(text)
             else:
-                done.append(uuid)
-                self._report.removed[noun.section] = self._report.removed.get(noun.section, 0) + 1
+                done += [ref.uuid for ref in refs]
+                self._report.removed[noun.section] = self._report.removed.get(noun.section, 0) + len(refs)
         forget_learnt(self._connection, done)
 
 

@@ -6,45 +6,40 @@ from typing import Any
 
 from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.disk_offerings import DISK_OFFERING
-from bulkdeploy.services.catalog.offerings import OfferingKind, delete_offering
+from bulkdeploy.services.catalog.offerings import OfferingKind, delete_offerings
 from bulkdeploy.services.catalog.service_offerings import SERVICE_OFFERING
-from bulkdeploy.services.infrastructure.clusters import delete_cluster
-from bulkdeploy.services.infrastructure.hosts import delete_host
-from bulkdeploy.services.infrastructure.pods import delete_pod
-from bulkdeploy.services.infrastructure.storage_pools import delete_pool
-from bulkdeploy.services.infrastructure.zones import delete_zone
-from bulkdeploy.services.networks.networks import delete_network
-from bulkdeploy.services.networks.security_groups import delete_security_group
-from bulkdeploy.services.networks.vlan_ip_ranges import delete_range
-from bulkdeploy.services.ownership import NamedOwner
-from bulkdeploy.services.virtual_machines.affinity_groups import delete_affinity_group
+from bulkdeploy.services.infrastructure.clusters import delete_clusters
+from bulkdeploy.services.infrastructure.hosts import delete_hosts
+from bulkdeploy.services.infrastructure.pods import delete_pods
+from bulkdeploy.services.infrastructure.storage_pools import delete_pools
+from bulkdeploy.services.infrastructure.zones import delete_zones
+from bulkdeploy.services.networks.networks import delete_networks
+from bulkdeploy.services.networks.security_groups import delete_security_groups
+from bulkdeploy.services.networks.vlan_ip_ranges import delete_ranges
+from bulkdeploy.services.virtual_machines.affinity_groups import delete_affinity_groups
 
 
-def _owned(connection: Any, caller: Any, ref: Any, *, delete: Callable[..., Any]) -> None:
-    delete(connection, caller, NamedOwner(), ref, None)
+def _offerings(connection: Any, caller: Any, refs: Any, *, kind: OfferingKind) -> None:
+    delete_offerings(connection, caller, kind, refs)
 
 
-def _offering(connection: Any, caller: Any, ref: Any, *, kind: OfferingKind) -> None:
-    delete_offering(connection, caller, kind, ref)
-
-
-def _image(connection: Any, caller: Any, ref: Any, *, kind: templates.Kind) -> None:
-    templates.delete(connection, caller, kind, ref, None, forced=True)
+def _images(connection: Any, caller: Any, refs: Any, *, kind: templates.Kind) -> None:
+    templates.delete_templates(connection, caller, kind, refs, forced=True)
 
 
 REMOVALS: Mapping[str, Callable[..., Any]] = {
-    "hosts": partial(delete_host, forced=True),
-    "storagepools": partial(delete_pool, forced=True),
-    "clusters": delete_cluster,
-    "pods": delete_pod,
-    "zones": delete_zone,
-    "vlanipranges": delete_range,
-    "networks": delete_network,
-    "securitygroups": partial(_owned, delete=delete_security_group),
-    "affinitygroups": partial(_owned, delete=delete_affinity_group),
-    "templates": partial(_image, kind=templates.TEMPLATE),
-    "isos": partial(_image, kind=templates.ISO),
-    "serviceofferings": partial(_offering, kind=SERVICE_OFFERING),
-    "diskofferings": partial(_offering, kind=DISK_OFFERING),
+    "hosts": partial(delete_hosts, forced=True),
+    "storagepools": partial(delete_pools, forced=True),
+    "clusters": delete_clusters,
+    "pods": delete_pods,
+    "zones": delete_zones,
+    "vlanipranges": delete_ranges,
+    "networks": delete_networks,
+    "securitygroups": delete_security_groups,
+    "affinitygroups": delete_affinity_groups,
+    "templates": partial(_images, kind=templates.TEMPLATE),
+    "isos": partial(_images, kind=templates.ISO),
+    "serviceofferings": partial(_offerings, kind=SERVICE_OFFERING),
+    "diskofferings": partial(_offerings, kind=DISK_OFFERING),
 }
-"""By section; (connection, caller, what) -> nothing. Domains, accounts, users, roles and projects stay."""
+"""By section; (connection, caller, refs) -> nothing. Domains, accounts, users, roles and projects stay."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.copying import PerRow, copy_rows
-from bulkdeploy.store.ledger.ledger import ConsumerKind, count_claimed, lock_hosts
+from bulkdeploy.store.ledger.ledger import ConsumerKind, lock_hosts
 from bulkdeploy.store.tables.ledger import host_claims, storage_claims
 
 _ADD_TO_HOSTS = text(
@@ -19,6 +19,13 @@ _ADD_TO_HOSTS = text(
     " vms_used = vms_used + w.vms FROM (SELECT host_id, sum(cpu) AS cpu, sum(memory) AS memory, count(*) AS vms"
     "   FROM unnest(CAST(:hosts AS bigint[]), CAST(:cpu AS bigint[]), CAST(:memory AS bigint[]))"
     "   AS t(host_id, cpu, memory) GROUP BY host_id) w WHERE c.host_id = w.host_id"
+)
+_COUNT = text(
+    "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+    " SELECT w.account_id, h.cluster_id, count(*) FROM"
+    "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
+    "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
+    " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
 )
 _ADD_TO_POOLS = text(
     "UPDATE storage_pools p SET allocated_bytes = allocated_bytes + w.size FROM (SELECT pool_id, sum(size) AS size"
@@ -42,7 +49,7 @@ def book_hosts(
     connection.execute(
         _ADD_TO_HOSTS, {"hosts": int_array(host_ids), "cpu": int_array(cpu_mhz), "memory": int_array(memory_mib)}
     )
-    count_claimed(connection, account_ids, host_ids)
+    connection.execute(_COUNT, {"accounts": int_array(account_ids), "hosts": int_array(host_ids)})
     columns = {
         "consumer": PerRow(consumers),
         "host_id": PerRow(host_ids),
