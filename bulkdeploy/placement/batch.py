@@ -91,8 +91,8 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
 def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
     """The request with its affinity groups as they are once a plan of its is claimed."""
     members: dict[int, Mapping[int, int]] = {}
-    _add_members(request, made, members)
-    return _with_members(request, members)
+    add_members(request, made, members)
+    return with_members(request, members)
 
 
 def without(snapshot: ZoneSnapshot, request: PlacementRequest, host_id: int) -> ZoneSnapshot:
