@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough test-oldest test-compose test-systemd test-failover test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,9 +15,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 # compiled ones are kept for the next, wherever the environment says otherwise.
 PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
-# What starts whole programs, and waits for them.
-OF_PROGRAMS := acceptance chaos cli embedded manage workers
-PROPERTIES := declare placement store
+# What starts no programs, and takes little time for what it tells.
+FAST := architecture commands declare drivers iallocator placement queue store wiring test_signature.py
+PROPERTIES := declare placement store workers/test_every_kind.py
 PROFILE ?= thorough
 MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml ! -path '*/program/*')
 
@@ -36,8 +36,8 @@ $(READY): requirements.lock pyproject.toml
 run: setup ## Run the whole service until Ctrl-C, with a sample zone; data stays in .data
 	@$(BIN)/bulkdeploy up --data-dir $(DATA) --demo-zone
 
-demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop
-	@$(BIN)/bulkdeploy demo
+demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop; DRIVER=libvirt: 12 real guests
+	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.demo,$(BIN)/bulkdeploy demo)
 
 test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 	@$(PYTEST) $(TESTS)
@@ -45,19 +45,22 @@ test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
 test-again: setup ## Run the tests that failed in the last run once more, one at a time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1
 
-test-fast: setup ## Run what needs no programs started, with fewer examples: under two minutes, while writing code
-	@$(PYTEST) --hypothesis-profile=quick $(addprefix --ignore=tests/,$(OF_PROGRAMS)) $(TESTS)
+test-fast: setup ## Run half of the tests, those that start no programs, with fewer examples: while writing code
+	@$(PYTEST) --hypothesis-profile=quick $(or $(TESTS),$(addprefix tests/,$(FAST)))
 
-test-thorough: setup ## Run the properties with ten times as many examples; PROFILE=longer: three times
+test-thorough: setup ## Run the properties with ten times as many examples, and all deaths of workers; PROFILE=longer: three times
 	@$(PYTEST) --hypothesis-profile=$(PROFILE) $(addprefix tests/,$(PROPERTIES))
 
-test-oldest: ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
+oldest:
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed (make PYTHON=/path/to/python3 ...)"; exit 1; }
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-oldest/bin/python .ci/oldest.py > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip --disable-pip-version-check --no-input --quiet install \
-		--constraint .venv-oldest/oldest.txt --group dev --editable .[embedded]
+		--constraint .venv-oldest/constraints.txt --group dev --editable .[embedded]
+	@mv .venv-oldest/constraints.txt .venv-oldest/oldest.txt
+
+test-oldest: oldest ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
 test-ganeti: setup ## Try the driver for Ganeti on a virtual cluster; as root on Debian, NODES=3, a quarter of an hour
@@ -68,6 +71,9 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 
 test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
+
+test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides; what was called for each VM
+	@$(BIN)/python -m pytest -q tests/cloudstack/front_at_length.py
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover
@@ -117,11 +123,14 @@ bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 
 bench-console: setup ## Measure pages of the console: CPU, time, bytes
 	@$(BIN)/python -m benchmarks.console
 
+bench-import: setup ## Measure an import of a CloudStack of 25,000 hosts and 100,000 VMs
+	@$(BIN)/python -m benchmarks.imports
+
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
 
-chaos: setup ## Break a running system in every way for MINUTES=10 and check its promises; SEED= repeats one
-	@$(BIN)/python -m tests.chaos
+chaos: setup ## Break a running system for MINUTES=10 and check its promises; SEED= repeats one; DRIVER=libvirt: real guests
+	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.chaos,$(BIN)/python -m tests.chaos)
 
 clean: ## Remove what make made, but not data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,6 +14,7 @@ from bulkdeploy.api.sessions import COOKIE_PATH
 from bulkdeploy.api.wire import MOST_BODY_BYTES, WireAnswer, WireRequest, read_parameters
 from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
+from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
 
 FORM = "application/x-www-form-urlencoded"
@@ -42,6 +43,13 @@ def create_app(
 
     def call(rest: str = "") -> Response:
         del rest
+        request_id = accepted(request.headers.get(HEADER))
+        with working_for(request_id):
+            response = answer()
+        response.headers[HEADER] = request_id
+        return response
+
+    def answer() -> Response:
         try:
             requested = _read(request, trusted)
         except RequestEntityTooLarge:

@@ -4,6 +4,9 @@ from ipaddress import IPv4Address, IPv4Network
 
 from bulkdeploy.domain.errors import InvalidParameter
 
+GENERATED_MACS = "1e:"
+"""How every generated MAC address begins: locally administered, unicast."""
+
 
 def subnet_of(gateway: str, netmask: str) -> IPv4Network:
     """The network of a gateway; both have been checked one by one."""

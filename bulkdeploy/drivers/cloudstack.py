@@ -18,10 +18,12 @@ from uuid import UUID
 from pydantic import Field, SecretStr
 
 from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cloudstack_calls import (
     INVALID,
     TAKEN,
+    TRANSIENT,
     Calls,
     JobFailed,
     failure,
@@ -47,6 +49,7 @@ from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Ove
 T = TypeVar("T")
 
 GIB, MIB = 1 << 30, 1 << 20
+SCHEME = "cloudstack"
 ROOT = "ROOT"
 RUNNING, STOPPED, ERROR = "Running", "Stopped", "Error"
 GONE = (None, "Destroyed", "Expunging")
@@ -121,7 +124,7 @@ class CloudStackDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """The host ``cloudstack://ID`` of CloudStack's."""
         parts = urlsplit(host.access.url)
-        if parts.scheme != "cloudstack" or not parts.hostname:
+        if parts.scheme != SCHEME or not parts.hostname:
             raise DriverError(
                 "connect", ANY_HOST, "its url must be cloudstack://ID of a host there", transient=False
             )
@@ -443,7 +446,7 @@ class _Call:
         except (CallRefused, NotAnswered, JobFailed) as error:
             raise failure(step, self.host_name, error) from error
 
-    def ask(self, step: str, command: str, **parameters: str) -> Row:
+    def request(self, step: str, command: str, **parameters: str) -> Row:
         """A call that answers a job, and the job's end; see ``try_to``."""
         return self.try_to(step, lambda: self.calls.run(command, parameters, end=self.end))
 
@@ -514,7 +517,7 @@ class _Call:
     def scale(self, step: str, row: Row, guest: GuestSpec, order: GuestOrder) -> None:
         """Give the VM the sizes of the guest, by the offering that was ordered."""
         if sizes_of(row) != (guest.cpu_number, guest.cpu_mhz, guest.memory_mib):
-            self.ask(
+            self.request(
                 step,
                 "scaleVirtualMachine",
                 id=row["id"],
@@ -545,7 +548,7 @@ class _Call:
         return UUID(rows[0]["id"]) if rows else None
 
     @property
-    def was_told(self) -> bool:
+    def was_sent(self) -> bool:
         """Whether CloudStack may have heard of the VM under its present id."""
         return self.noted is not None and self.noted.root_uuid is not None
 
@@ -554,9 +557,9 @@ class _Call:
         row = self.at_rest("delete")
         if row is not None:
             self.check_place("delete", row)
-        if self.was_told and (row is None or row["state"] == STOPPED):
+        if self.was_sent and (row is None or row["state"] == STOPPED):
             self._await_deployment()
-        if row is None and not self.was_told:
+        if row is None and not self.was_sent:
             return
         self._expunge()
         self.records.counterparts.spend(self.guest, 1 if self.noted is None else self.noted.attempt)
@@ -605,7 +608,7 @@ class _Call:
         if int(row["size"]) == size * GIB:
             return
         smaller = {"shrinkok": "true"} if int(row["size"]) > size * GIB else {}
-        self.ask(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
+        self.request(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
 
     def delete_volume(self, volume_uuid: UUID) -> None:
         """Delete a data volume, which no VM that runs has. Its id is used up."""
@@ -615,7 +618,7 @@ class _Call:
         if row.get("virtualmachineid"):
             if row.get("vmstate") == RUNNING:
                 raise self.error("delete", f"VM {row['virtualmachineid']} runs with the volume", transient=True)
-            self.ask("delete", "detachVolume", id=row["id"])
+            self.request("delete", "detachVolume", id=row["id"])
         try:
             self.calls.call("deleteVolume", {"id": row["id"]}, timeout_s=self.left)
         except CallRefused as error:
@@ -635,12 +638,12 @@ class _Call:
             self.resize(step, root, guest.volumes[0].size_bytes)
         wanted = {self._id(volume.uuid): volume for volume in guest.volumes[1:]}
         for volume_id in attached.keys() - wanted.keys():
-            self.ask(step, "detachVolume", id=volume_id)
+            self.request(step, "detachVolume", id=volume_id)
         for volume_id, volume in wanted.items():
             row = attached.get(volume_id)
             if row is None:
                 row = self._made(step, volume_id, volume, order)
-                self.ask(step, "attachVolume", id=volume_id, virtualmachineid=vm["id"])
+                self.request(step, "attachVolume", id=volume_id, virtualmachineid=vm["id"])
             if int(row["size"]) < volume.size_bytes:
                 self.resize(step, row, volume.size_bytes)
 
@@ -653,7 +656,7 @@ class _Call:
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
         self.records.counterparts.note(volume.uuid)
-        made = self.ask(
+        made = self.request(
             step,
             "createVolume",
             customid=volume_id,
@@ -668,19 +671,23 @@ class _Call:
 
     def give_nics(self, step: str, vm: Row, nics: Sequence[NicSpec]) -> None:
         """Give the VM nics in the guest's networks and in no others."""
-        there = {nic["macaddress"].lower(): nic for nic in vm.get("nic", ())}
-        wanted = {nic.mac_address.lower(): nic for nic in nics}
-        for mac in there.keys() - wanted.keys():
-            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there[mac]["id"])
-        for mac in wanted.keys() - there.keys():
-            nic = wanted[mac]
-            self.ask(
+        left = list(vm.get("nic", ()))
+        missing = []
+        for nic in sorted(nics, key=lambda one: _chosen_mac(one) == {}):
+            found = next((there for there in left if _is_nic(there, nic)), None)
+            if found is None:
+                missing.append(nic)
+            else:
+                left.remove(found)
+        for there in left:
+            self.request(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
+        for nic in missing:
+            self.request(
                 step,
                 "addNicToVirtualMachine",
                 virtualmachineid=vm["id"],
                 networkid=str(nic.network_uuid),
-                macaddress=nic.mac_address,
-                **({} if nic.ip_address is None else {"ipaddress": nic.ip_address}),
+                **{f"{name}address": value for name, value in (_chosen_mac(nic) | _ip(nic)).items()},
             )
 
 
@@ -699,7 +706,7 @@ class _Start:
             DriverError: see HypervisorDriver.
         """
         call = self._call
-        row = self._seen() if call.was_told else None
+        row = self._seen() if call.was_sent else None
         while row is None or row["state"] != RUNNING:
             if time.monotonic() > call.end:
                 raise call.error("boot", f"VM {call.vm_id} does not run in time", transient=True)
@@ -715,7 +722,8 @@ class _Start:
         call = self._call
         state = None if row is None else row["state"]
         if state in UNDER_WAY:
-            return call.at_rest("boot")
+            in_project = self._order.project_uuid is not None
+            return self._patiently(lambda: call.calls.watch(call.vm_id, end=call.end, project=in_project))
         if state in GONE or state == ERROR:
             if row is not None:
                 call.destroy()
@@ -759,10 +767,10 @@ class _Start:
         call.give_volumes("volume", row, guest, self._order)
         call.give_nics("network", row, guest.nics)
         if guest.password is not None and not self._made:
-            call.ask("boot", "resetPasswordForVirtualMachine", id=row["id"], password=guest.password)
+            call.request("boot", "resetPasswordForVirtualMachine", id=row["id"], password=guest.password)
         if not self._made and self._order.key_pairs and set(_names(row)) != set(self._order.key_pairs):
             names = ",".join(sorted(self._order.key_pairs))
-            call.ask("boot", "resetSSHKeyForVirtualMachine", id=row["id"], keypairs=names)
+            call.request("boot", "resetSSHKeyForVirtualMachine", id=row["id"], keypairs=names)
         call.check_fence("boot")
         parameters = {"id": row["id"], "hostid": self._host_id}
         try:
@@ -837,7 +845,8 @@ class _Start:
                 if time.monotonic() > call.end:
                     raise failure("boot", call.host_name, error) from error
             except CallRefused as error:
-                raise failure("boot", call.host_name, error) from error
+                if error.code not in TRANSIENT or time.monotonic() > call.end:
+                    raise failure("boot", call.host_name, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
@@ -864,9 +873,8 @@ class _Start:
             parameters["rootdisksize"] = str(-(-root.size_bytes // GIB))
         for at, nic in enumerate(guest.nics):
             parameters[f"iptonetworklist[{at}].networkid"] = str(nic.network_uuid)
-            parameters[f"iptonetworklist[{at}].mac"] = nic.mac_address
-            if nic.ip_address is not None:
-                parameters[f"iptonetworklist[{at}].ip"] = nic.ip_address
+            for name, value in (_chosen_mac(nic) | _ip(nic)).items():
+                parameters[f"iptonetworklist[{at}].{name}"] = value
         if order.security_group_uuids:
             parameters["securitygroupids"] = ",".join(map(str, order.security_group_uuids))
         if order.key_pairs:
@@ -882,7 +890,8 @@ class _Start:
 
 def host_id_of(host: HostAddress) -> str:
     """The id there of a host: as its url says, or, of hosts that came from there, our own."""
-    return (urlsplit(host.url).hostname if host.url else None) or str(host.uuid)
+    parts = urlsplit(host.url or "")
+    return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
@@ -890,14 +899,26 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
 
 
+def _chosen_mac(nic: NicSpec) -> dict[str, str]:
+    """The MAC address of a nic for which somebody chose one: what is made here may be another nic's there."""
+    return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
+
+
+def _ip(nic: NicSpec) -> dict[str, str]:
+    return {} if nic.ip_address is None else {"ip": nic.ip_address}
+
+
+def _is_nic(there: Row, nic: NicSpec) -> bool:
+    """Whether a nic there is the one that is wanted."""
+    if mac := _chosen_mac(nic):
+        return bool(there["macaddress"].lower() == mac["mac"].lower())
+    return there["networkid"] == str(nic.network_uuid) and nic.ip_address in (None, there.get("ipaddress"))
+
+
 def _custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    if not order.has_custom_sizes:
-        return {}
-    return {
-        "details[0].cpuNumber": str(guest.cpu_number),
-        "details[0].cpuSpeed": str(guest.cpu_mhz),
-        "details[0].memory": str(guest.memory_mib),
-    }
+    """The sizes that the offering leaves open; CloudStack refuses others."""
+    sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
+    return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 
 
 def _owner(order: GuestOrder) -> dict[str, str]:

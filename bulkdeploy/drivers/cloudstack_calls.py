@@ -118,6 +118,14 @@ class Calls:
                 return []
             raise
 
+    def watch(self, vm_id: str, *, end: float, project: bool) -> Row | None:
+        """The VM as the next shared look sees it; see ``settle``.
+
+        Raises:
+            CallRefused, NotAnswered: nothing could be seen.
+        """
+        return self._watch.look(vm_id, project, end)
+
     def settle(
         self,
         command: str,

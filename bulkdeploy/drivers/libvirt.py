@@ -332,6 +332,7 @@ class LibvirtDriver(HypervisorDriver):
             uri = f"tcp://[{address}]" if ":" in address else f"tcp://{address}"
             flags = MOVE | (libvirt.VIR_MIGRATE_UNSAFE if self._options.unsafe_migration else 0)
             leaving.migrate3(destination.connection, {libvirt.VIR_MIGRATE_PARAM_URI: uri}, flags)
+        _remove_remains(source, guest.uuid)
         with _overtaken_at("migrate", destination.host.name):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
 
@@ -658,6 +659,15 @@ def _undefine(domain: Any) -> None:
     with suppress_gone():
         if domain.isPersistent():
             domain.undefineFlags(UNDEFINE)
+
+
+def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
+    """A guest has arrived elsewhere; whoever died meanwhile may have left its definition here, or it, paused."""
+    domain = _find_domain(call, guest_uuid)
+    if domain is not None:
+        _undefine(domain)
+        with suppress_gone():
+            domain.destroy()
 
 
 def _press_power_button(domain: Any, patience_s: float) -> None:

@@ -169,7 +169,7 @@ class GuestOrder:
     """What a VM was ordered as, by uuids: for a cloud that is driven through its own API and knows the same ids.
 
     Attributes:
-        has_custom_sizes: the offering leaves CPU and memory to the deploy call.
+        custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
         root_bytes: the size that a root disk of template and offering has where nobody asks for another.
         owner, domain_uuid, project_uuid: the account, or the project, that owns it.
         key_pairs: public keys by the names of the owner's key pairs.
@@ -178,7 +178,7 @@ class GuestOrder:
 
     zone_uuid: UUID
     offering_uuid: UUID
-    has_custom_sizes: bool
+    custom_sizes: frozenset[str]
     template_uuid: UUID
     hypervisor: str
     root_bytes: int

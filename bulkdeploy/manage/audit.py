@@ -1,4 +1,4 @@
-"""``bulkdeploy audit``: are the accounting true?"""
+"""``bulkdeploy audit``: is the accounting correct?"""
 
 import json
 import sys

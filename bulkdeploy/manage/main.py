@@ -21,12 +21,14 @@ COMMANDS = {
     "db": ("bulkdeploy.manage.database:database", "Create and upgrade the database schema."),
     "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
     "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, export or generate zones."),
+    "import": ("bulkdeploy.manage.importing:import_", "Take over what another cloud has."),
     "simulator": (
         "bulkdeploy.manage.simulator:simulator",
         "Inject failures and delays into simulated hypervisors.",
     ),
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
+    "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),
     "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
     "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),
 }

@@ -36,6 +36,7 @@ from bulkdeploy.provisioning.lease_acquisition import Acquired, LeaseAcquisition
 from bulkdeploy.provisioning.outcome import Failed, LeaseLost, Outcome, Requeued
 from bulkdeploy.provisioning.progress import OVERDUE, pause
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.request_id import working_for
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
 
@@ -216,7 +217,8 @@ class JobRunner:
 
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
-            self._run(work)
+            with working_for(work.job.request_id):
+                self._run(work)
 
     def _run(self, work: Work) -> None:
         outcome = self._outcome(work)

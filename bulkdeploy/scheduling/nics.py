@@ -12,13 +12,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.domain.deployment import NetworkFacts
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.guest_networks import GuestType
 from bulkdeploy.store.deployments.deployment_facts import names_in_use
 from bulkdeploy.store.ledger.addresses import (
-    GENERATED,
     Address,
     take_addresses,
     take_mac_addresses,
@@ -119,7 +119,8 @@ def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
     if not MAC.fullmatch(mac.lower()) or mac == NO_MAC:
         raise InvalidParameter(parameter, mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
     if will_be_generated(connection, mac.lower()):
-        rule = f"addresses that begin with {GENERATED} are given to nics here: it must be another, or one that was"
+        begin = f"addresses that begin with {GENERATED_MACS}"
+        rule = f"{begin} are given to nics here: it must be another, or one that was"
         raise InvalidParameter(parameter, mac, rule)
     if store.mac_in_use(connection, mac.lower()):
         raise InvalidParameter(parameter, mac, "another nic has it")

@@ -20,12 +20,18 @@ from bulkdeploy.store.tables.health import last_audit
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One promise: its name, what is compared with what, how to count it, and how to find breaches."""
+    """One promise: its name, what is compared with what, how to count it, and how to find breaches.
+
+    ``heal``: the statement that mends breaches, None where none can; ``by_hand``: what people do about those that
+    it leaves.
+    """
 
     name: str
     promise: str
     compared: str
     breaches: str
+    heal: str | None
+    by_hand: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Finding:
 SECTION = re.compile(
     r"-- invariant: (?P<name>\w+)\n-- promise: (?P<promise>.+)\n"
     r"-- compared:\n(?P<compared>[^;]+);\n-- breaches:\n(?P<breaches>[^;]+);"
+    r"(?:\n-- heal:\n(?P<heal>[^;]+);)?(?:\n-- by hand: (?P<by_hand>.+))?"
 )
 
 
@@ -111,6 +118,41 @@ def read_last_audit(connection: Connection) -> LastAudit | None:
         select(last_audit.c.ended, last_audit.c.compared, last_audit.c.breaches, last_audit.c.broken)
     ).one_or_none()
     return None if row is None else LastAudit(*row)
+
+
+_LOCK_ALL = tuple(
+    text(statement)
+    for statement in (
+        "SELECT FROM host_capacity ORDER BY host_id FOR UPDATE",
+        "SELECT FROM account_clusters ORDER BY account_id, cluster_id FOR UPDATE",
+        "SELECT FROM storage_pools ORDER BY id FOR UPDATE",
+        "SELECT FROM ip_ranges ORDER BY id FOR UPDATE",
+        "SELECT FROM resource_counts ORDER BY owner_kind, owner_id, resource_type FOR UPDATE",
+    )
+)
+"""Whoever claims, releases or counts waits: what is compared while they are held stays as it is."""
+
+
+def lock_for_healing(connection: Connection) -> None:
+    """Keep all claims, counts and addresses as they are until the transaction's end."""
+    for statement in _LOCK_ALL:
+        connection.execute(statement)
+
+
+def can_heal(invariant: Invariant, *, vm: bool, host: bool) -> bool:
+    """Whether it has a statement that mends it, kept to one VM or host where that is asked for."""
+    heal = invariant.heal or ""
+    return bool(heal) and not (vm and ":vm" not in heal) and not (host and ":host" not in heal)
+
+
+def heal_invariant(
+    connection: Connection, invariant: Invariant, *, batch: int, vm: UUID | None, host_id: int | None
+) -> int:
+    """Mend at most ``batch`` breaches, of one VM or host where it is given; how many were mended."""
+    heal = invariant.heal or ""
+    values = {"batch": batch, "vm": vm, "host": host_id}
+    used = {name: value for name, value in values.items() if f":{name}" in heal}
+    return int(connection.execute(text(heal), used).scalar_one())
 
 
 def hypervisors_of_hosts(connection: Connection) -> list[str]:

@@ -186,7 +186,7 @@ class _Orders:
         return GuestOrder(
             row.zone_uuid,
             row.offering_uuid,
-            row.has_custom_sizes,
+            frozenset(row.custom_sizes),
             row.template_uuid,
             row.hypervisor,
             row.root_bytes,

@@ -7,6 +7,7 @@ from types import TracebackType
 
 import structlog
 
+from bulkdeploy.request_id import current_request
 from bulkdeploy.wiring.settings import Settings
 
 NOISY = ("celery", "kombu", "amqp", "redis", "sqlalchemy", "psycopg")
@@ -21,6 +22,7 @@ def configure_logging(settings: Settings) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        _with_request,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -55,6 +57,14 @@ def configure_logging(settings: Settings) -> None:
     threading.excepthook = _log_what_ends_a_thread
     for name in NOISY:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+
+
+def _with_request(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    del logger, method
+    request_id = current_request()
+    if request_id is not None:
+        event["request"] = request_id
+    return event
 
 
 def _log_what_ends_the_process(

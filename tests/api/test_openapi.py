@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 import pytest
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.core.result import Ok
 from sqlalchemy import Engine, text
 
 from bulkdeploy.commands.registry import find_commands
@@ -20,12 +20,6 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api_client import ApiClient
 from tests.support.population import OWNERS, run
 from tests.support.zones import load_zone
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import schemathesis
-    from schemathesis.core.failures import FailureGroup
-    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
 COMMANDS = find_commands()
 SMALL_ZONE = Path(__file__).parents[1] / "zones" / "small.yaml"
@@ -95,8 +89,10 @@ def said(command: str) -> set[int]:
     return {*SAID, 530} if may_fail else {*SAID}
 
 
-def operations(document: Description) -> Iterator[Any]:
+def operations(schemathesis: ModuleType, document: Description) -> Iterator[Any]:
     """What schemathesis makes of each command."""
+    from schemathesis.core.result import Ok
+
     for result in schemathesis.openapi.from_dict(document).get_all_operations():
         assert isinstance(result, Ok)
         yield result.ok()
@@ -126,6 +122,13 @@ def test_calls_made_from_the_description_answer_by_it(
     zone: Engine, description: Description, client: ApiClient
 ) -> None:
     """Every command, with generated parameters and real ids: declared fields and types, no accident."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import schemathesis  # takes a second, for which other tests need not wait
+    from schemathesis.core.failures import FailureGroup
+    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
+    found = operations(schemathesis, with_real_ids(description, sample_ids(zone)))
     checks = [content_type_conformance, response_schema_conformance]
     accidents: list[str] = []
     done: set[str] = set()
@@ -158,7 +161,7 @@ def test_calls_made_from_the_description_answer_by_it(
 
         call()
 
-    for operation in operations(with_real_ids(description, sample_ids(zone))):
+    for operation in found:
         if not COMMANDS[operation.path.rpartition("/")[2]].open:
             probe(operation)
     assert accidents == []

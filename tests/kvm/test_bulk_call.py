@@ -28,6 +28,7 @@ from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api_client import ApiClient
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.programs import PATIENCE_SECONDS, Process, api_process, bulkdeploy, program
+from tests.support.real_cloud import build_zone
 from tests.support.services import database_clone
 
 if (reason := why_not()) is not None:
@@ -99,41 +100,6 @@ class Cloud:
         return [
             int(found, 16) for found in re.findall(r"^([0-9A-Fa-f]{4})\r?$", self.hosts.console(UUID(vm)), re.M)
         ]
-
-
-def build_zone(client: ApiClient, hosts: LibvirtHosts, image: Path) -> dict[str, str]:
-    """A zone of these hosts, by calls; what a deployment names."""
-
-    def made(command: str, **parameters: object) -> str:
-        body = client.call(command, **parameters)
-        ((_, found),) = [(key, value) for key, value in body.items() if key not in ("count", "jobid")]
-        return str((found[0] if isinstance(found, list) else found)["id"])
-
-    zone = made("createZone", name="real", networktype="Advanced", dns1="192.0.2.53", internaldns1="192.0.2.53")
-    pod = made(
-        "createPod", zoneid=zone, name="pod", gateway="10.9.0.1", netmask="255.255.255.0", startip="10.9.0.2"
-    )
-    cluster = made(
-        "addCluster", zoneid=zone, podid=pod, clustername="kvm", hypervisor="KVM", clustertype="CloudManaged"
-    )
-    place = {"zoneid": zone, "podid": pod, "clusterid": cluster}
-    for host in hosts.hosts:
-        made("addHost", url=host.url, hypervisor="KVM", username="nobody", password="", **place)
-    client.call("updateCluster", id=cluster, allocationstate="Enabled")
-    made("createStoragePool", name="shared", url=hosts.pool_url, capacitybytes=10**12, scope="CLUSTER", **place)
-    offering = made("createServiceOffering", name="tiny", displaytext="Tiny", cpunumber=1, cpuspeed=100, memory=32)
-    network = made(
-        "createNetwork", name="guests", displaytext="Guests", zoneid=zone, gateway="10.8.0.1", acltype="Domain",
-        netmask="255.255.255.0", startip="10.8.0.10", endip="10.8.0.99", vlan="untagged",
-        networkofferingid=client.call("listNetworkOfferings", guestiptype="Shared")["networkoffering"][0]["id"],
-    )  # fmt: skip
-    os_type = client.call("listOsTypes")["ostype"][0]["id"]
-    template = made(
-        "registerTemplate", name="boot", displaytext="Boot sector", url=image.as_uri(), format="RAW",
-        hypervisor="KVM", ostypeid=os_type, zoneid=zone, ispublic="true",
-    )  # fmt: skip
-    client.call("updateZone", id=zone, allocationstate="Enabled")
-    return {"zoneid": zone, "serviceofferingid": offering, "networkids": network, "templateid": template}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import (
+    Caller,
     ConsoleContract,
     DeviceContract,
     DriverContract,
@@ -22,6 +23,7 @@ from bulkdeploy.drivers.contract import (
     Rig,
     Subjects,
     VolumeContract,
+    guests_of,
 )
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
@@ -149,3 +151,23 @@ class TestLibvirtContract(
         urls = [kvm_hosts.hosts[0].url, kvm_hosts.hosts[1].url, "qemu+unix:///session?socket=/nowhere"]
         first, second, silent = (NewHost(uuid4(), "KVM", HostAccess(url), promise) for url in urls)
         return Machines((first, second), silent)
+
+    def test_what_a_move_that_was_cut_leaves_goes_with_its_repetition(
+        self, rig: Rig, caller: Caller, kvm_hosts: LibvirtHosts
+    ) -> None:
+        """A daemon that dies as a guest leaves it keeps the definition, from which it could start once more."""
+        import libvirt
+
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        source = libvirt.open(kvm_hosts.hosts[0].url.split("#")[0])
+        try:
+            defined = source.lookupByUUID(guest.uuid.bytes).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+            caller.migrate(rig.hosts[0], rig.hosts[1], guest)
+            assert source.listAllDomains() == []
+            source.defineXML(defined)
+            caller.migrate(rig.hosts[0], rig.hosts[1], guest)
+            assert source.listAllDomains() == []
+        finally:
+            source.close()
+        assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid

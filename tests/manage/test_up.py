@@ -55,7 +55,7 @@ def service() -> Iterator[Service]:
     """An ``up`` that several tests look at."""
     with (
         server_directory() as folder,
-        running(settings_on(folder), folder / "log") as (process, client),
+        running(settings_on(folder), folder / "log", workers=1) as (process, client),
     ):
         yield Service(settings_on(folder), process, client, folder / "log")
 
@@ -80,10 +80,12 @@ def credentials(settings: Settings) -> dict[str, str]:
 
 
 @contextmanager
-def running(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], ApiClient]]:
+def running(
+    settings: Settings, log: Path, *, workers: int = 0
+) -> Iterator[tuple[subprocess.Popen[bytes], ApiClient]]:
     """``up``, ready, with a client of its API."""
     log.write_text("")
-    with program(settings, log, *BULKDEPLOY, "up", "--workers", "1") as process:
+    with program(settings, log, *BULKDEPLOY, "up", "--workers", str(workers)) as process:
         assert isinstance(process, subprocess.Popen)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while "ready: " not in log.read_text():
@@ -103,7 +105,7 @@ def test_killed_with_9_it_takes_its_children_along_and_starts_again(
 ) -> None:
     """After kill -9 no child survives; the next start has the same data, keys and password."""
     log = server_folder / "log"
-    with running(settings, log) as (process, _):
+    with running(settings, log, workers=1) as (process, _):
         before = credentials(settings)
         relatives = family(process)
         process.kill()
@@ -140,7 +142,7 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder
 
 def test_every_part_that_dies_comes_back(settings: Settings, server_folder: Path) -> None:
     """PostgreSQL, Valkey, the API, a worker: each is started again, and the API answers in the end."""
-    with running(settings, server_folder / "log") as (process, client):
+    with running(settings, server_folder / "log", workers=1) as (process, client):
         children = psutil.Process(process.pid).children()
         for child in children:
             child.kill()

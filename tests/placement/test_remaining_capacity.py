@@ -46,7 +46,7 @@ def test_as_many_fit_as_hspace_says(hosts: int) -> None:
 @examples(60)
 @given(problem=problems())
 def test_exactly_so_many_are_placed(problem: tuple[Zone, PlacementRequest]) -> None:
-    """So many are placed when so many are requested; of one more, one is refused, then none fits. It says so."""
+    """That many are placed when so many are requested; of one more one is refused, and then none fits."""
     zone, wanted = problem
     snapshot = zone.snapshot()
     found = fill_up(snapshot, wanted, CATALOG)

@@ -153,7 +153,7 @@ def test_a_stop_without_an_answer_is_repeated(running: Fleet, kind: JobKind, eff
     """Whether the hypervisor did it or not: the job ends when that is known, and the row says what is so."""
     running.fault(Step.ANY, FaultKind.HANG, effect=effect, remaining=1)
     job = running.make_job(kind, running.vms()[0].id, forced=True)
-    impatient = replace(OPTIONS, driver_timeout_s=0.2)
+    impatient = replace(OPTIONS, driver_timeout_s=1)
     for _ in range(2):
         running.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
         with running.runner(options=impatient) as runner:
@@ -167,7 +167,7 @@ def test_a_refused_stop_after_one_without_an_answer(running: Fleet, kind: JobKin
     """The first was done: that the second is refused does not make the guest run."""
     running.fault(Step.ANY, FaultKind.HANG, effect=HangEffect.DONE, remaining=1)
     job = running.make_job(kind, running.vms()[0].id, forced=True)
-    with running.runner(options=replace(OPTIONS, driver_timeout_s=0.2)) as runner:
+    with running.runner(options=replace(OPTIONS, driver_timeout_s=1)) as runner:
         runner.accept(job)
     running.fault(Step.ANY, FaultKind.PERMANENT, remaining=1)
     running.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")

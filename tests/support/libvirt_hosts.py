@@ -200,6 +200,9 @@ class LibvirtHosts:
 @contextmanager
 def libvirt_hosts(count: int) -> Iterator[LibvirtHosts]:
     """That many hosts, which end with the context."""
+    import libvirt
+
+    libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
     folder = Path(tempfile.mkdtemp(prefix="kvm-"))
     folder.chmod(0o755)
     made = LibvirtHosts(folder, count)

@@ -7,6 +7,7 @@ Programs begun by their command lines are those of ``up``, every API server, and
 import importlib
 import multiprocessing
 import os
+import runpy
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,9 @@ from subprocess import TimeoutExpired
 from bulkdeploy.embedded.processes import end_with_parent
 
 COMMAND = "bulkdeploy.manage.main"
+CELERY = "celery"
 IMPORTED = [
-    *("workers.app", "workers.sweeper", COMMAND),
+    *("workers.app", "workers.sweeper", COMMAND, "celery.bin.celery", "celery.concurrency.prefork"),
     *(f"bulkdeploy.manage.{name}" for name in ("admin", "audit", "database", "inventory", "report")),
 ]
 FORKED_COMMANDS = ("worker", "sweeper", "db", "admin", "inventory", "audit", "report")
@@ -33,7 +35,7 @@ def can_be_forked(arguments: Sequence[str], environment: Mapping[str, str]) -> b
 
     It must import the same as we do: a test may give it modules of its own.
     """
-    own = arguments[:1] == ("-m",) and arguments[1:2] in (("workers.app",), ("workers.sweeper",))
+    own = arguments[:1] == ("-m",) and arguments[1:2] in (("workers.app",), ("workers.sweeper",), (CELERY,))
     command = arguments[:2] == ("-m", COMMAND) and arguments[2:3] and arguments[2] in FORKED_COMMANDS
     return bool(own or command) and environment.get("PYTHONPATH") == PATH
 
@@ -77,4 +79,8 @@ def _become(module: str, arguments: Sequence[str], environment: Mapping[str, str
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ.clear()
     os.environ.update(environment)
-    importlib.import_module(module).main(args=list(arguments))
+    if module == CELERY:
+        sys.argv = [module, *arguments]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        importlib.import_module(module).main(args=list(arguments))

@@ -8,16 +8,19 @@ from collections.abc import Sequence
 
 import pytest
 
-OF_PROGRAMS = ("chaos", "workers", "manage", "acceptance")
-"""Folders whose tests start the product's programs, those with the longest tests first."""
+LONGEST = (
+    *("chaos", "workers", "manage", "acceptance", "access"),
+    *("api/test_openapi.py", "api/test_alarms.py", "benchmarks"),
+)
+"""Folders and files with the longest tests: first those that start the product's programs."""
 
 
 def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
-    """The tests, those of programs dealt out to the beginnings of equal parts; the same for the same tests."""
-    of_programs = [item for item in items if _folder(item) in OF_PROGRAMS]
-    others = [item for item in items if _folder(item) not in OF_PROGRAMS]
+    """The tests, the long ones dealt out to the beginnings of equal parts; the same for the same tests."""
+    long = sorted((item for item in items if _rank(item) < len(LONGEST)), key=_rank)
+    others = [item for item in items if _rank(item) == len(LONGEST)]
     groups: dict[str, list[pytest.Item]] = {}
-    for item in sorted(of_programs, key=lambda item: OF_PROGRAMS.index(_folder(item))):
+    for item in long:
         groups.setdefault(_group(item), []).append(item)
     shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
     for number, group in enumerate(groups.values()):
@@ -31,8 +34,10 @@ def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
     return dealt + others
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(item.config.rootpath / "tests").parts[0]
+def _rank(item: pytest.Item) -> int:
+    """The place of a test's folder or file among the longest, or their number."""
+    path = item.path.relative_to(item.config.rootpath / "tests")
+    return next((rank for rank, name in enumerate(LONGEST) if path.is_relative_to(name)), len(LONGEST))
 
 
 def _group(item: pytest.Item) -> str:

@@ -25,11 +25,16 @@ BULKDEPLOY = ("-m", "bulkdeploy.manage.main")
 
 def bulkdeploy(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run one command of the product to its end."""
+    return run_to_its_end(settings, *BULKDEPLOY, *arguments)
+
+
+def run_to_its_end(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends by itself (``arguments`` for the interpreter)."""
     variables = environment(settings, dict(os.environ))
-    if can_be_forked((*BULKDEPLOY, *arguments), variables):
+    if can_be_forked(arguments, variables):
         return _forked_to_its_end(arguments, variables)
     return subprocess.run(
-        [sys.executable, *BULKDEPLOY, *arguments],
+        [sys.executable, *arguments],
         env=variables,
         capture_output=True,
         text=True,
@@ -41,7 +46,7 @@ def bulkdeploy(settings: Settings, *arguments: str) -> subprocess.CompletedProce
 def _forked_to_its_end(arguments: Sequence[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, errors = Path(folder) / "out", Path(folder) / "errors"
-        status = Forked((*BULKDEPLOY, *arguments), variables, out, errors).wait(PATIENCE_SECONDS)
+        status = Forked(arguments, variables, out, errors).wait(PATIENCE_SECONDS)
         return subprocess.CompletedProcess(list(arguments), status, out.read_text(), errors.read_text())
 
 

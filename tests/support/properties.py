@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 
 ALL = 100
-PROFILES = {"quick": ALL // 4, "usual": ALL // 2, "longer": ALL * 3, "thorough": ALL * 10}
+PROFILES = {"quick": ALL // 5, "usual": ALL // 3, "longer": ALL * 3, "thorough": ALL * 10}
 """Examples of a property that asks for 100, for ``make test-fast``, ``test``, integration and ``test-thorough``."""
 
 SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -20,3 +20,8 @@ def examples(number: int, *, suppress: tuple[HealthCheck, ...] = SLOW_IS_FINE) -
     """As large a part or multiple of so many examples as the profile says; never fewer than two."""
     scaled = max(2, number * settings().max_examples // ALL)
     return settings(max_examples=scaled, deadline=None, suppress_health_check=suppress)
+
+
+def is_thorough() -> bool:
+    """Whether the profile is one of those for which time is no matter."""
+    return settings().max_examples > ALL

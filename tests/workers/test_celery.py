@@ -1,10 +1,7 @@
 """Jobs are Celery tasks: any Celery worker runs them, and dies as harmlessly as ours."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +12,7 @@ import psutil
 import pytest
 
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.manage.programs import SWEEPER, WORKER, environment
+from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.queue.celery_app import make_celery
@@ -23,6 +20,7 @@ from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.fleet import Fleet
+from tests.support.programs import run_to_its_end
 from tests.support.progress import wait_for
 from tests.workers.processes import (
     PATIENCE_S,
@@ -41,8 +39,9 @@ from tests.workers.walk import Walk
 __all__ = ["quick", "walk"]
 
 CELERY = ("-m", "celery", "-A", "workers.app")
-STOCK_WORKER = (*CELERY, "worker", "--concurrency=8")
-THREADS, PREFORK = "--pool=threads", "--pool=prefork"
+STOCK_WORKER = (*CELERY, "worker")
+THREADS, PREFORK = ("--pool=threads", "--concurrency=8"), ("--pool=prefork", "--concurrency=3")
+"""Each process of a pool loads what a worker needs: three do."""
 ON_THE_WAY = [
     Failpoint.MESSAGE_ACCEPT,
     Failpoint.LEASE_COMMIT,
@@ -54,21 +53,15 @@ ON_THE_WAY = [
 
 def inspect(settings: Settings, *arguments: str) -> dict[str, list[str]]:
     """What ``celery inspect`` prints of each worker."""
-    requested = subprocess.run(
-        [sys.executable, *CELERY, "inspect", "--json", "--timeout=10", *arguments],
-        env=environment(settings, dict(os.environ)),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=True,
-    )
+    requested = run_to_its_end(settings, *CELERY, "inspect", "--json", "--timeout=10", *arguments)
+    assert requested.returncode == 0, requested.stderr
     return dict(json.loads(requested.stdout))
 
 
-@pytest.mark.parametrize("pool", [PREFORK, THREADS])
-def test_a_stock_worker_runs_the_jobs_of_a_call(walk: Walk, start: Start, pool: str) -> None:
+@pytest.mark.parametrize("pool", [PREFORK, THREADS], ids=["prefork", "threads"])
+def test_a_stock_worker_runs_the_jobs_of_a_call(walk: Walk, start: Start, pool: tuple[str, ...]) -> None:
     """``celery -A workers.app worker``, as Celery ships it, runs what HTTP calls deploy, and names its tasks."""
-    start(*STOCK_WORKER, pool)
+    start(*STOCK_WORKER, *pool)
     jobs = walk.bulk(str(uuid4()))
     wait_for(lambda: all(walk.client.call("queryAsyncJobResult", jobid=job)["jobstatus"] == 1 for job in jobs))
     assert {job.attempts for job in walk.fleet.jobs()} == {1}
@@ -89,7 +82,7 @@ def test_our_worker_names_the_same_tasks(fleet: Fleet, redis_database_url: str, 
 
 def test_monitors_see_each_job_as_a_task(fleet: Fleet, redis_database_url: str, start: Start) -> None:
     """A stock worker tells, as monitors such as Flower read it, which task it began and ended, by kind and job."""
-    start(*STOCK_WORKER, THREADS, "--task-events")
+    start(*STOCK_WORKER, *THREADS, "--task-events")
     wait_for(lambda: consumers(redis_database_url) == 1)
     with watched(redis_database_url) as seen:
         fleet.deploy(2)
@@ -125,13 +118,13 @@ def test_a_killed_stock_worker_loses_nothing(fleet: Fleet, start: Start) -> None
     """Killed with -9 in the middle of its jobs: another one takes over, and every VM runs once."""
     slow_boots(fleet, 300)
     start(*SWEEPER)
-    first = start(*STOCK_WORKER, THREADS)
+    first = start(*STOCK_WORKER, *THREADS)
     fleet.deploy(60)
     wait_for(lambda: under_way(fleet) == 8)
     first.kill()
     first.wait()
     assert unfinished(fleet) > 8
-    start(*STOCK_WORKER, THREADS)
+    start(*STOCK_WORKER, *THREADS)
     wait_for(lambda: all_done(fleet))
     assert max(job.attempts for job in fleet.jobs()) > 1
     assert_all_run(fleet, 60)
@@ -141,14 +134,14 @@ def test_killed_processes_of_a_pool_lose_nothing(fleet: Fleet, tmp_path: Path, s
     """A pool's processes are killed with -9: Celery makes others, and what the first had in hand is taken over."""
     slow_boots(fleet, 300)
     start(*SWEEPER)
-    worker = start(*STOCK_WORKER, PREFORK)
-    fleet.deploy(40)
-    wait_for(lambda: under_way(fleet) == 8)
+    worker = start(*STOCK_WORKER, *PREFORK)
+    fleet.deploy(20)
+    wait_for(lambda: under_way(fleet) > 1)
     for process in psutil.Process(worker.pid).children():
         process.send_signal(signal.SIGKILL)
     wait_for(lambda: all_done(fleet))
     assert max(job.attempts for job in fleet.jobs()) > 1
-    assert_all_run(fleet, 40)
+    assert_all_run(fleet, 20)
     forgive_tracebacks(tmp_path)
 
 
@@ -163,7 +156,7 @@ def forgive_tracebacks(tmp_path: Path) -> None:
 def test_a_stopped_stock_worker_gives_back_the_rest(fleet: Fleet, start: Start) -> None:
     """SIGTERM: what was begun is finished, the rest stays for others, and none is begun twice."""
     slow_boots(fleet, 300)
-    first = start(*STOCK_WORKER, THREADS)
+    first = start(*STOCK_WORKER, *THREADS)
     fleet.deploy(60)
     wait_for(lambda: under_way(fleet) == 8)
     first.terminate()
@@ -195,7 +188,7 @@ def test_stock_and_our_workers_share_and_duplicates_do_no_harm(
 ) -> None:
     """One sort alone, both side by side, the other alone, each message sent three times: every job runs once."""
     slow_boots(fleet, 100)
-    stock = start(*STOCK_WORKER, THREADS)
+    stock = start(*STOCK_WORKER, *THREADS)
     deploy_with_duplicates(fleet)
     start(*WORKER)
     wait_for(lambda: consumers(redis_database_url) == 2)

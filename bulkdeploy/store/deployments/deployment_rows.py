@@ -21,6 +21,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.placement.model import Ints, Plan
+from bulkdeploy.request_id import current_request
 from bulkdeploy.store.accounts.owned_entities import find_by_name, insert_entity
 from bulkdeploy.store.database.copying import PerRow, copy_rows, reserve_ids
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -302,6 +303,7 @@ def write_jobs(
             "instance_uuid": PerRow(new.uuids),
             "deployment_id": deployment_id,
             "params": orjson.dumps({"startvm": spec.request.start_vm}).decode(),
+            "request_id": current_request(),
         },
     )
     copy_rows(connection, outbox, new.count, {"job_id": PerRow(new.job_ids), "queue": queue, "kind": kind})

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, Row, text
 
 _ORDER = text(
     "SELECT z.uuid AS zone_uuid, o.uuid AS offering_uuid, t.uuid AS template_uuid, v.hypervisor, v.display_name,"
-    " o.cpu_number IS NULL OR o.cpu_mhz IS NULL OR o.memory_mib IS NULL AS has_custom_sizes,"
+    " array_remove(ARRAY[CASE WHEN o.cpu_number IS NULL THEN 'cpuNumber' END,"
+    "   CASE WHEN o.cpu_mhz IS NULL THEN 'cpuSpeed' END, CASE WHEN o.memory_mib IS NULL THEN 'memory' END], NULL)"
+    "   AS custom_sizes,"
     " coalesce(nullif(o.root_disk_gib, 0) * 1073741824, t.size_bytes) AS root_bytes,"
     " a.name AS owner, d.uuid AS domain_uuid, p.uuid AS project_uuid,"
     " ARRAY(SELECT g.uuid FROM vm_security_groups m JOIN security_groups g ON g.id = m.security_group_id"

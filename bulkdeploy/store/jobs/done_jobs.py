@@ -7,6 +7,7 @@ from sqlalchemy import Connection, func, insert
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.jobs import JobPhase, JobStatus
+from bulkdeploy.request_id import current_request
 from bulkdeploy.store.tables.jobs import async_jobs
 
 
@@ -39,6 +40,7 @@ def insert_done_job(
             status=JobStatus.SUCCEEDED,
             phase=JobPhase.DONE,
             result=result,
+            request_id=current_request(),
             started=func.now(),
             completed=func.now(),
         )

@@ -14,13 +14,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.domain.errors import InsufficientAddresses
 
-MAC_PREFIX = 0x1E << 40
-"""Locally administered, unicast: the first octet of every generated MAC address."""
-
-GENERATED = f"{MAC_PREFIX >> 40:02x}:"
-"""How every generated MAC address begins."""
+MAC_PREFIX = int(GENERATED_MACS.removesuffix(":"), 16) << 40
 
 
 IN_USE = (

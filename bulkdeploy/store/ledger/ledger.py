@@ -103,7 +103,7 @@ def claim_hosts(
     """
     hosts, position, vms = np.unique(host_ids, return_inverse=True, return_counts=True)
     _lock_clusters(connection, thresholds)
-    _lock_hosts(connection, hosts)
+    lock_hosts(connection, hosts)
     changed = connection.execute(
         _CLAIM_HOSTS,
         {
@@ -183,6 +183,20 @@ def claim_pools(
     )
 
 
+def count_claimed(connection: Connection, account_ids: Sequence[int], host_ids: Sequence[int]) -> None:
+    """Count claims that were written for many accounts at once; entry i is one claim."""
+    connection.execute(
+        text(
+            "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
+            " SELECT w.account_id, h.cluster_id, count(*) FROM"
+            "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
+            "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
+            " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
+        ),
+        {"accounts": int_array(account_ids), "hosts": int_array(host_ids)},
+    )
+
+
 _LOCK_COUNTS = text(
     "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
     "   SELECT x.account_id, h.cluster_id FROM host_claims x JOIN hosts h ON h.id = x.host_id"
@@ -208,7 +222,7 @@ def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
     hosts = connection.execute(
         text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
     ).scalars()
-    _lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
+    lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
     who = {"who": list(consumers)}
     connection.execute(_LOCK_COUNTS, who)
     connection.execute(_RELEASE_HOSTS, who)
@@ -243,7 +257,7 @@ def lock_move(
     ).scalars()
     hosts = sorted({*held, *host_ids})
     _lock_clusters(connection, thresholds)
-    _lock_hosts(connection, np.array(hosts, dtype=np.int64))
+    lock_hosts(connection, np.array(hosts, dtype=np.int64))
     connection.execute(_LOCK_COUNTS_AT, {"who": consumer, "hosts": hosts})
     if volumes or pool_ids:
         connection.execute(_LOCK_POOLS_OF, {"volumes": list(volumes), "pools": sorted(set(pool_ids))})
@@ -287,7 +301,7 @@ _LOCK_HOSTS = text(
 )
 
 
-def _lock_hosts(connection: Connection, hosts: Ints) -> None:
+def lock_hosts(connection: Connection, hosts: Ints) -> None:
     """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
 
     They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it

@@ -46,6 +46,7 @@ async_jobs = Table(
     Column("host_id", BigInteger, comment="running: the host whose driver works on it; waiting: for a place there"),
     Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
     Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
+    Column("request_id", Text, comment="of the call that made it; NULL: no call did"),
     created(),
     Column("started", DateTime(timezone=True)),
     Column("completed", DateTime(timezone=True)),

@@ -25,3 +25,9 @@ CREATE TABLE last_audit (
 COMMENT ON COLUMN last_audit.one IS 'there is one row at most';
 
 COMMENT ON COLUMN last_audit.broken IS 'the broken promises: promise, breaches, the first of these';
+
+-- Which call made a job.
+
+ALTER TABLE async_jobs ADD COLUMN request_id TEXT;
+
+COMMENT ON COLUMN async_jobs.request_id IS 'of the call that made it; NULL: no call did';

@@ -1,0 +1,116 @@
+"""``make test-front``: 1,000 VMs through two whole stacks, killed on both sides; what was called for each VM."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.provisioning.job_runner import RunnerOptions
+from tests.cloudstack.stacks import (
+    Upstream,
+    assert_equal_on_both_sides,
+    calls_of,
+    front_settings,
+    front_stack,
+    run_to_the_end,
+    upstream_stack,
+)
+from tests.conftest import unused_redis_database
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.programs import BULKDEPLOY, program
+from tests.support.progress import wait_for
+from tests.support.services import database_clone
+from tests.workers.processes import all_done, slow_boots
+
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
+
+VMS = int(os.environ.get("FRONT_VMS", "1000"))
+AT_ONCE = RunnerOptions(threads=64, lease_seconds=60, driver_timeout_s=600)
+MOST_DEPLOYS, MOST_LISTS = 1.0, 0.2
+"""Calls for each VM, where nothing breaks."""
+
+
+@pytest.fixture
+def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
+    """The stack behind."""
+    with upstream_stack(fleet, tmp_path / "upstream.log", worker_threads=64) as made:
+        yield made
+
+
+@pytest.fixture
+def front(
+    upstream: Upstream, postgres_url: str, template_database: str, request: pytest.FixtureRequest
+) -> Iterator[Fleet]:
+    """The stack in front."""
+    with (
+        database_clone(postgres_url, template_database) as url,
+        front_stack(upstream, url, unused_redis_database(request.config), jobs_at_once=64) as made,
+    ):
+        yield made
+
+
+def assert_all_done(front: Fleet, upstream: Upstream) -> None:
+    """Every VM runs, once, where the front says."""
+    assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
+    assert_equal_on_both_sides(front, upstream, VMS)
+
+
+def has_vms(upstream: Upstream, count: int) -> bool:
+    """Whether so many VMs are there, or were."""
+    return len(upstream.fleet.vms()) >= count
+
+
+def test_calls_for_each_vm(front: Fleet, upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+    """At most one deploy call, and a fifth of a list call, where nothing breaks."""
+    began, cpu = time.monotonic(), time.process_time()
+    front.deploy(VMS)
+    run_to_the_end(front, AT_ONCE)
+    wall, cpu = time.monotonic() - began, time.process_time() - cpu
+    calls = calls_of(front)
+    with capsys.disabled():
+        shares = ", ".join(f"{calls[name] / VMS:.3f} {name}" for name in sorted(calls))
+        sys.stdout.write(
+            f"\n{VMS} VMs in {wall:.1f} s, {1000 * cpu / VMS:.1f} ms of CPU each; calls for each: {shares}\n"
+        )
+    lists = sum(count for name, count in calls.items() if name.startswith("list"))
+    assert calls["deployVirtualMachine"] <= MOST_DEPLOYS * VMS
+    assert lists <= MOST_LISTS * VMS
+    assert_all_done(front, upstream)
+
+
+def test_the_upstream_dies_half_way(front: Fleet, upstream: Upstream) -> None:
+    """Its API is killed and started again while half of the VMs are there."""
+    slow_boots(upstream.fleet, 300)
+    front.deploy(VMS)
+    runs = Thread(target=run_to_the_end, args=(front, AT_ONCE))
+    runs.start()
+    wait_for(partial(has_vms, upstream, VMS // 2))
+    upstream.kill()
+    upstream.start()
+    runs.join()
+    assert_all_done(front, upstream)
+
+
+def test_both_sides_die_again_and_again(front: Fleet, upstream: Upstream, tmp_path: Path) -> None:
+    """Worker in front and API behind are killed in turn, five times, in the midst of the same call."""
+    settings, log = front_settings(front), tmp_path / "front.log"
+    slow_boots(upstream.fleet, 300)
+    front.deploy(VMS)
+    with program(settings, log, *BULKDEPLOY, "sweeper"):
+        for part in range(1, 6):
+            with program(settings, log, *BULKDEPLOY, "worker") as worker:
+                wait_for(partial(has_vms, upstream, part * VMS // 8))
+                upstream.kill()
+                with suppress(ProcessLookupError):
+                    worker.kill()
+                upstream.start()
+        with program(settings, log, *BULKDEPLOY, "worker"):
+            wait_for(lambda: all_done(front))
+    assert_all_done(front, upstream)

@@ -1,0 +1,152 @@
+"""Two whole stacks, one in front of the other: the same zone on both sides, as after an import."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bulkdeploy.drivers.cloudstack import CloudStackDriver, CloudStackOptions
+from bulkdeploy.embedded.valkey import free_port
+from bulkdeploy.provisioning.job_runner import RunnerOptions
+from bulkdeploy.services.system import System
+from bulkdeploy.store.database.bootstrap import admin_row
+from bulkdeploy.store.database.engine import create_engine
+from bulkdeploy.wiring.driver_records import records_in
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_job_queue
+from tests.support.fleet import OPTIONS, Fleet
+from tests.support.programs import BULKDEPLOY, Process, program, wait_for
+from tests.support.zone import Zone
+
+PATIENCE_S = 300.0
+
+
+@dataclass
+class Upstream:
+    """A stack whose API, worker and sweeper are processes; its API can be killed and started again."""
+
+    fleet: Fleet
+    settings: Settings
+    log: Path
+    _api: list[object] = field(default_factory=list)
+    process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        """Of its API."""
+        return f"http://{self.settings.listen}/client/api"
+
+    def start(self) -> None:
+        """Start its API."""
+        manager = program(self.settings, self.log, *BULKDEPLOY, "api")
+        self.process = manager.__enter__()
+        self._api.append(manager)
+        wait_for(f"{self.settings.api_monitoring_url}/health/ready", self.process, self.log)
+
+    def kill(self) -> None:
+        """End its API with signal 9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def hosts(self) -> dict[str, str]:
+        """By the names of its VMs that run: their hosts' names; a name that two have fails."""
+        rows = self.fleet.zone.rows(
+            "SELECT v.name, h.name AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+            " WHERE v.removed IS NULL AND v.state = 'Running'"
+        )
+        assert len({row.name for row in rows}) == len(rows)
+        return {row.name: row.host for row in rows}
+
+
+@contextmanager
+def upstream_stack(fleet: Fleet, log: Path, **changed: object) -> Iterator[Upstream]:
+    """A fleet's API, worker and sweeper, as processes."""
+    listen = f"127.0.0.1:{free_port()}"
+    settings = fleet.settings.model_copy(
+        update={"listen": listen, "sweep_interval_seconds": 0.3, "worker_threads": 8, "api_processes": 1, **changed}
+    )
+    made = Upstream(fleet, settings, log)
+    with program(settings, log, *BULKDEPLOY, "worker"), program(settings, log, *BULKDEPLOY, "sweeper"):
+        made.start()
+        try:
+            yield made
+        finally:
+            for manager in made._api:
+                manager.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def front_stack(upstream: Upstream, database_url: str, redis_database: int, **options: object) -> Iterator[Fleet]:
+    """A service on a database of its own, whose hypervisors are the upstream's hosts."""
+    theirs = upstream.fleet
+    engine = create_engine(database_url, pool_size=80)
+    with theirs.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    given = {
+        "url": upstream.url,
+        "apikey": admin.api_key,
+        "secretkey": theirs.system.cipher.decrypt(admin.secret_key_encrypted),
+        "calls_per_second": 1000,
+        **options,
+    }
+    redis_url = f"{theirs.settings.require_redis_url().rpartition('/')[0]}/{redis_database}"
+    settings = theirs.settings.model_copy(
+        update={
+            "database_url": database_url,
+            "redis_url": redis_url,
+            "drivers": {"default": "cloudstack"},
+            "driver": {"cloudstack": given},
+        }
+    )
+    driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given))
+    driver.use_records(records_in(engine, lambda _: True))
+    system = System(
+        engine, build_job_queue(settings), theirs.system.cipher, settings.data_dir, theirs.system.drivers
+    )
+    zone = Zone(engine)
+    zone.change("UPDATE templates SET password_enabled = false")  # the upstream takes none from outside
+    try:
+        yield Fleet(engine, settings, system, zone, driver, theirs.control, theirs.caller)  # type: ignore[arg-type]
+    finally:
+        driver.close()
+        engine.dispose()
+
+
+def front_settings(front: Fleet) -> Settings:
+    """Of the front's programs, with the shortest lease."""
+    return front.settings.model_copy(
+        update={"lease_seconds": 5, "sweep_interval_seconds": 0.3, "worker_threads": 64}
+    )
+
+
+def assert_equal_on_both_sides(front: Fleet, upstream: Upstream, vms: int) -> None:
+    """Each VM once, on the same host; audits find nothing on either side."""
+    rows = front.zone.rows(
+        "SELECT v.name, h.name AS host FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
+        " WHERE v.state = 'Running'"
+    )
+    assert {row.name: row.host for row in rows} == upstream.hosts()
+    assert len(rows) == len(list(front.driver.list_guests())) == vms
+    front.assert_intact()
+    upstream.fleet.assert_intact()
+
+
+def calls_of(front: Fleet) -> Counter[str]:
+    """The calls that the front made upstream, by command."""
+    driver: Any = front.driver
+    calls: Counter[str] = driver._client.calls
+    return calls
+
+
+def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS) -> None:
+    """Run the front's jobs until none is left."""
+    end = time.monotonic() + PATIENCE_S
+    while front.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
+        assert time.monotonic() < end, [row.progress for row in front.jobs()]
+        front.run(options=options)
+        time.sleep(0.1)

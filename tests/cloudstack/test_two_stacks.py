@@ -1,0 +1,58 @@
+"""A service in front of another: whatever is killed, each VM is upstream once, where the front says that it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from bulkdeploy.domain.jobs import JobStatus
+from tests.cloudstack.stacks import (
+    Upstream,
+    assert_equal_on_both_sides,
+    front_stack,
+    run_to_the_end,
+    upstream_stack,
+)
+from tests.conftest import unused_redis_database
+from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
+from tests.support.progress import wait_for
+from tests.support.services import database_clone
+from tests.workers.processes import slow_boots
+
+__all__ = ["fleet", "fleet_simulator_url", "template_database"]
+
+MANY = 20
+
+
+@pytest.fixture
+def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
+    """The stack behind."""
+    with upstream_stack(fleet, tmp_path / "upstream.log") as made:
+        yield made
+
+
+@pytest.fixture
+def front(
+    upstream: Upstream, postgres_url: str, template_database: str, request: pytest.FixtureRequest
+) -> Iterator[Fleet]:
+    """The stack in front."""
+    with (
+        database_clone(postgres_url, template_database) as url,
+        front_stack(upstream, url, unused_redis_database(request.config), poll_seconds=0.2) as made,
+    ):
+        yield made
+
+
+def test_a_bulk_call_survives_the_death_of_the_upstream(front: Fleet, upstream: Upstream) -> None:
+    """Its API is killed half-way and started again: no VM is lost, none is made twice, all run where planned."""
+    slow_boots(upstream.fleet, 300)
+    front.deploy(MANY)
+    runs = Thread(target=run_to_the_end, args=(front,))
+    runs.start()
+    wait_for(lambda: len(upstream.fleet.vms()) >= MANY // 3)
+    upstream.kill()
+    upstream.start()
+    runs.join()
+    assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
+    assert_equal_on_both_sides(front, upstream, MANY)
