@@ -180,6 +180,32 @@ class _Import:
             if gone:
                 self._remove_each(nouns[section], gone, remove)
 
+    def _remove_all(
+        self,
+        noun: Noun,
+        refs: Sequence[EntityRef],
+        remove: Callable[[Connection, object, Sequence[EntityRef]], object],
+    ) -> list[EntityRef]:
+        """Remove all at once; where that is refused, in halves, until it is known which stay."""
+        if not refs:
+            return []
+        try:
+            with self._connection.begin_nested():
+                remove(self._connection, self._caller, refs)
+        except BulkDeployError as error:
+            if len(refs) > 1:
+                middle = len(refs) // 2
+                return [
+                    *self._remove_all(noun, refs[:middle], remove),
+                    *self._remove_all(noun, refs[middle:], remove),
+                ]
+            (ref,) = refs
+            self._report.left_out.append(
+                f"{noun.section} {ref.name} ({ref.uuid}): is gone there and stays: {error}"
+            )
+            return []
+        return list(refs)
+
     def _remove_each(
         self, noun: Noun, gone: Sequence[UUID], remove: Callable[[Connection, object, Sequence[EntityRef]], object]
     ) -> None:
@@ -188,22 +214,15 @@ class _Import:
             return
         known = {row["_uuid"]: row for row in noun.read(self._connection)}
         done = [uuid for uuid in gone if uuid not in known]
-        batches = [
-            [EntityRef(entity, row["_id"], uuid, str(row[noun.name])) for uuid in gone if (row := known.get(uuid))]
+        refs = [
+            EntityRef(entity, known[uuid]["_id"], uuid, str(known[uuid][noun.name]))
+            for uuid in gone
+            if uuid in known
         ]
-        while batches and (refs := batches.pop()):
-            try:
-                with self._connection.begin_nested():
-                    remove(self._connection, self._caller, refs)
-            except BulkDeployError as error:
-                if len(refs) > 1:  # one of them stays: the others are removed without it
-                    batches += [refs[len(refs) // 2 :], refs[: len(refs) // 2]]
-                    continue
-                text = f"{noun.section} {refs[0].name} ({refs[0].uuid}): is gone there and stays: {error}"
-                self._report.left_out.append(text)
-            else:
-                done += [ref.uuid for ref in refs]
-                self._report.removed[noun.section] = self._report.removed.get(noun.section, 0) + len(refs)
+        removed = self._remove_all(noun, refs, remove)
+        done += [ref.uuid for ref in removed]
+        if removed:
+            self._report.removed[noun.section] = self._report.removed.get(noun.section, 0) + len(removed)
         forget_learnt(self._connection, done)
 
 

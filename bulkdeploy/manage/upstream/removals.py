@@ -1,13 +1,13 @@
-"""How what a CloudStack no longer has is removed here: as calls delete it."""
+"""How what a CloudStack no longer has is removed here: as calls delete it, many at a time."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from bulkdeploy.services.catalog import templates
 from bulkdeploy.services.catalog.disk_offerings import DISK_OFFERING
 from bulkdeploy.services.catalog.offerings import OfferingKind, delete_offerings
 from bulkdeploy.services.catalog.service_offerings import SERVICE_OFFERING
+from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, Kind, delete_templates
 from bulkdeploy.services.infrastructure.clusters import delete_clusters
 from bulkdeploy.services.infrastructure.hosts import delete_hosts
 from bulkdeploy.services.infrastructure.pods import delete_pods
@@ -23,8 +23,8 @@ def _offerings(connection: Any, caller: Any, refs: Any, *, kind: OfferingKind) -
     delete_offerings(connection, caller, kind, refs)
 
 
-def _images(connection: Any, caller: Any, refs: Any, *, kind: templates.Kind) -> None:
-    templates.delete_templates(connection, caller, kind, refs, forced=True)
+def _images(connection: Any, caller: Any, refs: Any, *, kind: Kind) -> None:
+    delete_templates(connection, caller, kind, refs, forced=True)
 
 
 REMOVALS: Mapping[str, Callable[..., Any]] = {
@@ -37,9 +37,9 @@ REMOVALS: Mapping[str, Callable[..., Any]] = {
     "networks": delete_networks,
     "securitygroups": delete_security_groups,
     "affinitygroups": delete_affinity_groups,
-    "templates": partial(_images, kind=templates.TEMPLATE),
-    "isos": partial(_images, kind=templates.ISO),
+    "templates": partial(_images, kind=TEMPLATE),
+    "isos": partial(_images, kind=ISO),
     "serviceofferings": partial(_offerings, kind=SERVICE_OFFERING),
     "diskofferings": partial(_offerings, kind=DISK_OFFERING),
 }
-"""By section; (connection, caller, refs) -> nothing. Domains, accounts, users, roles and projects stay."""
+"""By section; (connection, caller, what) -> nothing. Domains, accounts, users, roles and projects stay."""

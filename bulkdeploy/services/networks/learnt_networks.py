@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, subnet_of
 from bulkdeploy.services.ownership import lock_owners
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
@@ -28,13 +28,14 @@ def add_networks(connection: Connection, caller: Caller, batch: Sequence[Argumen
     owners = lock_owners(connection, caller, [_owned(given) for given in batch])
     rows = [_row(given, owner) for given, owner in zip(batch, owners, strict=True)]
     made = insert_rows(connection, Entity.NETWORK, rows)
-    ranges = [
-        store.range_of(ref.id, subnet)
-        for ref, given in zip(made, batch, strict=True)
-        if (subnet := _subnet(given)) is not None
-    ]
-    if ranges:
-        insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
+    ranges = []
+    for ref, given in zip(made, batch, strict=True):
+        if given["guesttype"] == GuestType.ISOLATED and "gateway" in given and "netmask" in given:
+            wanted = RequestedSubnet(given["gateway"], given["netmask"], None, None)
+            subnet = subnet_of(GuestType.ISOLATED, wanted, DEFAULT_GUEST_CIDR)
+            if subnet is not None:
+                ranges.append(store.range_of(ref.id, subnet))
+    insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
     happened = (
         Happened(
             EventType.NETWORK_CREATE, f"learnt of network {ref.name}", Instance("Network", ref.id, ref.uuid), owner
@@ -48,14 +49,6 @@ def add_networks(connection: Connection, caller: Caller, batch: Sequence[Argumen
 def _owned(given: Arguments) -> Arguments:
     """Of a domain's network the account is nobody's in particular: the caller's."""
     return {} if given.get("acltype") == OF_DOMAIN else given
-
-
-def _subnet(given: Arguments) -> Subnet | None:
-    """The addresses that an isolated network hands out."""
-    if given["guesttype"] != GuestType.ISOLATED or not {"gateway", "netmask"} <= given.keys():
-        return None
-    wanted = RequestedSubnet(given["gateway"], given["netmask"], None, None)
-    return subnet_of(GuestType.ISOLATED, wanted, DEFAULT_GUEST_CIDR)
 
 
 def _row(given: Arguments, owner: Owner) -> dict[str, Any]:
