@@ -31,3 +31,7 @@ COMMENT ON COLUMN last_audit.broken IS 'the broken promises: promise, breaches, 
 ALTER TABLE async_jobs ADD COLUMN request_id TEXT;
 
 COMMENT ON COLUMN async_jobs.request_id IS 'of the call that made it; NULL: no call did';
+
+-- In other words.
+
+COMMENT ON COLUMN image_stores.capacity_bytes IS 'NULL: unknown';
