@@ -59,7 +59,7 @@ def _worker_cpu_s(cloud: RealCloud) -> float:
     """What the worker has used of the CPU so far, in seconds; libvirtd and QEMU have processes of their own."""
     pids = cloud.stack.supervisor.pids()
     times = [psutil.Process(pid).cpu_times() for name, pid in pids.items() if name.startswith("worker")]
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def _table(cloud: RealCloud, vms: Sequence[Mapping[str, Any]], up: Mapping[str, float]) -> Table:
