@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -122,6 +122,9 @@ bench-lists: setup ## Measure every list command at 25,000 hosts and VMs, 5,000 
 
 bench-console: setup ## Measure pages of the console: CPU, time, bytes
 	@$(BIN)/python -m benchmarks.console
+
+bench-import: setup ## Measure an import of a CloudStack of 25,000 hosts and 100,000 VMs
+	@$(BIN)/python -m benchmarks.imports
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves

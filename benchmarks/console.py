@@ -30,7 +30,7 @@ from tests.support.chromium import chromium, why_not
 REPEATS = 15
 DEPLOYED = 10_000
 PASSWORD = "benchmark"  # noqa: S105 - of the database that is dropped afterwards
-SLOWDOWN, BROWSER_REPEATS, WATCHED_S = 4, 5, 20
+SLOWDOWN, BROWSER_REPEATS, WATCHED_S, PATIENCE_MS = 4, 5, 20, 240_000
 INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive"
 DRAWN = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 """Milliseconds until scripts may begin; and what is over once the page was drawn."""
@@ -76,6 +76,7 @@ def _in_a_browser(browser: Any, root: str, deployment: str) -> Table:
     """What whoever looks waits for, on a slow machine, and what an open page asks."""
     table = Table("in a browser", f"CPU slowed down {SLOWDOWN} times")
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
+    page.set_default_timeout(PATIENCE_MS)
     tools = page.context.new_cdp_session(page)
     tools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
     requested: list[str] = []

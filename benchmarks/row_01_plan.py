@@ -74,6 +74,7 @@ def zone(hosts: int, clusters: int) -> ZoneSnapshot:
             hypervisor=("KVM",) * clusters,
             enabled=open_clusters,
             pod_enabled=open_clusters,
+            policy=np.zeros(clusters, dtype=np.int64),
             cpu_threshold=np.full(clusters, 0.85),
             memory_threshold=np.full(clusters, 0.85),
             owner_vms=owner_vms,

@@ -67,6 +67,7 @@ def cluster(hosts: int) -> ZoneSnapshot:
             hypervisor=("KVM",),
             enabled=yes[:1],
             pod_enabled=yes[:1],
+            policy=none[:1],
             cpu_threshold=np.full(1, np.inf),
             memory_threshold=np.full(1, np.inf),
             owner_vms=none[:1],

@@ -16,6 +16,8 @@ IMAGES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 255
 HALF_WAY = 60
+TO_THE_END = "health"
+"""Shown below what fits a screen, too."""
 IN_THE_DARK = ("virtual-machines", "capacity", "health")
 
 
@@ -88,6 +90,7 @@ def _wait_to_the_end(page: Any) -> None:
 
 def _look_around(page: Any, service: WholeService) -> None:
     root = f"{service.url}/console/"
+    service.run("audit")
     for name in ("deployments", "virtual-machines", "jobs", "events", "capacity", "health"):
         page.goto(root + name)
         _take(page, name)
@@ -107,7 +110,7 @@ def _look_around(page: Any, service: WholeService) -> None:
 
 def _take(page: Any, name: str) -> None:
     page.wait_for_load_state("networkidle")
-    picture = Image.open(BytesIO(page.screenshot()))
+    picture = Image.open(BytesIO(page.screenshot(full_page=name.startswith(TO_THE_END))))
     picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
         IMAGES / f"console-{name}.png", optimize=True
     )

@@ -170,7 +170,9 @@ class Client:
                     raise
             time.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), LONGEST_PAUSE_S))
 
-    def list_all(self, command: str, parameters: Mapping[str, str] | None = None, *, key: str = "id") -> Listed:
+    def list_all(
+        self, command: str, parameters: Mapping[str, str] | None = None, *, key: tuple[str, ...] = ("id",)
+    ) -> Listed:
         """All rows of a list, each once.
 
         Pages are read until they hold as many rows as CloudStack counts. Where rows that were counted are
@@ -179,7 +181,7 @@ class Client:
         Args:
             command: the list call.
             parameters: what it is restricted to.
-            key: the field by which rows are the same.
+            key: the fields by which rows are the same.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -212,7 +214,7 @@ class Client:
         """Give back connections."""
         self._session.close()
 
-    def _walk(self, command: str, parameters: dict[str, str], key: str, rows: dict[Any, Row]) -> int:
+    def _walk(self, command: str, parameters: dict[str, str], key: tuple[str, ...], rows: dict[Any, Row]) -> int:
         """Read all pages into ``rows``; the count of the last of them."""
         page, seen, count = 1, 0, 0
         while True:
@@ -228,7 +230,7 @@ class Client:
                 continue
             found = rows_in(answer)
             count = int(answer.get("count", len(found)))
-            rows.update((row.get(key, len(rows)), row) for row in found)
+            rows.update((tuple(row.get(name) for name in key), row) for row in found)
             seen += len(found)
             if not found or seen >= count:
                 return count

@@ -21,6 +21,22 @@ class AllocationState(StrEnum):
     DISABLED = "Disabled"
 
 
+class AllocationPolicy(StrEnum):
+    """How readily a pod or cluster takes new VMs, from most to least: Ganeti's alloc_policy."""
+
+    PREFERRED = "preferred"
+    LAST_RESORT = "last_resort"
+    UNALLOCABLE = "unallocable"
+
+    @property
+    def rank(self) -> int:
+        """Its place in that order, from 0; of a pod and its cluster the higher one holds."""
+        return list(AllocationPolicy).index(self)
+
+
+ALLOCATION_POLICIES = tuple(policy.value for policy in AllocationPolicy)
+
+
 class HostState(StrEnum):
     """``state`` of a host: whether its agent answers."""
 

@@ -446,7 +446,7 @@ class _Call:
         except (CallRefused, NotAnswered, JobFailed) as error:
             raise failure(step, self.host_name, error) from error
 
-    def ask(self, step: str, command: str, **parameters: str) -> Row:
+    def request(self, step: str, command: str, **parameters: str) -> Row:
         """A call that answers a job, and the job's end; see ``try_to``."""
         return self.try_to(step, lambda: self.calls.run(command, parameters, end=self.end))
 
@@ -517,7 +517,7 @@ class _Call:
     def scale(self, step: str, row: Row, guest: GuestSpec, order: GuestOrder) -> None:
         """Give the VM the sizes of the guest, by the offering that was ordered."""
         if sizes_of(row) != (guest.cpu_number, guest.cpu_mhz, guest.memory_mib):
-            self.ask(
+            self.request(
                 step,
                 "scaleVirtualMachine",
                 id=row["id"],
@@ -548,7 +548,7 @@ class _Call:
         return UUID(rows[0]["id"]) if rows else None
 
     @property
-    def was_told(self) -> bool:
+    def was_sent(self) -> bool:
         """Whether CloudStack may have heard of the VM under its present id."""
         return self.noted is not None and self.noted.root_uuid is not None
 
@@ -557,9 +557,9 @@ class _Call:
         row = self.at_rest("delete")
         if row is not None:
             self.check_place("delete", row)
-        if self.was_told and (row is None or row["state"] == STOPPED):
+        if self.was_sent and (row is None or row["state"] == STOPPED):
             self._await_deployment()
-        if row is None and not self.was_told:
+        if row is None and not self.was_sent:
             return
         self._expunge()
         self.records.counterparts.spend(self.guest, 1 if self.noted is None else self.noted.attempt)
@@ -608,7 +608,7 @@ class _Call:
         if int(row["size"]) == size * GIB:
             return
         smaller = {"shrinkok": "true"} if int(row["size"]) > size * GIB else {}
-        self.ask(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
+        self.request(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
 
     def delete_volume(self, volume_uuid: UUID) -> None:
         """Delete a data volume, which no VM that runs has. Its id is used up."""
@@ -618,7 +618,7 @@ class _Call:
         if row.get("virtualmachineid"):
             if row.get("vmstate") == RUNNING:
                 raise self.error("delete", f"VM {row['virtualmachineid']} runs with the volume", transient=True)
-            self.ask("delete", "detachVolume", id=row["id"])
+            self.request("delete", "detachVolume", id=row["id"])
         try:
             self.calls.call("deleteVolume", {"id": row["id"]}, timeout_s=self.left)
         except CallRefused as error:
@@ -638,12 +638,12 @@ class _Call:
             self.resize(step, root, guest.volumes[0].size_bytes)
         wanted = {self._id(volume.uuid): volume for volume in guest.volumes[1:]}
         for volume_id in attached.keys() - wanted.keys():
-            self.ask(step, "detachVolume", id=volume_id)
+            self.request(step, "detachVolume", id=volume_id)
         for volume_id, volume in wanted.items():
             row = attached.get(volume_id)
             if row is None:
                 row = self._made(step, volume_id, volume, order)
-                self.ask(step, "attachVolume", id=volume_id, virtualmachineid=vm["id"])
+                self.request(step, "attachVolume", id=volume_id, virtualmachineid=vm["id"])
             if int(row["size"]) < volume.size_bytes:
                 self.resize(step, row, volume.size_bytes)
 
@@ -656,7 +656,7 @@ class _Call:
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
         self.records.counterparts.note(volume.uuid)
-        made = self.ask(
+        made = self.request(
             step,
             "createVolume",
             customid=volume_id,
@@ -680,9 +680,9 @@ class _Call:
             else:
                 left.remove(found)
         for there in left:
-            self.ask(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
+            self.request(step, "removeNicFromVirtualMachine", virtualmachineid=vm["id"], nicid=there["id"])
         for nic in missing:
-            self.ask(
+            self.request(
                 step,
                 "addNicToVirtualMachine",
                 virtualmachineid=vm["id"],
@@ -706,7 +706,7 @@ class _Start:
             DriverError: see HypervisorDriver.
         """
         call = self._call
-        row = self._seen() if call.was_told else None
+        row = self._seen() if call.was_sent else None
         while row is None or row["state"] != RUNNING:
             if time.monotonic() > call.end:
                 raise call.error("boot", f"VM {call.vm_id} does not run in time", transient=True)
@@ -767,10 +767,10 @@ class _Start:
         call.give_volumes("volume", row, guest, self._order)
         call.give_nics("network", row, guest.nics)
         if guest.password is not None and not self._made:
-            call.ask("boot", "resetPasswordForVirtualMachine", id=row["id"], password=guest.password)
+            call.request("boot", "resetPasswordForVirtualMachine", id=row["id"], password=guest.password)
         if not self._made and self._order.key_pairs and set(_names(row)) != set(self._order.key_pairs):
             names = ",".join(sorted(self._order.key_pairs))
-            call.ask("boot", "resetSSHKeyForVirtualMachine", id=row["id"], keypairs=names)
+            call.request("boot", "resetSSHKeyForVirtualMachine", id=row["id"], keypairs=names)
         call.check_fence("boot")
         parameters = {"id": row["id"], "hostid": self._host_id}
         try:

@@ -141,6 +141,7 @@ class GanetiCluster:
             hypervisor=("",) * count,
             enabled=np.ones(count, dtype=bool),
             pod_enabled=np.ones(count, dtype=bool),
+            policy=zeros,
             cpu_threshold=np.full(count, np.inf),
             memory_threshold=np.full(count, np.inf),
             owner_vms=zeros,

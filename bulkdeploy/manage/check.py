@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from bulkdeploy.cloudstack.client import Access, Client
 from bulkdeploy.drivers.extension import ExtensionOptions
 from bulkdeploy.drivers.extension_check import check_extension
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.importing import API_KEY, CA_FILE, PACE, SECRET_KEY, URL
 
 LIBVIRT = "libvirt"
 EXTENSION = "extension"
@@ -56,6 +58,26 @@ def extension(ctx: click.Context, executable: Path | None, url: str, template: s
         given["executable"] = executable
     options = read_options(EXTENSION, ExtensionOptions, given)
     _report(check_extension(url, options, template, seconds))
+
+
+@check.command()
+@URL
+@API_KEY
+@SECRET_KEY
+@CA_FILE
+@PACE
+def cloudstack(url: str, apikey: str, secretkey: str, ca_file: str | None, calls_per_second: float) -> None:
+    """Try each call that an import of a CloudStack needs; nothing is changed there.
+
+    What its driver calls is looked up, and not tried. Exit code 1 where something is missing: the line says what.
+    """
+    from bulkdeploy.manage.upstream.checking import check_cloudstack
+
+    client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
+    try:
+        _report(check_cloudstack(client))
+    finally:
+        client.close()
 
 
 def _report(needs: Iterable[Need]) -> None:

@@ -4,6 +4,7 @@ import psycopg
 from sqlalchemy.exc import OperationalError
 
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
+from bulkdeploy.cloudstack.client import CallRefused, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
@@ -17,9 +18,11 @@ EXPECTED = (
     AccountUnavailable,
     ApiRefused,
     BulkDeployError,
+    CallRefused,
     ConnectionFailed,
     DataDirectoryInUse,
     DriverSettingError,
+    NotAnswered,
     OperationalError,
     OSError,
     SchemaMismatch,

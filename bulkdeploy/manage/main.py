@@ -21,6 +21,7 @@ COMMANDS = {
     "db": ("bulkdeploy.manage.database:database", "Create and upgrade the database schema."),
     "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
     "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, export or generate zones."),
+    "import": ("bulkdeploy.manage.importing:import_", "Take over what another cloud has."),
     "simulator": (
         "bulkdeploy.manage.simulator:simulator",
         "Inject failures and delays into simulated hypervisors.",

@@ -145,6 +145,8 @@ def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, i
 
 def add_members(request: PlacementRequest, made: Plan, members: dict[int, Mapping[int, int]]) -> None:
     """Add the VMs of a plan to ``members``: of each affinity group, its VMs by host."""
+    if not request.affinities:
+        return
     hosts, vms = np.unique(made.host_ids, return_counts=True)
     added = list(zip(hosts.tolist(), vms.tolist(), strict=True))
     for affinity in request.affinities:

@@ -168,7 +168,7 @@ def _store_locally(
 
 
 def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
-    """Only the host with most capacity, counting what its cluster takes.
+    """Only the host with most capacity, counting what its cluster takes; last resorts where no other has any.
 
     Ties: the cluster with fewest of the owner's VMs, then the lower ids. The choice does not look at the
     number of VMs asked for, so that a batch in two calls ends on the same host as in one.
@@ -179,7 +179,8 @@ def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
     clusters = np.zeros_like(found.clusters)
     if capacity.any():
         owner_vms = snapshot.clusters.owner_vms[found.order][candidates.cluster]
-        chosen = np.lexsort((owner_vms, -capacity))[0]
+        policy = snapshot.clusters.policy[found.order][candidates.cluster]
+        chosen = np.lexsort((owner_vms, -capacity, policy, capacity == 0))[0]
         kept[chosen] = capacity[chosen]
         clusters[candidates.cluster[chosen]] = capacity[chosen]
         found.hosts.exclude_at(candidates.at[kept == 0], affinity.RULE)

@@ -24,6 +24,8 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
     """
     if len(start) == 0:
         return np.zeros(0, dtype=np.int64)
+    if len(wanted) == 1 and wanted[0] == 1:  # a list of unlike VMs is many of these
+        return _lowest(start, capacity)
     first = _first_of_segments(segment, len(wanted))
     capacity = np.minimum(capacity, wanted[segment])
     low = np.minimum.reduceat(start, first)
@@ -37,6 +39,14 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
     taken: Ints = _below(low[segment], start, step, capacity)
     on_level = (_below(low[segment] + 1, start, step, capacity) > taken).astype(np.int64)
     return taken + fill_in_order(on_level, segment, wanted - np.add.reduceat(taken, first))
+
+
+def _lowest(start: Ints, capacity: Ints) -> Ints:
+    """One VM to the first of the lowest members that have room."""
+    added = np.zeros(len(start), dtype=np.int64)
+    roomy = np.flatnonzero(capacity > 0)
+    added[roomy[start[roomy].argmin()]] = 1
+    return added
 
 
 def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
@@ -80,8 +90,8 @@ def interleave(segment: Ints, counts: Ints) -> Ints:
     members are due at once, the earlier one goes first.
     """
     total = int(counts.sum())
-    if total == 0:
-        return np.zeros(0, dtype=np.int64)
+    if total < 2:
+        return np.zeros(total, dtype=np.int64)
     number_bits = total.bit_length()
     fraction_bits = min(FRACTION_BITS, 62 - number_bits - int(segment[-1]).bit_length())
     due = ((2 * within(counts) + 1) << fraction_bits) // np.repeat(2 * counts, counts)

@@ -12,4 +12,4 @@ def fit(free: Ints, size: int) -> Ints:
     """How many things of ``size`` go into each free room: 0 to ``ENDLESS``."""
     if size == 0:
         return np.where(free >= 0, ENDLESS, 0).astype(np.int64)
-    return np.clip(free // size, 0, ENDLESS)
+    return np.minimum(np.maximum(free // size, 0), ENDLESS)  # np.clip takes thrice as long for few

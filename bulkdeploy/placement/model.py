@@ -25,7 +25,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 class ClusterColumns:
     """One entry per cluster of the zone that is not removed, ordered by id.
 
-    ``enabled``/``pod_enabled``: allocation states (the zone's is checked before). ``cpu_threshold``,
+    ``enabled``/``pod_enabled``: allocation states (the zone's is checked before). ``policy``:
+    rank of the less ready one of the cluster's and its pod's ``AllocationPolicy``. ``cpu_threshold``,
     ``memory_threshold``: share of the limit above which no new VM may push the cluster; infinite when
     thresholds are off. ``owner_vms``: the owner's VMs that have, or are about to have, a host here;
     ``all_vms``: everybody's.
@@ -36,6 +37,7 @@ class ClusterColumns:
     hypervisor: tuple[str, ...]
     enabled: Flags
     pod_enabled: Flags
+    policy: Ints
     cpu_threshold: Floats
     memory_threshold: Floats
     owner_vms: Ints

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bulkdeploy.domain.topology import AllocationPolicy
 from bulkdeploy.placement.capacity import Capacity, measure_capacity
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.dispersion import interleave
 from bulkdeploy.placement.hosts import CandidateHosts, share_hosts
 from bulkdeploy.placement.model import Ints, PlacementRequest, Plan, Spread, ZoneSnapshot, total
 from bulkdeploy.placement.pool_choice import choose_shared_pools
-from bulkdeploy.placement.strategy import Filling, OpenClusters
+from bulkdeploy.placement.strategy import Filling, OpenClusters, preferred_first
 from bulkdeploy.placement.zone_storage import Grant, share_zone
 
 
@@ -32,7 +33,10 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     found = measure_capacity(snapshot, request, catalog)
     opened = np.flatnonzero(found.alone > 0)
     clusters = _open_clusters(snapshot, found, opened)
-    filling = catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first)
+    last_resort = snapshot.clusters.policy[found.order[opened]] == AllocationPolicy.LAST_RESORT.rank
+    filling = preferred_first(
+        catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first), last_resort
+    )
     capacity, share, grants = _share(filling, clusters, found, opened, request.count)
     added = np.zeros_like(found.clusters)
     added[opened] = share

@@ -82,8 +82,11 @@ def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> Poo
 
 def _table(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> PoolTable:
     """Lay the pools out by their row (-1: in none)."""
-    pools = snapshot.pools
-    fits = np.zeros((len(volumes.sizes), len(pools.id)), dtype=bool)
+    pools, disks = snapshot.pools, len(volumes.sizes)
+    if not (row >= 0).any():
+        nothing = np.zeros((rows, 0), dtype=np.int64)
+        return PoolTable(nothing, nothing, np.zeros((disks, rows, 0), dtype=bool))
+    fits = np.zeros((disks, len(pools.id)), dtype=bool)
     for disk, tags in enumerate(volumes.tags):
         fits[disk] = (row >= 0) & carriers(snapshot.tag_sets, tags)[pools.tag_set]
     wanted_by = fits.sum(axis=0)
@@ -95,7 +98,7 @@ def _table(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> Po
     table = PoolTable(
         np.full((rows, width), -1, dtype=np.int64),
         np.zeros((rows, width), dtype=np.int64),
-        np.zeros((len(volumes.sizes), rows, width), dtype=bool),
+        np.zeros((disks, rows, width), dtype=bool),
     )
     table.pool[at_row, column] = chosen
     table.free[at_row, column] = np.maximum(pools.limit[chosen] - pools.allocated[chosen], 0)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from bulkdeploy.placement.dispersion import fill_in_order
-from bulkdeploy.placement.model import Floats, Ints
+from bulkdeploy.placement.model import Flags, Floats, Ints
 from bulkdeploy.placement.rule import Rule
 
 
@@ -71,6 +71,24 @@ class Strategy:
     order: int = 1000
     rules: tuple[Rule, ...] = ()
     needs_owner_vms: bool = False
+
+
+def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
+    """The same, but that the clusters marked get only what the others have no room for.
+
+    Asking for more goes on where the earlier asking ended, as the others are full before any of these gets a VM.
+    """
+    if not last_resort.any():
+        return filling
+
+    def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
+        first = filling(taken, np.where(last_resort, 0, capacity), count)
+        missing = count - int(first.sum())
+        if missing <= 0:
+            return first
+        return first + filling(taken + first, np.where(last_resort, capacity, 0), missing)
+
+    return fill
 
 
 def one_after_the_other(order: Ints) -> Filling:

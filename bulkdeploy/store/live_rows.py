@@ -26,6 +26,9 @@ Values = Mapping[str, Any]
 Fields: TypeAlias = Mapping[str, ColumnElement[Any]]
 """What holds the values of parameters: the column of each, or how it is made of columns."""
 
+UUID_OF_ITS_OWN = "uuid"
+"""Beside the values of parameters: the id that a thing has in another cloud, and is to have here."""
+
 Contents = Mapping[str, Column[Any]]
 """What may hang on a row: the column that names it, by what the things are called."""
 
@@ -131,11 +134,16 @@ def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) 
 
     Of those that are ``never_empty`` an empty text counts as not given.
     """
-    return {
+    return own_uuid(given) | {
         column.name: _kept(given[name], nullable=bool(column.nullable))
         for name, column in fields.items()
         if name in given and isinstance(column, Column) and not (given[name] == "" and name in never_empty)
     }
+
+
+def own_uuid(given: Values) -> dict[str, Any]:
+    """The id that a thing has elsewhere already, as its column; calls never give one."""
+    return {UUID_OF_ITS_OWN: given[UUID_OF_ITS_OWN]} if UUID_OF_ITS_OWN in given else {}
 
 
 def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection], list[dict[str, Any]]]:

@@ -15,7 +15,15 @@ import psycopg
 from redis import Redis
 from redis.exceptions import RedisError
 
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
+from bulkdeploy.drivers.simulator_control import (
+    FaultKind,
+    FaultRule,
+    Step,
+    add_fault,
+    clear_faults,
+    cut_off,
+    join_again,
+)
 from tests.chaos.system import LEASE_S, Program, System, slow_hypervisors
 
 KILL_EVERY_S = (4.5, 7.5)
@@ -39,6 +47,7 @@ class Agent:
     _next_kill: float = 0.0
     _next_fault: float = 0.0
     _spares: bool = False
+    _cut_off: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
         """Begin counting time."""
@@ -78,6 +87,8 @@ class Agent:
         self.system.postgres.wait_until_ready()
         with self.system.simulator() as connection:
             clear_faults(connection)
+            for host in self._cut_off:
+                join_again(connection, host)
 
     def _faults(self) -> list[tuple[Callable[[], None], float]]:
         return [
@@ -91,6 +102,7 @@ class Agent:
             (self._restart_postgres, 0.6),
             (self._kill_backend, 0.4),
             (self._break_hypervisors, 5),
+            (self._cut_off_a_host, 2),
         ]
 
     def _did(self, kind: str, what: str = "") -> None:
@@ -254,6 +266,22 @@ class Agent:
             )
             self._after(self.dice.uniform(4, 15), lambda: self._mend_hypervisors(number))
 
+    def _cut_off_a_host(self) -> None:
+        """Nobody reaches it, for some seconds; where that is long, it is Down and fenced by then."""
+        host, seconds = self._some_host(), self.dice.choice([2.0, 15.0])
+        with suppress(psycopg.Error), self.system.simulator() as connection:
+            cut_off(connection, host)
+            self._cut_off.add(host)
+            self._did("cut off a host", f"{host} for {seconds:.0f} s")
+            self._after(seconds, partial(self._join, host))
+
+    def _join(self, host: str) -> None:
+        with suppress(psycopg.Error), self.system.simulator() as connection:
+            join_again(connection, host)
+
+    def _some_host(self) -> str:
+        return f"{self.dice.choice(['a-1', 'a-2', 'b-1', 'b-2'])}-{self.dice.randint(1, 10)}"
+
     def _rule(self) -> FaultRule:
         step = self.dice.choice([Step.VOLUME, Step.NETWORK, Step.BOOT, Step.BOOT, Step.STOP, Step.DELETE, Step.ANY])
         kinds = [FaultKind.TRANSIENT, FaultKind.HANG]
@@ -261,7 +289,7 @@ class Agent:
             kinds.append(FaultKind.PERMANENT)
         kind = self.dice.choice(kinds)
         one = self.dice.random() < 0.4
-        host = f"{self.dice.choice(['a-1', 'a-2', 'b-1', 'b-2'])}-{self.dice.randint(1, 10)}" if one else None
+        host = self._some_host() if one else None
         hang_ms = self.dice.choice([None, 1000.0, 4000.0]) if kind is FaultKind.HANG else None
         rate = 1.0 if one else self.dice.uniform(0.02, 0.3)
         return FaultRule(step, kind, host=host, rate=rate, hang_ms=hang_ms, reason="chaos")

@@ -1,4 +1,4 @@
-"""Clients that ask for VMs, stop, start, move and destroy them, and write down every answer."""
+"""Clients that deploy, stop, start, move and destroy VMs, empty hosts and balance clusters (one file: the load)."""
 
 import http.client
 import json
@@ -19,6 +19,13 @@ MOST_LIVE_VMS = 3000
 MOST_UNFINISHED = 1200
 ATTEMPTS = 6
 OF_VOLUMES = frozenset({"zoneid", "account", "domainid"})
+DOWN_WAIT_S = 5
+"""``host.down.wait``: hosts that are cut off for longer are fenced, and VMs start elsewhere by themselves."""
+
+HOSTS_HAVE_URLS = (
+    "UPDATE hosts SET url = format('http://rack/%s?cpu_cores=%s&cpu_mhz=%s&memory_mib=%s&cpu_sockets=%s',"
+    " name, cpu_cores, cpu_mhz, memory_mib, cpu_sockets)"
+)
 UNEXPECTED = (503, 530)
 """Statuses of errors that say nothing of the call: here, a database that cannot be reached."""
 
@@ -37,7 +44,13 @@ class Names:
 
     @classmethod
     def read(cls, zone: Zone, client: ApiClient) -> "Names":
-        """From the loaded zone and from what the API offers."""
+        """From the loaded zone and from what the API offers.
+
+        Hosts get urls, by which those that were fenced are taken back; some VMs are highly available.
+        """
+        zone.change(HOSTS_HAVE_URLS)
+        zone.change("UPDATE service_offerings SET offer_ha = true WHERE name = 'Small'")
+        client.call("updateConfiguration", name="host.down.wait", value=DOWN_WAIT_S)
         apis = client.call("listApis")["api"]
         return cls(
             parameters={
@@ -92,6 +105,9 @@ class Client(Thread):
             (self._migrate, 5),
             (self._volume, 6),
             (self._maintain, 1),
+            (self._balance, 1),
+            (self._empty, 1),
+            (self._take_back, 2),
         ]
         actions, weights = zip(*ways, strict=True)
         try:
@@ -215,6 +231,35 @@ class Client(Thread):
         if command in self._names.commands:
             host = self._dice.choice(self._names.hosts[:4])
             self._request(command, host, id=host)
+
+    def _balance(self) -> None:
+        """A cluster, sometimes by a plan that was looked at first."""
+        cluster = self._dice.choice(self._names.clusters)
+        call: dict[str, object] = {"clusterid": cluster, "maxmoves": self._dice.randint(1, 30)}
+        self._plan_and_apply("balanceZone", cluster, call, "balanceplan")
+
+    def _empty(self) -> None:
+        """A host, which is fenced or goes on; sometimes by a plan that was looked at first."""
+        host = self._dice.choice(self._names.hosts)
+        command = self._dice.choice(["migrateHost", "evacuateHost"])
+        call: dict[str, object] = {"id": host, **({"force": True} if command == "evacuateHost" else {})}
+        self._plan_and_apply(command, host, call, "plan")
+
+    def _plan_and_apply(self, command: str, subject: str, call: dict[str, object], plan: str) -> None:
+        if self._dice.random() < 0.5:
+            shown = self._try(command, **call, dryrun=True)
+            if shown is None or shown.status != 200 or "index" not in shown.body[plan]:
+                return
+            self._ended.wait(self._dice.uniform(0.0, 1.0))
+            call = {**call, "planindex": shown.body[plan]["index"]}
+        self._request(command, subject, **call)
+
+    def _take_back(self) -> None:
+        """A host that is Down, as somebody who has repaired it does."""
+        answer = self._try("listHosts", state="Down")
+        if answer is not None and answer.status == 200 and answer.body.get("host"):
+            host = self._dice.choice(answer.body["host"])["id"]
+            self._request("reconnectHost", host, id=host)
 
     def _cancel(self) -> None:
         job = self._journal.some_job(self._dice)

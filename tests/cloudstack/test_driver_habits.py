@@ -89,7 +89,7 @@ def test_a_refusal_keeps_its_code_and_text(engine: Engine) -> None:
         for habit, code, text, transient in (
             ("overloaded", "530", "the management server is overloaded", True),
             ("names", "431", "The vm with hostName web-1 already exists in the network domain", False),
-            ("room", "533", "Unable to create a deployment for VM instance", True),
+            ("capacity", "533", "Unable to create a deployment for VM instance", True),
         ):
             usual = getattr(upstream.habits, habit)
             setattr(upstream.habits, habit, {"overloaded": 1, "names": {"web-1"}}.get(habit, {host_id_of(LEFT): 0}))
@@ -109,7 +109,7 @@ def test_a_host_that_is_fuller_than_we_think_sends_the_vm_elsewhere(engine: Engi
     """Under another id, since ids are given once; ours stays what it was."""
     guest = small_guest()
     with driven(engine) as (upstream, driver):
-        upstream.habits.room = {host_id_of(LEFT): 0}
+        upstream.habits.capacity = {host_id_of(LEFT): 0}
         with pytest.raises(DriverError):
             Caller(driver).run(LEFT, guest)
         Caller(driver).remove(LEFT, guest)
@@ -146,7 +146,7 @@ def test_two_services_beside_each_other_end_in_retries(engine: Engine) -> None:
     with driven(engine) as (upstream, driver):
         other = {"id": "00000000-0000-4000-8000-00000000abcd", "name": "theirs", "state": "Running"}
         upstream.vms[other["id"]] = {**other, "hostid": host_id_of(LEFT), "made": 0.0, "nic": []}
-        upstream.habits.room = {host_id_of(LEFT): 2}
+        upstream.habits.capacity = {host_id_of(LEFT): 2}
         Caller(driver).run(LEFT, ours)
         with pytest.raises(DriverError) as refused:
             Caller(driver).run(LEFT, more)

@@ -50,7 +50,7 @@ class Habits:
         start_s: seconds that a VM takes to start.
         one_at_a_time: placing is serial.
         list_lag_s: seconds until a new VM is listed.
-        room: VMs that each host takes, whatever anybody else has counted.
+        capacity: VMs that each host takes, whatever anybody else has counted.
         overloaded: so many calls to come are answered 530.
         calls_per_s: more calls than this in one second are answered 429, and not executed.
         lost: so many calls to come, of these commands, are executed and their answers lost.
@@ -62,7 +62,7 @@ class Habits:
     start_s: float = 0.0
     one_at_a_time: bool = False
     list_lag_s: float = 0.0
-    room: dict[str, int] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
     overloaded: int = 0
     calls_per_s: int | None = None
     lost: Counter[str] = field(default_factory=Counter)
@@ -173,9 +173,9 @@ class Upstream:
 
     # --- lists ---------------------------------------------------------------------------------
 
-    def _listHosts(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        if asked.get("id") not in (*self.hosts, None):
-            raise _unknown("id", asked["id"])
+    def _listHosts(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        if requested.get("id") not in (*self.hosts, None):
+            raise _unknown("id", requested["id"])
         rows = [
             {
                 "id": one,
@@ -189,75 +189,77 @@ class Upstream:
                 "memorytotal": 64 * GIB,
             }
             for one, name in self.hosts.items()
-            if asked.get("id") in (None, one)
+            if requested.get("id") in (None, one)
         ]
-        return _listed("host", rows, asked)
+        return _listed("host", rows, requested)
 
-    def _listVirtualMachines(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        wanted = asked["ids"].split(",") if "ids" in asked else [asked["id"]] if "id" in asked else None
+    def _listVirtualMachines(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        wanted = (
+            requested["ids"].split(",") if "ids" in requested else [requested["id"]] if "id" in requested else None
+        )
         self.most_ids = max(self.most_ids, len(wanted or ()))
         for one in wanted or ():
             if one not in self._used:
-                raise _unknown("ids" if "ids" in asked else "id", one)
+                raise _unknown("ids" if "ids" in requested else "id", one)
         late = time.monotonic() - self.habits.list_lag_s
-        details = asked.get("details", "all").split(",")
+        details = requested.get("details", "all").split(",")
         rows = [
             _seen(vm, details)
             for vm in self.vms.values()
             if (wanted is None or vm["id"] in wanted) and vm["made"] <= late and vm["state"] != "Expunging"
         ]
-        return _listed("virtualmachine", [] if asked.get("projectid") else rows, asked)
+        return _listed("virtualmachine", [] if requested.get("projectid") else rows, requested)
 
-    def _listVolumes(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+    def _listVolumes(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         for name in ("id", "virtualmachineid"):
-            if name in asked and asked[name] not in self._used:
-                raise _unknown(name, asked[name])
+            if name in requested and requested[name] not in self._used:
+                raise _unknown(name, requested[name])
         rows = []
         for volume in self.volumes.values():
             names = {"id": volume["id"], "virtualmachineid": volume.get("virtualmachineid"), "type": volume["type"]}
-            if all(asked.get(name) in (None, value) for name, value in names.items()):
+            if all(requested.get(name) in (None, value) for name, value in names.items()):
                 vm = self.vms.get(volume.get("virtualmachineid", ""))
                 rows.append(volume | ({} if vm is None else {"vmstate": vm["state"]}))
-        return _listed("volume", [] if asked.get("projectid") else rows, asked)
+        return _listed("volume", [] if requested.get("projectid") else rows, requested)
 
-    def _queryAsyncJobResult(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        if asked["jobid"] not in self.jobs:
-            raise _unknown("jobid", asked["jobid"])
-        return dict(self.jobs[asked["jobid"]])
+    def _queryAsyncJobResult(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        if requested["jobid"] not in self.jobs:
+            raise _unknown("jobid", requested["jobid"])
+        return dict(self.jobs[requested["jobid"]])
 
     # --- VMs -----------------------------------------------------------------------------------
 
-    def _deployVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm_id, job_id = asked.get("customid") or str(uuid4()), asked.get("injectedjobid") or str(uuid4())
+    def _deployVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm_id, job_id = requested.get("customid") or str(uuid4()), requested.get("injectedjobid") or str(uuid4())
         for one in (vm_id, job_id):
             if one in self._used:
                 raise Refusal(431, f"UUID: {one} already exists so can't create/update with custom id")
-        if asked["name"] in self.habits.names:
+        if requested["name"] in self.habits.names:
             raise Refusal(
                 431,
-                f"The vm with hostName {asked['name']} already exists in the network domain: cs1cloud.internal;",
+                f"The vm with hostName {requested['name']} already exists in the network domain: cs1;",
             )
-        if asked.get("hostid") not in (*self.hosts, None):
-            raise _unknown("hostid", asked["hostid"])
+        if requested.get("hostid") not in (*self.hosts, None):
+            raise _unknown("hostid", requested["hostid"])
         self._used |= {vm_id, job_id}
         root = str(uuid4())
         self._used.add(root)
         vm = {
             "id": vm_id,
-            "name": asked["name"],
-            "displayname": asked.get("displayname", asked["name"]),
+            "name": requested["name"],
+            "displayname": requested.get("displayname", requested["name"]),
             "state": "Stopped",
             "made": time.monotonic(),
-            "wanted": asked.get("hostid"),
-            **_sizes(asked),
+            "wanted": requested.get("hostid"),
+            **_sizes(requested),
             "nic": [
-                _nic(asked[f"iptonetworklist[{at}].networkid"], asked.get(f"iptonetworklist[{at}].mac"))
+                _nic(requested[f"iptonetworklist[{at}].networkid"], requested.get(f"iptonetworklist[{at}].mac"))
                 for at in range(8)
-                if f"iptonetworklist[{at}].networkid" in asked
+                if f"iptonetworklist[{at}].networkid" in requested
             ],
         }
         self.vms[vm_id] = vm
-        size = int(asked["rootdisksize"]) * GIB if "rootdisksize" in asked else GIB
+        size = int(requested["rootdisksize"]) * GIB if "rootdisksize" in requested else GIB
         self.volumes[root] = {
             "id": root,
             "name": "ROOT-1",
@@ -267,10 +269,10 @@ class Upstream:
             "virtualmachineid": vm_id,
             "deviceid": 0,
         }
-        if "password" in asked:
-            self.passwords[vm_id] = asked["password"]
-        password = {"password": asked.get("password", "made-up")} if self.habits.makes_passwords else {}
-        if asked.get("startvm") == "false":
+        if "password" in requested:
+            self.passwords[vm_id] = requested["password"]
+        password = {"password": requested.get("password", "made-up")} if self.habits.makes_passwords else {}
+        if requested.get("startvm") == "false":
             return {
                 "id": vm_id,
                 **self._job("deployVirtualMachine", lambda: {"virtualmachine": vm | password}, job_id),
@@ -278,7 +280,7 @@ class Upstream:
 
         def start() -> dict[str, Any]:
             try:
-                return {"virtualmachine": self._run(vm, asked.get("hostid")) | password}
+                return {"virtualmachine": self._run(vm, requested.get("hostid")) | password}
             except Refusal:
                 with self._lock:
                     vm["state"] = "Error"
@@ -287,14 +289,14 @@ class Upstream:
 
         return {"id": vm_id, **self._job("deployVirtualMachine", start, job_id)}
 
-    def _startVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["id"])
+    def _startVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["id"])
         if vm["state"] != "Stopped":
             raise Refusal(431, f"Unable to start VM in state {vm['state']}")
 
         def start() -> dict[str, Any]:
             try:
-                return {"virtualmachine": self._run(vm, asked.get("hostid"))}
+                return {"virtualmachine": self._run(vm, requested.get("hostid"))}
             except Refusal:
                 with self._lock:
                     vm["state"] = "Stopped"
@@ -304,13 +306,13 @@ class Upstream:
         return self._job("startVirtualMachine", start)
 
     def _run(self, vm: dict[str, Any], host: str | None) -> dict[str, Any]:
-        """Place a VM and start it; its hosts takes no more than it has room for."""
+        """Place a VM and start it; its hosts takes no more than it has capacity for."""
         epoch = self._epoch
         with self._placing if self.habits.one_at_a_time else _nothing():
             with self._lock:
                 there = host or next(iter(self.hosts))
                 taken = sum(one.get("hostid") == there for one in self.vms.values())
-                if taken >= self.habits.room.get(there, 1000):
+                if taken >= self.habits.capacity.get(there, 1000):
                     raise Refusal(533, f"Unable to create a deployment for VM instance {{'uuid': '{vm['id']}'}}")
                 vm.update(state="Starting", hostid=there, hostname=self.hosts[there])
             time.sleep(self.habits.start_s)
@@ -323,8 +325,8 @@ class Upstream:
                     volume.update(state="Ready", storageid=POOL)
             return dict(vm)
 
-    def _stopVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["id"])
+    def _stopVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["id"])
 
         def stop() -> dict[str, Any]:
             with self._lock:
@@ -334,8 +336,8 @@ class Upstream:
 
         return self._job("stopVirtualMachine", stop)
 
-    def _destroyVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["id"])
+    def _destroyVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["id"])
 
         def destroy() -> dict[str, Any]:
             with self._lock:
@@ -350,73 +352,79 @@ class Upstream:
 
         return self._job("destroyVirtualMachine", destroy)
 
-    def _migrateVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["virtualmachineid"])
+    def _migrateVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["virtualmachineid"])
         if vm["state"] != "Running":
             raise Refusal(431, "VM is not Running, unable to migrate the vm")
 
         def migrate() -> dict[str, Any]:
             with self._lock:
                 if vm["state"] == "Running":
-                    vm.update(hostid=asked["hostid"], hostname=self.hosts[asked["hostid"]])
+                    vm.update(hostid=requested["hostid"], hostname=self.hosts[requested["hostid"]])
             return {"virtualmachine": vm}
 
         return self._job("migrateVirtualMachine", migrate)
 
-    def _scaleVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["id"])
+    def _scaleVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["id"])
 
         def scale() -> dict[str, Any]:
             with self._lock:
-                vm.update(_sizes(asked))
+                vm.update(_sizes(requested))
             return {"success": True}
 
         return self._job("scaleVirtualMachine", scale)
 
-    def _resetPasswordForVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802
-        vm = self._vm(asked["id"])
-        made = {**vm, "password": asked.get("password", "made-up")}
+    def _resetPasswordForVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802
+        vm = self._vm(requested["id"])
+        made = {**vm, "password": requested.get("password", "made-up")}
         return self._job("resetPasswordForVirtualMachine", lambda: {"virtualmachine": made})
 
-    def _resetSSHKeyForVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802
-        vm = self._vm(asked["id"])
-        vm["keypairs"] = asked["keypairs"]
+    def _resetSSHKeyForVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802
+        vm = self._vm(requested["id"])
+        vm["keypairs"] = requested["keypairs"]
         return self._job("resetSSHKeyForVirtualMachine", lambda: {"virtualmachine": vm})
 
-    def _addNicToVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        vm = self._vm(asked["virtualmachineid"])
+    def _addNicToVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        vm = self._vm(requested["virtualmachineid"])
 
         def add() -> dict[str, Any]:
             with self._lock:
-                vm["nic"].append(_nic(asked["networkid"], asked.get("macaddress")))
+                vm["nic"].append(_nic(requested["networkid"], requested.get("macaddress")))
             return {"virtualmachine": vm}
 
         return self._job("addNicToVirtualMachine", add)
 
-    def _removeNicFromVirtualMachine(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802
-        vm = self._vm(asked["virtualmachineid"])
+    def _removeNicFromVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802
+        vm = self._vm(requested["virtualmachineid"])
 
         def remove() -> dict[str, Any]:
             with self._lock:
-                vm["nic"] = [nic for nic in vm["nic"] if nic["id"] != asked["nicid"]]
+                vm["nic"] = [nic for nic in vm["nic"] if nic["id"] != requested["nicid"]]
             return {"virtualmachine": vm}
 
         return self._job("removeNicFromVirtualMachine", remove)
 
     # --- volumes -------------------------------------------------------------------------------
 
-    def _createVolume(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        volume_id = asked.get("customid") or str(uuid4())
+    def _createVolume(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        volume_id = requested.get("customid") or str(uuid4())
         if volume_id in self._used:
             raise Refusal(431, f"UUID: {volume_id} already exists so can't create/update with custom id")
         self._used.add(volume_id)
-        size = int(asked["size"]) * GIB
-        volume = {"id": volume_id, "name": asked["name"], "type": "DATADISK", "size": size, "state": "Allocated"}
+        size = int(requested["size"]) * GIB
+        volume = {
+            "id": volume_id,
+            "name": requested["name"],
+            "type": "DATADISK",
+            "size": size,
+            "state": "Allocated",
+        }
         self.volumes[volume_id] = volume
         return {"id": volume_id, **self._job("createVolume", lambda: {"volume": volume})}
 
-    def _attachVolume(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        volume, vm = self._volume(asked["id"]), self._vm(asked["virtualmachineid"])
+    def _attachVolume(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        volume, vm = self._volume(requested["id"]), self._vm(requested["virtualmachineid"])
         if "virtualmachineid" in volume:
             raise Refusal(431, "Please specify a volume that is not attached to any VM.")
 
@@ -429,8 +437,8 @@ class Upstream:
 
         return self._job("attachVolume", attach)
 
-    def _detachVolume(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        volume = self._volume(asked["id"])
+    def _detachVolume(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        volume = self._volume(requested["id"])
         if "virtualmachineid" not in volume:
             raise Refusal(431, "The specified volume is not attached to a virtual machine.")
 
@@ -441,16 +449,16 @@ class Upstream:
 
         return self._job("detachVolume", detach)
 
-    def _deleteVolume(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        volume = self._volume(asked["id"])
+    def _deleteVolume(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        volume = self._volume(requested["id"])
         if "virtualmachineid" in volume:
             raise Refusal(431, "Please specify a volume that is not attached to any VM.")
         del self.volumes[volume["id"]]
         return {"success": True}
 
-    def _resizeVolume(self, asked: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
-        volume, size = self._volume(asked["id"]), int(asked["size"]) * GIB
-        if size < volume["size"] and asked.get("shrinkok") != "true":
+    def _resizeVolume(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        volume, size = self._volume(requested["id"]), int(requested["size"]) * GIB
+        if size < volume["size"] and requested.get("shrinkok") != "true":
             raise Refusal(431, "Going from existing size to a smaller one: shrinkok must be true")
 
         def resize() -> dict[str, Any]:
@@ -564,9 +572,9 @@ def _unknown(parameter: str, value: str) -> Refusal:
     )
 
 
-def _listed(name: str, rows: list[dict[str, Any]], asked: Mapping[str, str]) -> dict[str, Any]:
+def _listed(name: str, rows: list[dict[str, Any]], requested: Mapping[str, str]) -> dict[str, Any]:
     """A page of a list; an empty list has neither count nor key."""
-    size, page = int(asked.get("pagesize", 500)), int(asked.get("page", 1))
+    size, page = int(requested.get("pagesize", 500)), int(requested.get("page", 1))
     some = rows[(page - 1) * size : page * size]
     return {"count": len(rows), name: some} if some else {}
 
@@ -580,10 +588,12 @@ def _seen(vm: Mapping[str, Any], details: list[str]) -> dict[str, Any]:
     return {name: value for name, value in vm.items() if name not in hidden}
 
 
-def _sizes(asked: Mapping[str, str]) -> dict[str, int]:
+def _sizes(requested: Mapping[str, str]) -> dict[str, int]:
     names = {"cpunumber": "cpuNumber", "cpuspeed": "cpuSpeed", "memory": "memory"}
     return {
-        field: int(asked[f"details[0].{name}"]) for field, name in names.items() if f"details[0].{name}" in asked
+        field: int(requested[f"details[0].{name}"])
+        for field, name in names.items()
+        if f"details[0].{name}" in requested
     }
 
 

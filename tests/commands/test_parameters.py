@@ -28,6 +28,8 @@ OURS = {
 """Commands that CloudStack does not have."""
 
 BESIDES = {
+    *((command, "allocpolicy") for command in ("addCluster", "createPod", "listClusters", "listPods")),
+    *((command, "allocpolicy") for command in ("listClustersMetrics", "updateCluster", "updatePod")),
     ("deleteIso", "forced"),
     ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),

@@ -35,6 +35,7 @@ class Cluster:
     hypervisor: str = "KVM"
     enabled: bool = True
     pod_enabled: bool = True
+    policy: int = 0
     cpu_threshold: float = inf
     memory_threshold: float = inf
     owner_vms: int = 0
@@ -117,7 +118,7 @@ class Zone:
     def _cluster_columns(self) -> ClusterColumns:
         return ClusterColumns(
             hypervisor=tuple(cluster.hypervisor for cluster in self.clusters),
-            **_columns(self.clusters, np.int64, "id", "pod_id", "owner_vms", "all_vms"),
+            **_columns(self.clusters, np.int64, "id", "pod_id", "policy", "owner_vms", "all_vms"),
             **_columns(self.clusters, np.bool_, "enabled", "pod_enabled"),
             **_columns(self.clusters, np.float64, "cpu_threshold", "memory_threshold"),
         )

@@ -3,6 +3,7 @@
 A point that nobody passes fails its test. Those on the way of a kind of job: ``test_every_kind``.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -108,7 +109,7 @@ def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
 def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start: Start) -> None:
     """A call that makes a job, one that cancels many, and one that changes a row: before its commit and after."""
     for _, place in places([Failpoint.CALL_COMMIT]):
-        for call in (destroy_one, cancel, change_a_setting):
+        for call in (destroy_one, cancel, change_a_setting, create_unlike):
             token = str(uuid4())
             jobs = walk.bulk(token)
             walk.arm(place)
@@ -127,6 +128,20 @@ def destroy_one(walk: Walk, _: str, jobs: Sequence[str]) -> None:
 def change_a_setting(walk: Walk, _: str, __: Sequence[str]) -> None:
     """Set a value."""
     insist(lambda: walk.client.call("updateConfiguration", name="start.retry", value=5))
+
+
+def create_unlike(walk: Walk, token: str, _: Sequence[str]) -> None:
+    """Deploy a list of unlike VMs: all of them or none, and made again with its token none more."""
+    usual = walk.fleet.zone.bulk_parameters(1)
+    shared = {name: usual.pop(name) for name in ("zoneid", "account", "domainid")}
+    del usual["virtualmachinecount"]
+    entries = [{**usual, "name": f"vm-{token[:8]}-{size}", "rootdisksize": size} for size in range(2, 2 + VMS)]
+    call = {**shared, "virtualmachines": json.dumps(entries), "requesttoken": f"unlike-{token}"}
+    jobs = insist(lambda: walk.client.call("bulkCreateVirtualMachines", **call))["asyncjobs"]
+    again = insist(lambda: walk.client.call("bulkCreateVirtualMachines", **call))["asyncjobs"]
+    made = "SELECT count(*) FROM virtual_machines WHERE name LIKE :prefix"
+    vms = walk.fleet.zone.scalar(made, prefix=f"vm-{token[:8]}-%")
+    assert ([job["jobid"] for job in again], vms) == ([job["jobid"] for job in jobs], VMS)
 
 
 def cancel(walk: Walk, token: str, _: Sequence[str]) -> None:

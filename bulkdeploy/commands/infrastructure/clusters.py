@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.allocation_policy import ALLOCATION_POLICY
 from bulkdeploy.commands.infrastructure.responses import CLUSTER_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS, NO_EXTENSIONS
@@ -16,7 +17,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import AllocationState, HypervisorType
+from bulkdeploy.domain.topology import ALLOCATION_POLICIES, AllocationState, HypervisorType
 from bulkdeploy.services.infrastructure import clusters as cluster_service
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import clusters
@@ -36,6 +37,7 @@ CLUSTER = Response(
         text("clustertype", "CloudManaged or ExternalManaged"),
         text("managedstate", "Managed, or Unmanaged when it takes no new VMs"),
         text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        text("allocpolicy", "preferred, last_resort or unallocable: how readily it takes new VMs"),
         text("cpuovercommitratio", "times its CPU that it may promise"),
         text("memoryovercommitratio", "times its memory that it may promise"),
         CLUSTER_CAPACITY,
@@ -95,6 +97,7 @@ ADD = Command(
         string("clustertype", "CloudManaged or ExternalManaged", required=True, choices=CLUSTER_TYPES),
         string("hypervisor", "the hypervisor of its hosts", required=True, choices=HYPERVISORS),
         string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
+        ALLOCATION_POLICY,
         ARCHITECTURE,
     ),
     unsupported={
@@ -123,6 +126,7 @@ UPDATE = Command(
         string("clustertype", "CloudManaged or ExternalManaged", choices=CLUSTER_TYPES),
         string("hypervisor", "the hypervisor of its hosts; only while there are none", choices=HYPERVISORS),
         string("allocationstate", "Enabled, or Disabled: no new VMs", choices=ALLOCATION_STATES),
+        ALLOCATION_POLICY,
         string("managedstate", "Managed, or Unmanaged: no new VMs", choices=("Managed", "Unmanaged")),
         ARCHITECTURE,
     ),
@@ -164,6 +168,7 @@ COMMANDS = (
                 "only clusters in this state",
                 choices=tuple(state.value for state in AllocationState),
             ),
+            string("allocpolicy", "only clusters of this policy", choices=ALLOCATION_POLICIES),
             boolean("showcapacities", "whether to say what each cluster holds"),
             *PAGING,
         ),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.infrastructure.allocation_policy import ALLOCATION_POLICY
 from bulkdeploy.commands.infrastructure.responses import POD_CAPACITY
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_ACCESS_GROUPS
@@ -16,7 +17,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import IP_ADDRESS, NAME, NETMASK
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
-from bulkdeploy.domain.topology import AllocationState
+from bulkdeploy.domain.topology import ALLOCATION_POLICIES, AllocationState
 from bulkdeploy.services.infrastructure import pods as pod_service
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.store.infrastructure import pods
@@ -49,6 +50,7 @@ POD = Response(
             ),
         ),
         text("allocationstate", "Enabled, or Disabled when it takes no new VMs"),
+        text("allocpolicy", "preferred, last_resort or unallocable: how readily it takes new VMs"),
         POD_CAPACITY,
     ),
 )
@@ -82,6 +84,7 @@ def _row(call: Call, pod: EntityRef) -> Mapping[str, Any]:
 
 
 NETWORK = (
+    ALLOCATION_POLICY,
     string("gateway", "the gateway of its management network; not another pod's network", rule=IP_ADDRESS),
     string("netmask", "the netmask of its management network", rule=NETMASK),
     string("startip", "the first address for system machines", rule=IP_ADDRESS),
@@ -154,6 +157,7 @@ COMMANDS = (
                 "only pods in this state",
                 choices=tuple(state.value for state in AllocationState),
             ),
+            string("allocpolicy", "only pods of this policy", choices=ALLOCATION_POLICIES),
             boolean("showcapacities", "whether to say what each pod holds"),
             *PAGING,
         ),

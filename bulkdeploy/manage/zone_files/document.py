@@ -80,6 +80,10 @@ class Problems:
         """Note that the rule is broken there."""
         self._found.add((where.line, where.path, rule))
 
+    def texts(self) -> list[str]:
+        """What was noted, each with what it is about."""
+        return [f"{path}: {rule}" for _, path, rule in sorted(self._found)]
+
     def refuse_if_any(self) -> None:
         """Refuse the file if something was noted.
 

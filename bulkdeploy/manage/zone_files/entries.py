@@ -96,6 +96,11 @@ class EntryReader:
             else:
                 self._refuse_key(Where(document.key_lines[key], key), key, self._sections)
 
+    def read_entry(self, section: str, node: Node, path: str) -> Entry:
+        """Read one entry of a section into ``entries``; ``path`` names it in problems."""
+        self._read_entry(self._sections[section], node, path, None)
+        return self.entries[section][-1]
+
     def _read_section(self, section: Section, node: Node, path: str, outer: Entry | None) -> None:
         pairs = section.noun.pairs
         if pairs is not None and isinstance(node, Entries):

@@ -1,6 +1,6 @@
 """Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +19,11 @@ from bulkdeploy.manage.zone_files.names import Names, ref_of
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.database.engine import run_transaction
+from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows, own_uuid
 from bulkdeploy.store.locks import Lock, take_lock
+
+IN_EACH_ZONE = (Entity.TEMPLATE, Entity.ISO)
+"""What has one entry for each zone that has it."""
 
 
 class Bound(NamedTuple):
@@ -76,9 +80,16 @@ class Loader:
     """One load, in one transaction."""
 
     def __init__(
-        self, connection: Connection, system: System, nouns: Mapping[str, Noun], problems: Problems
+        self,
+        connection: Connection,
+        system: System,
+        nouns: Mapping[str, Noun],
+        problems: Problems,
+        adopted: Container[str] = (),
     ) -> None:
+        """``adopted``: sections of which what is there by name gets the id of an entry that has one."""
         self._connection, self._system, self._nouns, self._problems = connection, system, nouns, problems
+        self._adopted = adopted
         self._caller = default_admin(connection)
         self._names = Names(connection, nouns)
         self._report = LoadReport()
@@ -91,6 +102,12 @@ class Loader:
         Raises:
             InvalidInventory: some entries are refused.
         """
+        report = self.load_possible(entries)
+        self._problems.refuse_if_any()
+        return report
+
+    def load_possible(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
+        """``load``, but leaving out entries that are refused, which are noted in the problems."""
         take_lock(self._connection, Lock.ZONE_FILE)
         for section, noun in self._nouns.items():
             for entry in entries[section]:
@@ -101,13 +118,11 @@ class Loader:
                 self._zones = {entry.ref.id for entry in entries[section] if entry.ref is not None}
         for deferred in self._last.values():
             self._attempt(deferred, self._change)
-        self._problems.refuse_if_any()
         return self._report
 
     def _load_section(self, noun: Noun, entries: Sequence[Entry]) -> None:
         """Load in rounds: an entry that refers to another one of its section waits until that is there."""
-        # Names need not be unique everywhere: of several things with one key, the oldest is meant.
-        present = {noun.key(row): row for row in reversed(noun.read(self._connection))}
+        present = _by_key(noun, noun.read(self._connection))
         seen: dict[Hashable, Entry] = {}
         waiting: Sequence[Entry] = entries
         while waiting:
@@ -171,11 +186,15 @@ class Loader:
         for one in ready:
             entry, values, key = one
             row = present.get(key)
+            if row is None and noun.section in self._adopted:
+                row = self._adopt(noun, values, present)
             if row is None:
                 fresh.append(one)
                 continue
             if noun.entity is not None:
                 entry.ref = ref_of(noun.entity, row, noun.name)
+            if noun.section in self._adopted and not noun.exports(row):
+                continue  # it came with the installation
             values = self._with_other_zones(noun, values, row)
             differing = self._difference(entry, values, row)
             if differing:
@@ -185,6 +204,16 @@ class Loader:
         self._count(self._report.created, noun, made)
         self._attempt([one for one in _beyond_create(noun, made) if one.values], self._change)
         self._count(self._report.changed, noun, self._attempt(changes, self._change))
+
+    def _adopt(
+        self, noun: Noun, values: dict[str, Any], present: Mapping[Hashable, Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        """What is there under the entry's name, which has the entry's id from now on."""
+        row = present.get(noun.key({name: _plain(value) for name, value in values.items()}))
+        if row is None or noun.entity is None:
+            return row
+        change_rows(self._connection, [(ref_of(noun.entity, row, noun.name), own_uuid(values))])
+        return {**row, "_uuid": values[UUID_OF_ITS_OWN]}
 
     def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
         """The batch without the values that are set when all else is loaded, which come last."""
@@ -252,7 +281,7 @@ class Loader:
 
     def _create(self, batch: Sequence[Bound]) -> None:
         noun = batch[0].entry.noun
-        declared = _created_with(noun)
+        declared = {*_created_with(noun), UUID_OF_ITS_OWN}
         given: Sequence[Any] = [
             {name: value for name, value in one.values.items() if name in declared} for one in batch
         ]
@@ -295,12 +324,23 @@ def _created_with(noun: Noun) -> frozenset[str]:
 
 def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
     """What only a change can say of each thing."""
-    declared = _created_with(noun)
+    declared = {*_created_with(noun), UUID_OF_ITS_OWN}
     for entry, values, key in made if noun.update is not None else ():
         yield Bound(entry, {name: value for name, value in values.items() if name not in declared}, key)
 
 
+def _by_key(noun: Noun, rows: Sequence[Mapping[str, Any]]) -> dict[Hashable, Mapping[str, Any]]:
+    """Rows by what makes them the same as an entry; of several with one key the oldest."""
+    by_key: dict[Hashable, Mapping[str, Any]] = {noun.key(row): row for row in reversed(rows)}
+    if noun.entity is not None:
+        by_key |= {(row["_uuid"], row.get("zoneid") if noun.entity in IN_EACH_ZONE else None): row for row in rows}
+    return by_key
+
+
 def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
+    if UUID_OF_ITS_OWN in values:
+        zone = _plain(values.get("zoneid")) if noun.entity in IN_EACH_ZONE else None
+        return values[UUID_OF_ITS_OWN], zone
     return noun.key({name: _plain(value) for name, value in values.items()})
 
 

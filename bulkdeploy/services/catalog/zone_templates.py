@@ -12,6 +12,7 @@ from bulkdeploy.services.catalog.templates import Kind, register_templates, upda
 from bulkdeploy.store.accounts.owner_keys import owner_key
 from bulkdeploy.store.catalog import template_changes as store
 from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN
 
 READY, NOT_READY = "Download Complete", "Not downloaded"
 
@@ -36,8 +37,9 @@ def set_templates(
                 "projectid", None, f"must not be given: no {kind.noun} of a project is described"
             )
     said = [_without_stray_domain(given) for given in batch]
-    rows = reversed(store.read_templates(connection, kind.entity))
-    known = {_called(row): EntityRef(kind.entity, row["_id"], row["_uuid"], row["name"]) for row in rows}
+    known: dict[Hashable, EntityRef] = {}
+    for row in reversed(store.read_templates(connection, kind.entity)):
+        known[_called(row)] = known[(row["_uuid"],)] = EntityRef(kind.entity, row["_id"], row["_uuid"], row["name"])
     fresh: dict[Hashable, Arguments] = {}
     for given in said:
         if _called(given) not in known:
@@ -58,6 +60,8 @@ def _without_stray_domain(given: Arguments) -> Arguments:
 
 
 def _called(values: Mapping[str, Any]) -> Hashable:
+    if UUID_OF_ITS_OWN in values:
+        return (values[UUID_OF_ITS_OWN],)
     ids = {name: value.id if isinstance(value, EntityRef) else value for name, value in values.items()}
     return owner_key(ids), str(ids["name"]).lower()
 

@@ -21,7 +21,7 @@ from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows, par
 
 KIND = "Cluster"
 OF_THE_POD = "another cluster of the pod"
-STATES = {"allocationstate", "managedstate"}
+STATES = {"allocationstate", "allocpolicy", "managedstate"}
 
 
 def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:

@@ -213,7 +213,7 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, mode
     """
     hold(connection, host)
     change_row(connection, host, {"state": HostState.UP, "fenced": None, **hardware(model)})
-    host_rows.refresh_limits(connection, host.id)
+    host_rows.refresh_limits(connection, [host.id])
     record_event(connection, caller, EventType.HOST_RECONNECT, f"reconnected host {host.name}", subject(KIND, host))
     row = only_row(hosts.list_hosts(connection, {"id": host}, ONE, with_capacity=True))
     return done_with_object(connection, caller, RECONNECT, "host", row, Instance(KIND, host.id, host.uuid))

@@ -22,6 +22,7 @@ from bulkdeploy.store.ledger.zone_locks import change_zone_rules
 from bulkdeploy.store.live_rows import change_rows, columns_of, insert_rows
 
 KIND = "Pod"
+STATES = {"allocationstate", "allocpolicy"}
 OF_THE_ZONE = "another pod of the zone"
 NETWORK = ("gateway", "netmask", "start_ip", "end_ip")
 
@@ -62,7 +63,7 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
         InvalidParameter, InvalidCombination: as ``create_pods``.
     """
     zones = zones_of(connection, [pod for pod, _ in changes])
-    change_zone_rules(connection, {zones[pod.id].id for pod, given in changes if "allocationstate" in given})
+    change_zone_rules(connection, {zones[pod.id].id for pod, given in changes if given.keys() & STATES})
     hold_all(connection, list(zones.values()))
     rows = hold_all(connection, [pod for pod, _ in changes])
     others = pods.management_networks(connection, {zone.id for zone in zones.values()})

@@ -24,7 +24,7 @@ from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import NameTaken, change_row, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import security_groups
 
 NOUN, KIND = "security group", "SecurityGroup"
@@ -40,7 +40,12 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
     """
     owners = lock_owners(connection, caller, batch)
     rows = [
-        {"name": given["name"], "description": given.get("description", ""), "account_id": owner.account_id}
+        {
+            **own_uuid(given),
+            "name": given["name"],
+            "description": given.get("description", ""),
+            "account_id": owner.account_id,
+        }
         for given, owner in zip(batch, owners, strict=True)
     ]
     with _unique(batch[0]["name"], owners[0]):

@@ -19,7 +19,7 @@ from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import Happened, record_events
-from bulkdeploy.store.live_rows import insert_rows, remove_rows
+from bulkdeploy.store.live_rows import insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.networks import vlan_ip_ranges
 
 KIND = "VlanIpRange"
@@ -43,7 +43,7 @@ def create_ranges(connection: Connection, caller: Caller, batch: Sequence[Argume
     for given in batch:
         place = next(public if given.get("forvirtualnetwork") else guests)
         addresses = _addresses(given, place.defaults)
-        rows.append({**place.columns, **addresses, "next_ip": addresses["start_ip"]})
+        rows.append({**own_uuid(given), **place.columns, **addresses, "next_ip": addresses["start_ip"]})
     _check_overlaps(connection, rows)
     made = insert_rows(connection, Entity.VLAN_IP_RANGE, rows)
     happened = (

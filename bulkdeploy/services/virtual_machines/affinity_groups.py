@@ -23,7 +23,7 @@ from bulkdeploy.services.ownership import (
 from bulkdeploy.store.filters import Arguments
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.listing import Paging
-from bulkdeploy.store.live_rows import NameTaken, insert_rows, remove_rows
+from bulkdeploy.store.live_rows import NameTaken, insert_rows, own_uuid, remove_rows
 from bulkdeploy.store.virtual_machines import affinity_groups
 
 NOUN, KIND = "affinity group", "AffinityGroup"
@@ -43,6 +43,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
     owners = lock_owners(connection, caller, batch)
     rows = [
         {
+            **own_uuid(given),
             "name": given["name"],
             "affinity_type": kind,
             "description": given.get("description", ""),

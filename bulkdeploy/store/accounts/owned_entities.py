@@ -13,7 +13,7 @@ from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.store.filters import id_in
 from bulkdeploy.store.live_rows import Fields, reader
-from bulkdeploy.store.tables.accounts import accounts
+from bulkdeploy.store.tables.accounts import accounts, projects
 
 
 def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[dict[str, Any]]]:
@@ -39,6 +39,17 @@ def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[
         ]
 
     return read
+
+
+def read_of_projects(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
+    """Every live row of a kind that projects own: id, uuid, name, and the project's internal id."""
+    table = SOURCES[entity].table
+    query = (
+        select(table.c.id.label("_id"), table.c.uuid.label("_uuid"), table.c.name, projects.c.id.label("projectid"))
+        .join(projects, projects.c.account_id == table.c.account_id)
+        .where(table.c.removed.is_(None), projects.c.removed.is_(None))
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
 
 
 def insert_entity(connection: Connection, entity: Entity, **values: Any) -> EntityRef | None:

@@ -38,6 +38,7 @@ FILTERS: Filters = {
     "clustertype": same_text(clusters.c.cluster_type),
     "managedstate": same_text(clusters.c.managed_state),
     "allocationstate": same_text(clusters.c.allocation_state),
+    "allocpolicy": same_text(clusters.c.alloc_policy),
     "arch": always(ARCHITECTURE),
 }
 
@@ -48,6 +49,7 @@ FIELDS: Fields = {
     "clustertype": clusters.c.cluster_type,
     "hypervisor": clusters.c.hypervisor,
     "allocationstate": clusters.c.allocation_state,
+    "allocpolicy": clusters.c.alloc_policy,
     "managedstate": clusters.c.managed_state,
 }
 
@@ -93,6 +95,7 @@ def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) 
             cluster.cluster_type.label("clustertype"),
             cluster.managed_state.label("managedstate"),
             cluster.allocation_state.label("allocationstate"),
+            cluster.alloc_policy.label("allocpolicy"),
             cluster.cpu_overcommit.label("cpuovercommitratio"),
             cluster.memory_overcommit.label("memoryovercommitratio"),
         )

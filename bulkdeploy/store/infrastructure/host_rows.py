@@ -29,15 +29,15 @@ def insert_capacity(connection: Connection, vms_limits: Mapping[int, int]) -> No
     )
 
 
-def refresh_limits(connection: Connection, host_id: int) -> None:
-    """Let what a host may promise follow its hardware; what is claimed stays claimed."""
+def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
+    """Let what hosts may promise follow their hardware; what is claimed stays claimed."""
     connection.execute(
         text(
             "UPDATE host_capacity c SET cpu_mhz_limit = floor(h.cpu_cores::bigint * h.cpu_mhz * k.cpu_overcommit),"
             " memory_mib_limit = floor(h.memory_mib * k.memory_overcommit)"
-            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id WHERE c.host_id = h.id AND h.id = :host"
+            " FROM hosts h JOIN clusters k ON k.id = h.cluster_id WHERE c.host_id = h.id AND h.id = ANY(:hosts)"
         ),
-        {"host": host_id},
+        {"hosts": list(host_ids)},
     )
 
 

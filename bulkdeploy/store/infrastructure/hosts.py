@@ -77,6 +77,30 @@ def read_hosts(connection: Connection) -> list[dict[str, Any]]:
     return rows
 
 
+LEARNT: Fields = {
+    "name": hosts.c.name,
+    "hosttags": hosts.c.tags,
+    "state": hosts.c.state,
+    "resourcestate": hosts.c.resource_state,
+    "ipaddress": hosts.c.ip_address,
+    "hypervisorversion": hosts.c.hypervisor_version,
+    "cpusockets": hosts.c.cpu_sockets,
+    "cpucores": hosts.c.cpu_cores,
+    "cpumhz": hosts.c.cpu_mhz,
+    "memorymib": hosts.c.memory_mib,
+}
+"""What another cloud says of its hosts and may say otherwise tomorrow: what they have, and their states."""
+
+read_learnt_hosts = reader(
+    Entity.HOST,
+    {
+        **{name: FIELDS[name] for name in ("zoneid", "podid", "clusterid", "hypervisor", "url")},
+        **LEARNT,
+    },
+)
+"""All hosts, with what another cloud says of its own: what they have, and their states."""
+
+
 def promising_hosts(connection: Connection) -> list[Row[Any]]:
     """Every live host: uuid, name, hypervisor, what it has (cores, MHz of one, MiB), limits as in the ledger."""
     host, held = hosts.c, host_capacity.c

@@ -20,6 +20,7 @@ FILTERS: Filters = {
     "keyword": keyword(pods.c.name),
     "zoneid": by_id(pods.c.zone_id),
     "allocationstate": same_text(pods.c.allocation_state),
+    "allocpolicy": same_text(pods.c.alloc_policy),
 }
 
 FIELDS: Fields = {
@@ -30,6 +31,7 @@ FIELDS: Fields = {
     "startip": pods.c.start_ip,
     "endip": pods.c.end_ip,
     "allocationstate": pods.c.allocation_state,
+    "allocpolicy": pods.c.alloc_policy,
 }
 
 FOR_ALL, UNTAGGED = "0", "vlan://untagged"
@@ -69,6 +71,7 @@ def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> P
             pod.start_ip.label("startip"),
             pod.end_ip.label("endip"),
             pod.allocation_state.label("allocationstate"),
+            pod.alloc_policy.label("allocpolicy"),
         )
         .select_from(pods.join(zones, zones.c.id == pod.zone_id))
         .where(pod.removed.is_(None))

@@ -85,6 +85,24 @@ def _as_written(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+LEARNT: Fields = {
+    "name": storage_pools.c.name,
+    "state": storage_pools.c.state,
+    "capacitybytes": storage_pools.c.capacity_bytes,
+    "pooltype": storage_pools.c.pool_type,
+    "server": storage_pools.c.ip_address,
+    "path": storage_pools.c.path,
+}
+"""What another cloud says of its pools and may say otherwise tomorrow, besides their tags."""
+
+LEARNT_PLACE: Fields = {
+    **{name: FIELDS[name] for name in ("zoneid", "podid", "clusterid", "scope", "hypervisor")},
+    "hostid": storage_pools.c.host_id,
+}
+
+read_learnt_pools = reader(Entity.STORAGE_POOL, {**LEARNT_PLACE, **LEARNT, "tags": FIELDS["tags"]})
+"""All pools, those of hosts' own disks too, with what another cloud says of them."""
+
 FILTERS: Filters = {
     "id": by_id(storage_pools.c.id),
     "name": same_text(storage_pools.c.name),

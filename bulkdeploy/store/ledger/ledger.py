@@ -103,7 +103,7 @@ def claim_hosts(
     """
     hosts, position, vms = np.unique(host_ids, return_inverse=True, return_counts=True)
     _lock_clusters(connection, thresholds)
-    _lock_hosts(connection, hosts)
+    lock_hosts(connection, hosts)
     changed = connection.execute(
         _CLAIM_HOSTS,
         {
@@ -208,7 +208,7 @@ def release_hosts_of(connection: Connection, consumers: Sequence[UUID]) -> None:
     hosts = connection.execute(
         text("SELECT DISTINCT host_id FROM host_claims WHERE consumer = ANY(:who)"), {"who": list(consumers)}
     ).scalars()
-    _lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
+    lock_hosts(connection, np.sort(np.array(list(hosts), dtype=np.int64)))
     who = {"who": list(consumers)}
     connection.execute(_LOCK_COUNTS, who)
     connection.execute(_RELEASE_HOSTS, who)
@@ -243,7 +243,7 @@ def lock_move(
     ).scalars()
     hosts = sorted({*held, *host_ids})
     _lock_clusters(connection, thresholds)
-    _lock_hosts(connection, np.array(hosts, dtype=np.int64))
+    lock_hosts(connection, np.array(hosts, dtype=np.int64))
     connection.execute(_LOCK_COUNTS_AT, {"who": consumer, "hosts": hosts})
     if volumes or pool_ids:
         connection.execute(_LOCK_POOLS_OF, {"volumes": list(volumes), "pools": sorted(set(pool_ids))})
@@ -287,7 +287,7 @@ _LOCK_HOSTS = text(
 )
 
 
-def _lock_hosts(connection: Connection, hosts: Ints) -> None:
+def lock_hosts(connection: Connection, hosts: Ints) -> None:
     """Take the rows' locks in id order, so that two transactions never wait for each other crosswise.
 
     They are waited for with a time-out: a transaction that holds plans, a cluster or other hosts gives all of it

@@ -72,7 +72,9 @@ def read_snapshot(
 
 _CLUSTERS = """
     SELECT c.id, c.pod_id, (c.allocation_state = 'Enabled' AND c.managed_state = 'Managed')::int::bigint,
-    (p.allocation_state = 'Enabled')::int::bigint, coalesce(a.vms, 0)::bigint, c.hypervisor
+    (p.allocation_state = 'Enabled')::int::bigint, coalesce(a.vms, 0)::bigint,
+    greatest(array_position(ARRAY['preferred', 'last_resort', 'unallocable'], c.alloc_policy),
+      array_position(ARRAY['preferred', 'last_resort', 'unallocable'], p.alloc_policy))::bigint - 1, c.hypervisor
     FROM clusters c JOIN pods p ON p.id = c.pod_id
     LEFT JOIN account_clusters a ON a.cluster_id = c.id AND a.account_id = %(account)s
     WHERE c.zone_id = %(zone)s AND c.removed IS NULL ORDER BY c.id
@@ -83,7 +85,7 @@ def _read_clusters(
     connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
 ) -> tuple[ClusterColumns, Ints]:
     """The clusters, and the position of each host's cluster among them."""
-    names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms")
+    names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms", "policy")
     wanted = {"zone": zone_id, "account": owner.account_id}
     rows, texts = read_columns(connection, _CLUSTERS, wanted, names, texts=("hypervisor",))
     ids = rows["id"]
@@ -94,6 +96,7 @@ def _read_clusters(
         hypervisor=tuple(texts["hypervisor"]),
         enabled=rows["enabled"].astype(bool),
         pod_enabled=rows["pod_enabled"].astype(bool),
+        policy=rows["policy"],
         cpu_threshold=_thresholds(configuration, "cpu", ids),
         memory_threshold=_thresholds(configuration, "memory", ids),
         owner_vms=rows["owner_vms"],

@@ -1,6 +1,19 @@
-"""What is remembered for drivers whose hypervisors can not, such as fences of guests; and silent hosts."""
+"""What is remembered for drivers whose hypervisors can not; silent hosts; and what another cloud has."""
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, Index, Integer, SmallInteger, Table, Uuid, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from bulkdeploy.store.tables.schema import metadata
@@ -57,3 +70,11 @@ counterparts = Table(
     Column("root_uuid", Uuid, comment="our root volume of a VM, which has the cloud's own id there"),
     Index("ix_counterparts_root_uuid", "root_uuid", postgresql_where=text("root_uuid IS NOT NULL")),
 )
+
+learnt_entities = Table(
+    "learnt_entities",
+    metadata,
+    Column("uuid", Uuid, primary_key=True),
+    Column("entity", Text, nullable=False),
+)
+"""What another cloud was seen to have: only that is removed here when it is no longer there."""

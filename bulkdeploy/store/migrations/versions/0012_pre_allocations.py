@@ -1,4 +1,4 @@
-"""Allocations with their age: 0012_pre_allocations.sql."""
+"""Allocations with their age, and policies of allocation: 0012_pre_allocations.sql."""
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 

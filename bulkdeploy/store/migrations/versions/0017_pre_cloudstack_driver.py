@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0017_pre_cloudstack_driver"
-down_revision = "0015_pre_health"
+down_revision = "0016_pre_learnt_entities"
 
 
 def upgrade() -> None:

@@ -1,0 +1,113 @@
+"""``bulkdeploy import``: take over what another cloud has."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bulkdeploy.cloudstack.client import Access, Client
+from bulkdeploy.manage.configuration import settings_of
+from bulkdeploy.manage.running import with_running_services
+
+if TYPE_CHECKING:
+    from bulkdeploy.manage.upstream.importing import ImportReport
+
+CALLS_PER_SECOND = 10.0
+
+
+class SecretText(click.ParamType[str]):
+    """A text that stands in a file, given as ``@FILE``: on a command line others could read it."""
+
+    name = "@file"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The file's text."""
+        text = str(value)
+        if not text.startswith("@"):
+            self.fail(
+                "must be @ and the name of a file that holds it: command lines can be read by others", param, ctx
+            )
+        try:
+            return Path(text[1:]).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            self.fail(f"{text[1:]} cannot be read: {error.strerror}", param, ctx)
+
+
+URL = click.option("--url", required=True, help="Its API: https://cloud.example.org/client/api.")
+API_KEY = click.option("--apikey", required=True, type=SecretText(), help="File with the API key of a root admin.")
+SECRET_KEY = click.option("--secretkey", required=True, type=SecretText(), help="File with its secret key.")
+CA_FILE = click.option(
+    "--ca-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Certificates that vouch for it; else the system's.",
+)
+PACE = click.option(
+    "--calls-per-second",
+    type=click.FloatRange(min=0.1),
+    default=CALLS_PER_SECOND,
+    show_default=True,
+    help="The most calls that it gets.",
+)
+
+
+@click.group("import")
+def import_() -> None:
+    """Take over what another cloud has."""
+
+
+@import_.command()
+@URL
+@API_KEY
+@SECRET_KEY
+@CA_FILE
+@PACE
+@click.option("--zone", "zones", multiple=True, help="Name or id of the only zone to import; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and keep nothing.")
+@click.pass_context
+def cloudstack(
+    ctx: click.Context,
+    url: str,
+    apikey: str,
+    secretkey: str,
+    ca_file: str | None,
+    calls_per_second: float,
+    zones: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Import a CloudStack: its zones, hosts, offerings, networks, accounts and VMs, under its own ids.
+
+    It is only read. Importing again changes what has changed, and removes what it no longer has. Passwords and keys
+    are not imported.
+    """
+    from bulkdeploy.manage.upstream.importing import import_cloudstack
+    from bulkdeploy.wiring.system import build_system
+
+    system = build_system(with_running_services(settings_of(ctx)))
+    client = Client(Access(url, apikey, secretkey, ca_file, calls_per_second))
+    try:
+        report = import_cloudstack(system, client, zones, dry_run=dry_run)
+    finally:
+        client.close()
+        system.drivers.close()
+        system.reading.dispose()
+        system.engine.dispose()
+    for line in report_lines(report, dry_run=dry_run):
+        click.echo(line)
+
+
+def report_lines(report: "ImportReport", *, dry_run: bool) -> list[str]:
+    """An import's report, in lines."""
+    counted = (("created", report.created), ("changed", report.changed), ("removed", report.removed))
+    lines = [
+        f"{title}: {', '.join(f'{number} {section}' for section, number in counts.items())}"
+        for title, counts in counted
+        if counts
+    ]
+    lines = lines or ["Everything was here already."]
+    lines += [f"left out: {text}" for text in report.left_out]
+    lines += [
+        f"incomplete: {command} gave fewer rows than it counts; nothing of these was removed"
+        for command in report.incomplete
+    ]
+    lines.append(f"{report.calls} calls were made{'; nothing was kept' if dry_run else ''}")
+    return lines

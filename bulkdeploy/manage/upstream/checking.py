@@ -1,0 +1,71 @@
+"""Trying a CloudStack, call by call, without changing anything: what an import and the driver need."""
+
+import re
+from collections.abc import Iterator
+
+from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
+from bulkdeploy.drivers.need import Need
+from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN
+from bulkdeploy.manage.upstream.sections import SOURCES
+
+OLDEST, NEWEST = (4, 18), (4, 22)
+ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows {}"
+CHANGING = (
+    *("deployVirtualMachine", "startVirtualMachine", "stopVirtualMachine", "destroyVirtualMachine"),
+    *("migrateVirtualMachine", "scaleVirtualMachine", "createVolume", "attachVolume", "detachVolume"),
+    *("resizeVolume", "deleteVolume", "addNicToVirtualMachine", "removeNicFromVirtualMachine"),
+    *("resetPasswordForVirtualMachine", "resetSSHKeyForVirtualMachine", "queryAsyncJobResult"),
+)
+"""What the driver calls: looked up in listApis, never tried."""
+
+
+def check_cloudstack(client: Client) -> Iterator[Need]:
+    """Try each need; the first that is missing is the last that is told.
+
+    Only list calls are made, for one row each.
+    """
+    try:
+        answer = client.call("listCapabilities")
+    except NotAnswered as error:
+        yield Need("an answer", str(error), "Give the url of its API, such as https://cloud.example.org/client/api")
+        return
+    except CallRefused as error:
+        yield Need("the keys", error.text, "Give the API key and the secret key of one user, and set both clocks")
+        return
+    yield Need("the keys", f"are those of a user of {client.access.url}")
+    yield _version(answer.get("capability") or {})
+    yield from _lists(client)
+    yield _apis(client)
+
+
+def _version(capability: Row) -> Need:
+    text = str(capability.get("cloudstackversion", ""))
+    found = re.match(r"(\d+)\.(\d+)", text)
+    if found is None or not OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
+        versions = " to ".join(".".join(map(str, version)) for version in (OLDEST, NEWEST))
+        return Need("its version", text or "is not told", f"Calls are those of {versions}; nothing else was tried")
+    return Need("its version", text)
+
+
+def _lists(client: Client) -> Iterator[Need]:
+    wanted = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
+    wanted |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
+    for command, (parameters, of_projects) in wanted.items():
+        for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
+            try:
+                answer = client.call(command, {**parameters, **more, "page": "1", "pagesize": "1"})
+            except (CallRefused, NotAnswered) as error:
+                yield Need(command, str(error), ROOT_ADMIN.format(command))
+                return
+        yield Need(command, f"{answer.get('count', len(rows_in(answer)))} rows")
+
+
+def _apis(client: Client) -> Need:
+    try:
+        known = {str(row.get("name")) for row in rows_in(client.call("listApis"))}
+    except (CallRefused, NotAnswered) as error:
+        return Need("listApis", str(error), ROOT_ADMIN.format("listApis"))
+    missing = [command for command in CHANGING if command not in known]
+    if missing:
+        return Need("what is called to deploy", f"{', '.join(missing)} cannot be called", ROOT_ADMIN.format("them"))
+    return Need("what is called to deploy", f"{len(CHANGING)} calls are allowed; none was made")

@@ -1,0 +1,404 @@
+"""Rows of a CloudStack's lists in the words of zone files (one file: one table of what stands for what).
+
+Keys are parameters of our commands, values texts as a call sends them; references are CloudStack's ids, which are
+ours, too. What has no place here is left out, and what is left out of whole rows is told.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bulkdeploy.cloudstack.client import Row
+
+Texts: TypeAlias = dict[str, Any]
+"""Values of an entry: texts, lists of texts, or mappings of texts."""
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+class NotRepresented(Exception):
+    """There is no place here for what a row says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the entries of a section come from.
+
+    Attributes:
+        section: the section of zone files.
+        command: the list call; rows of one that several sources have are read once.
+        entries: a row as entries; (row, all rows of the import by command) -> entries.
+        parameters: what the call is restricted to.
+        of_projects: whether what projects own is listed by a second call, with ``projectid=-1``.
+    """
+
+    section: str
+    command: str
+    entries: Callable[[Row, "Rows"], Iterator[Texts]]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    of_projects: bool = False
+
+
+Rows: TypeAlias = Mapping[str, list[Row]]
+
+OWNED = {"listall": "true"}
+
+
+def taken(row: Row, *names: str, **renamed: str) -> Texts:
+    """What a row says under these names; ``renamed``: our names of what it says under others."""
+    pairs = [(name, name) for name in names] + list(renamed.items())
+    return {ours: text_of(row[theirs]) for ours, theirs in pairs if row.get(theirs) not in (None, "")}
+
+
+def text_of(value: object) -> str:
+    """A value as calls write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def owner(row: Row) -> Texts:
+    """Whose it is: a project's, or an account's of a domain."""
+    if row.get("projectid"):
+        return {"projectid": str(row["projectid"])}
+    return taken(row, "account", "domainid")
+
+
+def _domains(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("parentdomainid"):
+        yield taken(row, "name", "parentdomainid", "networkdomain")
+
+
+def _roles(row: Row, rows: Rows) -> Iterator[Texts]:
+    rules = [one for one in rows["listRolePermissions"] if one.get("roleid") == row["id"]]
+    entry = taken(row, "name", "type", "description")
+    if rules:
+        entry["rules"] = [taken(one, "rule", "permission", "description") for one in rules]
+    yield entry
+
+
+def _accounts(row: Row, _: Rows) -> Iterator[Texts]:
+    more = () if row.get("isdefault") else ("roleid", "networkdomain", "state")
+    yield taken(row, "domainid", *more, account="name")
+
+
+def _users(row: Row, _: Rows) -> Iterator[Texts]:
+    more = () if row.get("isdefault") else ("firstname", "lastname", "email", "timezone", "state")
+    if row.get("username") != "system":
+        yield taken(row, "account", "domainid", "username", *more)
+
+
+def _projects(row: Row, _: Rows) -> Iterator[Texts]:
+    owners = row.get("owner") or [{}]
+    name = row.get("account") or owners[0].get("account")
+    yield {**taken(row, "name", "domainid"), "displaytext": row.get("displaytext") or row["name"], "account": name}
+
+
+def _zones(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("type") == "Edge":
+        raise NotRepresented("edge zones have no place here")
+    entry = taken(
+        row,
+        *("name", "networktype", "dns1", "dns2", "internaldns1", "internaldns2", "domain", "domainid"),
+        *("localstorageenabled", "allocationstate"),
+        securitygroupenabled="securitygroupsenabled",
+    )
+    if entry["networktype"] == "Advanced" and row.get("guestcidraddress"):
+        entry["guestcidraddress"] = str(row["guestcidraddress"])
+    yield entry
+
+
+def _physical_networks(row: Row, _: Rows) -> Iterator[Texts]:
+    yield taken(row, "name", "zoneid", "vlan", "state")
+
+
+def _pods(row: Row, _: Rows) -> Iterator[Texts]:
+    entry = taken(row, "name", "zoneid", "gateway", "netmask", "allocationstate")
+    if ranges := row.get("ipranges"):
+        entry |= taken(ranges[0], startip="startip", endip="endip")
+    yield entry
+
+
+def _clusters(row: Row, _: Rows) -> Iterator[Texts]:
+    entry = taken(row, "zoneid", "podid", "clustertype", "allocationstate", "managedstate", clustername="name")
+    entry["hypervisor"] = HYPERVISORS.get(str(row["hypervisortype"]).lower(), str(row["hypervisortype"]))
+    yield entry
+
+
+HYPERVISORS = {
+    name.lower(): name
+    for name in ("XenServer", "KVM", "VMware", "Hyperv", "BareMetal", "Simulator", "Ovm", "Ovm3", "LXC", "None")
+}
+
+
+def _overcommit(row: Row, _: Rows) -> Iterator[Texts]:
+    for name, field_name in (
+        ("cpu.overprovisioning.factor", "cpuovercommitratio"),
+        ("mem.overprovisioning.factor", "memoryovercommitratio"),
+    ):
+        if row.get(field_name):
+            yield {"name": name, "value": str(float(row[field_name])), "clusterid": str(row["id"])}
+
+
+def _hosts(row: Row, _: Rows) -> Iterator[Texts]:
+    entry = taken(row, "name", "zoneid", "podid", "clusterid", "ipaddress", "hypervisorversion", "hosttags")
+    entry |= {
+        "hypervisor": HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"])),
+        "url": f"cloudstack://{row['id']}",
+        "cpusockets": str(row.get("cpusockets") or 1),
+        "cpucores": str(row["cpunumber"]),
+        "cpumhz": str(row["cpuspeed"]),
+        "memorymib": str(int(row["memorytotal"]) // MIB),
+        "state": "Up" if row.get("state") == "Up" else str(row.get("state") or "Down"),
+        "resourcestate": str(row.get("resourcestate") or "Enabled"),
+    }
+    yield entry
+
+
+def _pools(row: Row, rows: Rows) -> Iterator[Texts]:
+    entry = taken(row, "name", "zoneid", "podid", "clusterid", "scope", "state", "tags", "path", pooltype="type")
+    if row.get("scope") == "HOST":
+        of_host = [one for one in rows["listHosts"] if one.get("ipaddress") == row.get("ipaddress")]
+        if len(of_host) != 1:
+            raise NotRepresented(
+                f"{len(of_host)} hosts have its address {row.get('ipaddress')}, so that it is nobody's"
+            )
+        entry["hostid"] = str(of_host[0]["id"])
+    entry |= {"server": str(row.get("ipaddress") or ""), "capacitybytes": str(int(row["disksizetotal"]))}
+    if row.get("hypervisor"):
+        entry["hypervisor"] = HYPERVISORS.get(str(row["hypervisor"]).lower(), str(row["hypervisor"]))
+    yield entry
+
+
+def _pool_factors(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("overprovisionfactor") and row.get("scope") != "HOST":
+        value = str(float(row["overprovisionfactor"]))
+        yield {"name": "storage.overprovisioning.factor", "value": value, "storageid": str(row["id"])}
+
+
+def _offering(row: Row, *names: str) -> Texts:
+    entry = taken(row, "name", "displaytext", "storagetype", "domainid", "zoneid", *names)
+    return {"displaytext": str(row["name"]), **entry}
+
+
+def _service_offerings(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("issystem"):
+        return
+    entry = _offering(
+        row,
+        *("cpunumber", "cpuspeed", "memory", "hosttags", "deploymentplanner", "offerha", "limitcpuuse"),
+        *("dynamicscalingenabled", "networkrate", "state"),
+    )
+    if tags := row.get("storagetags"):
+        entry["tags"] = str(tags)
+    if int(row.get("rootdisksize") or 0):
+        entry["rootdisksize"] = str(row["rootdisksize"])
+    if row.get("iscustomized"):
+        for name in ("cpunumber", "memory"):
+            entry.pop(name, None)
+        entry["customized"] = "true"
+        chosen = row.get("serviceofferingdetails") or {}
+        bounds = {name: str(chosen[name]) for name in BOUNDS if chosen.get(name)}
+        entry |= bounds if len(bounds) == len(BOUNDS) else {}
+    yield entry
+
+
+BOUNDS = ("mincpunumber", "maxcpunumber", "minmemory", "maxmemory")
+
+
+def _disk_offerings(row: Row, _: Rows) -> Iterator[Texts]:
+    entry = _offering(row, "provisioningtype", "tags", "displayoffering", "state")
+    if row.get("iscustomized"):
+        entry["customized"] = "true"
+    else:
+        entry["disksize"] = str(row["disksize"])
+    yield entry
+
+
+def _network_offerings(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("forvpc"):
+        raise NotRepresented("networks of VPCs have no place here")
+    entry = taken(
+        row,
+        "name",
+        "displaytext",
+        "guestiptype",
+        "traffictype",
+        "specifyvlan",
+        "networkrate",
+        "conservemode",
+        "state",
+    )
+    if row.get("guestiptype") == "Shared":
+        entry["specifyipranges"] = "true"
+    if services := [str(one["name"]) for one in row.get("service") or () if one.get("name") in SERVICES]:
+        entry["supportedservices"] = services
+    yield entry
+
+
+SERVICES = frozenset(
+    {
+        *("Dhcp", "Dns", "Firewall", "Gateway", "Lb", "NetworkACL", "PortForwarding", "SecurityGroup", "SourceNat"),
+        *("StaticNat", "UserData", "Vpn"),
+    }
+)
+
+
+def _images(row: Row, *names: str) -> Texts:
+    entry = {
+        **taken(
+            row, "name", "displaytext", "zoneid", "ispublic", "isfeatured", "isextractable", "bootable", *names
+        ),
+        **taken(row, "passwordenabled", "isdynamicallyscalable", "isready"),
+        **owner(row),
+    }
+    for ours, theirs in (("size", "size"), ("physicalsize", "physicalsize")):
+        if int(row.get(theirs) or 0) > 0:
+            entry[ours] = str(int(row[theirs]))
+    return entry
+
+
+def _templates(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("templatetype") == "SYSTEM" or row.get("format") not in FORMATS:
+        return
+    entry = _images(row, "format", "sshkeyenabled", "requireshvm", "templatetag")
+    entry["hypervisor"] = HYPERVISORS.get(str(row.get("hypervisor")).lower(), "None")
+    if row.get("templatetype") in ("BUILTIN", "USER"):
+        entry["templatetype"] = str(row["templatetype"])
+    yield entry
+
+
+FORMATS = frozenset({"QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR"})
+
+
+def _isos(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("zoneid"):
+        yield _images(row)
+
+
+def _networks(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("vpcid"):
+        raise NotRepresented("networks of VPCs have no place here")
+    if row.get("traffictype", "Guest") != "Guest":
+        return
+    entry = taken(
+        row,
+        *(
+            "name",
+            "displaytext",
+            "zoneid",
+            "networkofferingid",
+            "acltype",
+            "gateway",
+            "netmask",
+            "physicalnetworkid",
+        ),
+        *("networkdomain", "cidr"),
+        guesttype="type",
+    )
+    if entry.get("acltype") == "Domain":
+        entry |= taken(row, "domainid", "subdomainaccess")
+    else:
+        entry |= owner(row)
+    if vlan := str(row.get("vlan") or row.get("broadcasturi") or "").removeprefix("vlan://"):
+        entry["vlan"] = vlan
+    yield entry
+
+
+def _ranges(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("forvirtualnetwork"):
+        raise NotRepresented("public addresses are not handed out here")
+    if row.get("networkid"):
+        yield taken(row, "zoneid", "networkid", "podid", "startip", "endip", "gateway", "netmask")
+
+
+def _security_groups(row: Row, _: Rows) -> Iterator[Texts]:
+    described = () if row["name"] == "default" else ("description",)  # every account has one, with a text of ours
+    yield {**taken(row, "name", *described), **owner(row)}
+
+
+def _rules(direction: str) -> Callable[[Row, Rows], Iterator[Texts]]:
+    def entries(row: Row, _: Rows) -> Iterator[Texts]:
+        for rule in row.get(f"{direction}rule") or ():
+            entry = {"securitygroupid": str(row["id"]), **taken(rule, "protocol", "startport", "endport")}
+            entry |= {name: text_of(rule[name]) for name in ("icmptype", "icmpcode") if rule.get(name) is not None}
+            if rule.get("cidr"):
+                entry["cidrlist"] = str(rule["cidr"])
+            elif rule.get("securitygroupname"):
+                other = {"account": str(rule["account"]), "group": str(rule["securitygroupname"])}
+                entry["usersecuritygrouplist"] = [other]
+            else:
+                raise NotRepresented(f"an {direction} rule of {row['name']} names neither network nor group")
+            yield entry
+
+    return entries
+
+
+def _affinity_groups(row: Row, _: Rows) -> Iterator[Texts]:
+    if row.get("type") == "ExplicitDedication":
+        raise NotRepresented("dedications are not imported")
+    yield {**taken(row, "name", "type", "description"), **owner(row)}
+
+
+def _limits(of_domains: bool) -> Callable[[Row, Rows], Iterator[Texts]]:
+    def entries(row: Row, _: Rows) -> Iterator[Texts]:
+        for field_name, resource in LIMITS.items():
+            value = row.get(f"{field_name}limit")
+            if value in (None, "", "Unlimited") or int(value) < 0:
+                continue
+            unit = {"memory": " MiB", "primary_storage": " GiB", "secondary_storage": " GiB"}.get(resource, "")
+            entry = {"resourcetype": resource, "max": f"{value}{unit}"}
+            if of_domains:
+                yield {**entry, "domainid": str(row["id"])}
+            else:
+                yield {**entry, "account": str(row["name"]), "domainid": str(row["domainid"])}
+
+    return entries
+
+
+LIMITS = {
+    "vm": "user_vm",
+    "ip": "public_ip",
+    "volume": "volume",
+    "snapshot": "snapshot",
+    "template": "template",
+    "project": "project",
+    "network": "network",
+    "vpc": "vpc",
+    "cpu": "cpu",
+    "memory": "memory",
+    "primarystorage": "primary_storage",
+    "secondarystorage": "secondary_storage",
+}
+
+SOURCES = (
+    Source("domains", "listDomains", _domains, OWNED),
+    Source("roles", "listRoles", _roles),
+    Source("accounts", "listAccounts", _accounts, OWNED),
+    Source("users", "listUsers", _users, OWNED),
+    Source("projects", "listProjects", _projects, OWNED),
+    Source("zones", "listZones", _zones),
+    Source("physicalnetworks", "listPhysicalNetworks", _physical_networks),
+    Source("pods", "listPods", _pods),
+    Source("clusters", "listClusters", _clusters),
+    Source("configuration", "listClusters", _overcommit),
+    Source("serviceofferings", "listServiceOfferings", _service_offerings, OWNED),
+    Source("diskofferings", "listDiskOfferings", _disk_offerings, OWNED),
+    Source("networkofferings", "listNetworkOfferings", _network_offerings),
+    Source("templates", "listTemplates", _templates, {**OWNED, "templatefilter": "all"}),
+    Source("isos", "listIsos", _isos, {**OWNED, "isofilter": "all"}),
+    Source("securitygroups", "listSecurityGroups", _security_groups, OWNED, of_projects=True),
+    Source("ingressrules", "listSecurityGroups", _rules("ingress"), OWNED, of_projects=True),
+    Source("egressrules", "listSecurityGroups", _rules("egress"), OWNED, of_projects=True),
+    Source("affinitygroups", "listAffinityGroups", _affinity_groups, OWNED, of_projects=True),
+    Source("networks", "listNetworks", _networks, OWNED, of_projects=True),
+    Source("vlanipranges", "listVlanIpRanges", _ranges),
+    Source("hosts", "listHosts", _hosts, {"type": "Routing"}),
+    Source("storagepools", "listStoragePools", _pools),
+    Source("poolfactors", "listStoragePools", _pool_factors),
+    Source("limits", "listDomains", _limits(True), OWNED),
+    Source("accountlimits", "listAccounts", _limits(False), OWNED),
+)
+"""In the order in which things are made: what is named comes before what names it."""

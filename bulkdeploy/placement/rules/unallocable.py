@@ -1,0 +1,12 @@
+"""Pods and clusters whose policy of allocation is unallocable."""
+
+from bulkdeploy.domain.topology import AllocationPolicy
+from bulkdeploy.placement.rule import Rule
+
+RULE = Rule(
+    reason="unallocable",
+    text="its cluster or pod is unallocable",
+    remedy="give it another allocpolicy",
+    order=45,
+    excludes_clusters=lambda zone, _: zone.clusters.policy == AllocationPolicy.UNALLOCABLE.rank,
+)

@@ -1,0 +1,73 @@
+"""Networks of another cloud: their VLANs and addresses are what that cloud says, and none is chosen here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller, Owner
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.guest_networks import DEFAULT_GUEST_CIDR, GuestType, RequestedSubnet, Subnet, subnet_of
+from bulkdeploy.services.ownership import lock_owners
+from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.live_rows import columns_of, insert_rows
+from bulkdeploy.store.networks import network_changes as store
+
+OF_DOMAIN = "Domain"
+
+
+def add_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
+    """Write networks that another cloud has. Shared ones get their addresses as ranges of their own.
+
+    Raises:
+        InvalidParameter: no such owner, or a gateway that is not in its network.
+    """
+    owners = lock_owners(connection, caller, [_owned(given) for given in batch])
+    rows = [_row(given, owner) for given, owner in zip(batch, owners, strict=True)]
+    made = insert_rows(connection, Entity.NETWORK, rows)
+    ranges = [
+        store.range_of(ref.id, subnet)
+        for ref, given in zip(made, batch, strict=True)
+        if (subnet := _subnet(given)) is not None
+    ]
+    if ranges:
+        insert_rows(connection, Entity.VLAN_IP_RANGE, ranges)
+    happened = (
+        Happened(
+            EventType.NETWORK_CREATE, f"learnt of network {ref.name}", Instance("Network", ref.id, ref.uuid), owner
+        )
+        for ref, owner in zip(made, owners, strict=True)
+    )
+    record_events(connection, caller, happened)
+    return made
+
+
+def _owned(given: Arguments) -> Arguments:
+    """Of a domain's network the account is nobody's in particular: the caller's."""
+    return {} if given.get("acltype") == OF_DOMAIN else given
+
+
+def _subnet(given: Arguments) -> Subnet | None:
+    """The addresses that an isolated network hands out."""
+    if given["guesttype"] != GuestType.ISOLATED or not {"gateway", "netmask"} <= given.keys():
+        return None
+    wanted = RequestedSubnet(given["gateway"], given["netmask"], None, None)
+    return subnet_of(GuestType.ISOLATED, wanted, DEFAULT_GUEST_CIDR)
+
+
+def _row(given: Arguments, owner: Owner) -> dict[str, Any]:
+    columns = columns_of({name: store.FIELDS[name] for name in store.FIELDS if name != "domainid"}, given)
+    return {
+        "display_text": given["name"],
+        "acl_type": "Account",
+        "subdomain_access": True,
+        **columns,
+        "account_id": owner.account_id,
+        "domain_id": given["domainid"].id if given.get("acltype") == OF_DOMAIN else owner.domain_id,
+        "guest_type": given["guesttype"],
+        "cidr": given.get("cidr"),
+        "state": "Setup" if given["guesttype"] == GuestType.SHARED else "Implemented",
+    }

@@ -1,0 +1,485 @@
+"""VMs of another cloud: what it says of them holds, unless a job of ours works on one (one file: one comparison).
+
+They were placed there: no plan, no limit and no driver has a say, and capacity is booked as it is used.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.cloudstack_calls import id_of
+from bulkdeploy.store.accounts.resource_recounts import COUNTED, recount
+from bulkdeploy.store.hypervisors import counterparts
+from bulkdeploy.store.learnt_entities import forget_learnt
+from bulkdeploy.store.ledger.ledger import release_hosts_of, release_pools_of
+from bulkdeploy.store.ledger.release import release_vms
+from bulkdeploy.store.ledger.seen_claims import book_hosts, book_pools
+from bulkdeploy.store.live_rows import change_rows
+from bulkdeploy.store.virtual_machines import learnt_vms as store
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LearntOwner:
+    """Whose something is: a project's, or an account's of a domain."""
+
+    project: str | None
+    domain: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class LearntVolume:
+    """A volume; all ids are uuids. ``vm`` None: it is attached to nothing."""
+
+    uuid: UUID
+    name: str
+    owner: LearntOwner
+    zone: str
+    vm: UUID | None
+    pool: str | None
+    kind: str
+    device: int | None
+    size_bytes: int
+    disk_offering: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LearntNic:
+    """A nic of a VM."""
+
+    uuid: UUID
+    vm: UUID
+    network: str
+    ip: str | None
+    mac: str
+    gateway: str | None
+    netmask: str | None
+    device: int
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LearntVm:
+    """A VM; ``host`` None: it is on none. Memory is in MiB."""
+
+    uuid: UUID
+    name: str
+    display_name: str
+    instance_name: str
+    owner: LearntOwner
+    zone: str
+    host: str | None
+    hypervisor: str
+    offering: str
+    offering_name: str
+    template: str
+    template_name: str
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    state: VmState
+    security_groups: tuple[str, ...]
+    affinity_groups: tuple[str, ...]
+    nics: tuple[LearntNic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LearntMachines:
+    """All VMs and volumes of another cloud."""
+
+    vms: Sequence[LearntVm]
+    volumes: Sequence[LearntVolume]
+
+
+@dataclass(slots=True)
+class Learnt:
+    """How many VMs were made, changed and removed here; and what was left out, with reasons."""
+
+    created: int = 0
+    changed: int = 0
+    removed: int = 0
+    left_out: list[str] = field(default_factory=list)
+
+
+def follow_virtual_machines(
+    connection: Connection, caller: Caller, machines: LearntMachines, gone: Collection[UUID]
+) -> Learnt:
+    """Make true here what another cloud says of its VMs, with volumes and nics.
+
+    Args:
+        connection: in a transaction.
+        caller: in whose name.
+        machines: all VMs and volumes that it has.
+        gone: VMs that it had and has no longer.
+    """
+    return _Following(connection, caller, machines).run(gone)
+
+
+class _Following:
+    def __init__(self, connection: Connection, caller: Caller, machines: LearntMachines) -> None:
+        self._connection, self._caller, self._machines = connection, caller, machines
+        self._learnt = Learnt()
+        self._ids = store.ids_by_uuid(connection)
+        self._accounts = store.accounts_by_name(connection)
+        self._hosts = store.host_places(connection)
+        self._touched: set[int] = set()
+        self._vms = store.present(connection, Entity.VIRTUAL_MACHINE)
+        self._brought = store.brought_by_imports(connection)
+        self._ordered = _ordered(connection)
+        held = store.held_by_jobs(connection)
+        self._busy = {uuid for uuid, row in self._vms.items() if row["id"] in held}
+
+    def run(self, gone: Collection[UUID]) -> Learnt:
+        self._machines = LearntMachines(
+            list(self._under_our_ids()),
+            [volume for volume in self._machines.volumes if volume.uuid not in self._ordered],
+        )
+        self._remove([uuid for uuid in gone if uuid in self._vms and uuid not in self._busy])
+        self._follow_vms()
+        self._follow_volumes()
+        self._follow_nics()
+        if self._touched:
+            recount(self._connection, sorted(self._touched), COUNTED)
+        return self._learnt
+
+    def _under_our_ids(self) -> Iterator[LearntVm]:
+        """The VMs, those that we had made there under our ids; without what earlier attempts left there."""
+        for vm in self._machines.vms:
+            if vm.uuid not in self._ordered:
+                yield vm
+            elif (ours := self._ordered[vm.uuid]) in self._vms and ours is not None:
+                yield replace(vm, uuid=ours)
+
+    def _is_ours(self, vm: UUID) -> bool:
+        """Whether a call of ours deployed it: its volumes and nics are what we say, not what is said there."""
+        return vm in self._vms and self._vms[vm]["id"] not in self._brought
+
+    def _is_followed(self, vm: UUID) -> bool:
+        """Whether volumes and nics of a VM are taken over as they are said to be."""
+        return vm in self._vms and vm not in self._busy and not self._is_ours(vm)
+
+    def _remove(self, gone: Sequence[UUID]) -> None:
+        rows = [self._vms.pop(uuid) for uuid in gone]
+        if rows:
+            ids = [row["id"] for row in rows]
+            release_vms(self._connection, ids)
+            store.mark_removed(self._connection, Entity.VIRTUAL_MACHINE, ids, VmState.EXPUNGING.value)
+            forget_learnt(self._connection, gone)
+            self._learnt.removed = len(rows)
+
+    def _follow_vms(self) -> None:
+        new: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        changed: list[tuple[EntityRef, dict[str, Any]]] = []
+        members: list[LearntVm] = []
+        for vm in self._machines.vms:
+            row = self._vms.get(vm.uuid)
+            if vm.uuid in self._busy:
+                continue
+            try:
+                columns = self._columns(vm)
+            except LookupError as error:
+                self._learnt.left_out.append(f"virtualmachines {vm.name} ({vm.uuid}): {error.args[0]}")
+                continue
+            if row is not None and self._is_ours(vm.uuid):
+                columns = {name: columns[name] for name in WHEREABOUTS}
+            if row is None:
+                new.setdefault((columns["account_id"], columns["zone_id"]), []).append(columns)
+                members.append(vm)
+            elif different := _different(columns, row):
+                changed.append((EntityRef(Entity.VIRTUAL_MACHINE, row["id"], vm.uuid, vm.name), different))
+        self._change_vms(changed)
+        for (account_id, zone_id), rows in new.items():
+            self._insert_vms(account_id, zone_id, rows)
+        self._join(members)
+
+    def _columns(self, vm: LearntVm) -> dict[str, Any]:
+        on_host = vm.host is not None and vm.state is VmState.RUNNING
+        if on_host and vm.host not in self._hosts:
+            raise LookupError(f"its host {vm.host} is not here")
+        host, cluster, pod = self._hosts[str(vm.host)] if on_host else (None, None, None)
+        account_id = self._account(vm.owner)
+        return {
+            "uuid": vm.uuid,
+            "name": vm.name,
+            "display_name": vm.display_name,
+            "instance_name": vm.instance_name,
+            "account_id": account_id,
+            "zone_id": self._id("zones", vm.zone),
+            "host_id": host,
+            "cluster_id": cluster,
+            "pod_id": pod,
+            "hypervisor": vm.hypervisor,
+            "service_offering_id": self._offering(vm),
+            "template_id": self._template(vm, account_id),
+            "cpu_number": vm.cpu_number,
+            "cpu_mhz": vm.cpu_mhz,
+            "memory_mib": vm.memory_mib,
+            "state": vm.state.value,
+            "compute_released": vm.state is VmState.DESTROYED,
+        }
+
+    def _change_vms(self, changed: Sequence[tuple[EntityRef, dict[str, Any]]]) -> None:
+        if not changed:
+            return
+        rebooked = [ref for ref, different in changed if different.keys() & CLAIMED]
+        release_hosts_of(self._connection, [ref.uuid for ref in rebooked])
+        written = []
+        for ref, different in changed:
+            row = self._vms[ref.uuid]
+            self._touched |= {row["account_id"], different.get("account_id", row["account_id"])}
+            last = {"last_host_id": row["host_id"]} if row["host_id"] is not None and "host_id" in different else {}
+            row.update(different)
+            written.append((ref, {**different, **last}))
+        change_rows(self._connection, written)
+        self._book([self._vms[ref.uuid] for ref in rebooked])
+        self._learnt.changed = len(changed)
+
+    def _insert_vms(self, account_id: int, zone_id: int, rows: Sequence[dict[str, Any]]) -> None:
+        user_id = self._caller.user_id
+        deployment = store.insert_deployment(self._connection, user_id, account_id, zone_id, len(rows))
+        complete = [{**row, "user_id": user_id, "deployment_id": deployment} for row in rows]
+        for row, number in zip(
+            complete, store.insert_many(self._connection, Entity.VIRTUAL_MACHINE, complete), strict=True
+        ):
+            self._vms[row["uuid"]] = {**row, "id": number}
+            self._brought.add(number)
+        self._book(rows)
+        self._touched.add(account_id)
+        self._learnt.created += len(rows)
+
+    def _book(self, rows: Sequence[Row]) -> None:
+        on_hosts = [row for row in rows if row["host_id"] is not None]
+        book_hosts(
+            self._connection,
+            [row["uuid"] for row in on_hosts],
+            [row["host_id"] for row in on_hosts],
+            [row["account_id"] for row in on_hosts],
+            [row["cpu_number"] * row["cpu_mhz"] for row in on_hosts],
+            [row["memory_mib"] for row in on_hosts],
+        )
+
+    def _join(self, vms: Iterable[LearntVm]) -> None:
+        security: list[tuple[int, int]] = []
+        affinity: list[tuple[int, int]] = []
+        for vm in vms:
+            vm_id = self._vms[vm.uuid]["id"]
+            security += [
+                (vm_id, self._ids["security_groups"][group])
+                for group in vm.security_groups
+                if group in self._ids["security_groups"]
+            ]
+            affinity += [
+                (vm_id, self._ids["affinity_groups"][group])
+                for group in vm.affinity_groups
+                if group in self._ids["affinity_groups"]
+            ]
+        store.write_memberships(self._connection, security, affinity)
+
+    def _follow_volumes(self) -> None:
+        there = store.present(self._connection, Entity.VOLUME)
+        new: list[dict[str, Any]] = []
+        changed: list[tuple[EntityRef, dict[str, Any]]] = []
+        seen: set[UUID] = set()
+        for volume in self._machines.volumes:
+            seen.add(volume.uuid)
+            if volume.vm is not None and not self._is_followed(volume.vm):
+                continue
+            try:
+                columns = self._volume(volume)
+            except LookupError as error:
+                self._learnt.left_out.append(f"volumes {volume.name} ({volume.uuid}): {error.args[0]}")
+                continue
+            row = there.get(volume.uuid)
+            if row is None:
+                new.append(columns)
+            elif different := _different(columns, row):
+                changed.append((EntityRef(Entity.VOLUME, row["id"], volume.uuid, volume.name), different))
+        learnt = {self._vms[vm.uuid]["id"] for vm in self._machines.vms if self._is_followed(vm.uuid)}
+        gone = [row for uuid, row in there.items() if uuid not in seen and row["vm_id"] in learnt]
+        self._write_volumes(new, changed, there, gone)
+
+    def _write_volumes(
+        self,
+        new: Sequence[dict[str, Any]],
+        changed: Sequence[tuple[EntityRef, dict[str, Any]]],
+        there: Mapping[UUID, dict[str, Any]],
+        gone: Sequence[Row],
+    ) -> None:
+        moved = [ref.uuid for ref, different in changed if different.keys() & {"pool_id", "size_bytes"}]
+        release_pools_of(self._connection, [*moved, *(row["uuid"] for row in gone)])
+        store.mark_removed(self._connection, Entity.VOLUME, [row["id"] for row in gone], "Expunged")
+        change_rows(self._connection, changed)
+        store.insert_many(self._connection, Entity.VOLUME, new)
+        now = [*new, *({**there[ref.uuid], **different} for ref, different in changed if ref.uuid in set(moved))]
+        placed = [row for row in now if row["pool_id"] is not None]
+        book_pools(
+            self._connection,
+            [row["uuid"] for row in placed],
+            [row["pool_id"] for row in placed],
+            [row["size_bytes"] for row in placed],
+        )
+        self._touched |= {row["account_id"] for row in (*now, *gone)}
+
+    def _volume(self, volume: LearntVolume) -> dict[str, Any]:
+        vm = None if volume.vm is None else self._vms[volume.vm]
+        pool = None if volume.pool is None else self._id("pools", volume.pool)
+        return {
+            "uuid": volume.uuid,
+            "name": volume.name,
+            "account_id": self._account(volume.owner),
+            "zone_id": self._id("zones", volume.zone),
+            "vm_id": None if vm is None else vm["id"],
+            "pool_id": pool,
+            "volume_type": volume.kind,
+            "device_id": volume.device,
+            "size_bytes": volume.size_bytes,
+            "template_id": vm["template_id"] if vm is not None and volume.kind == "ROOT" else None,
+            "disk_offering_id": self._ids["disk_offerings"].get(str(volume.disk_offering)),
+            "service_offering_id": vm["service_offering_id"] if vm is not None and volume.kind == "ROOT" else None,
+            "state": "Allocated" if pool is None else "Ready",
+            "standalone": vm is None,
+        }
+
+    def _follow_nics(self) -> None:
+        there = store.present(self._connection, Entity.NIC)
+        ranges = _Ranges(store.ranges_of_networks(self._connection))
+        held = {(row["network_id"], row["vm_name"]) for row in there.values() if row["vm_name"] is not None}
+        new: list[dict[str, Any]] = []
+        seen: set[UUID] = set()
+        gone: list[int] = []
+        learnt: set[int] = set()
+        for vm in self._machines.vms:
+            if not self._is_followed(vm.uuid):
+                continue
+            learnt.add(self._vms[vm.uuid]["id"])
+            for nic in vm.nics:
+                columns = self._nic(vm, nic, ranges, held)
+                row = there.get(nic.uuid)
+                if columns is None:
+                    continue
+                seen.add(nic.uuid)
+                if row is None:
+                    new.append(columns)
+                elif _different({name: columns[name] for name in ADDRESSED}, row):
+                    gone.append(row["id"])
+                    self._learnt.left_out.append(
+                        f"nics {nic.uuid}: it has another address; the next import takes it"
+                    )
+        gone += [row["id"] for uuid, row in there.items() if uuid not in seen and row["vm_id"] in learnt]
+        store.remove_nics(self._connection, gone)
+        store.insert_many(self._connection, Entity.NIC, new)
+        store.forget_released(
+            self._connection, [(row["ip_range_id"], row["ip_address"]) for row in new if row["ip_range_id"]]
+        )
+
+    def _nic(
+        self, vm: LearntVm, nic: LearntNic, ranges: "_Ranges", held: set[tuple[int, str]]
+    ) -> dict[str, Any] | None:
+        network_id = self._ids["networks"].get(nic.network)
+        if network_id is None:
+            self._learnt.left_out.append(f"nics {nic.uuid} of {vm.name}: its network {nic.network} is not here")
+            return None
+        name = vm.name.lower()
+        is_free = vm.state is not VmState.DESTROYED and (network_id, name) not in held
+        if is_free:
+            held.add((network_id, name))
+        return {
+            "uuid": nic.uuid,
+            "vm_id": self._vms[vm.uuid]["id"],
+            "network_id": network_id,
+            "ip_range_id": ranges.of(network_id, nic.ip),
+            "ip_address": nic.ip,
+            "mac_address": nic.mac,
+            "gateway": nic.gateway,
+            "netmask": nic.netmask,
+            "device_id": nic.device,
+            "is_default": nic.is_default,
+            "vm_name": name if is_free else None,
+        }
+
+    def _account(self, owner: LearntOwner) -> int:
+        if owner.project is not None:
+            return self._id("projects", owner.project)
+        found = self._accounts.get((owner.domain, owner.account.lower()))
+        if found is None:
+            raise LookupError(f"its account {owner.account} is not here")
+        return found
+
+    def _id(self, kind: str, uuid: str) -> int:
+        found = self._ids[kind].get(uuid)
+        if found is None:
+            raise LookupError(f"{uuid}, one of its {kind.replace('_', ' ')}, is not here")
+        return found
+
+    def _offering(self, vm: LearntVm) -> int:
+        known = self._ids["offerings"]
+        if vm.offering not in known:
+            known[vm.offering] = store.insert_offering_as_deleted(self._connection, vm.offering, vm.offering_name)
+        return known[vm.offering]
+
+    def _template(self, vm: LearntVm, account_id: int) -> int:
+        known = self._ids["templates"]
+        if vm.template not in known:
+            known[vm.template] = store.insert_template_as_deleted(
+                self._connection, account_id, vm.template, vm.template_name
+            )
+        return known[vm.template]
+
+
+def _ordered(connection: Connection) -> dict[UUID, UUID | None]:
+    """What we had made there: our VM or volume by its id there; None: an earlier attempt's."""
+    found: dict[UUID, UUID | None] = {}
+    for row in counterparts.all_noted(connection):
+        found |= {UUID(id_of(row.uuid, attempt)): None for attempt in range(1, row.attempt)}
+        found[UUID(id_of(row.uuid, row.attempt))] = row.uuid
+        if row.root_uuid is not None:
+            found[row.root_uuid] = None
+    return found
+
+
+WHEREABOUTS = ("state", "host_id", "cluster_id", "pod_id")
+"""What is taken over of VMs that a call of ours deployed."""
+
+CLAIMED = frozenset({"host_id", "cpu_number", "cpu_mhz", "memory_mib", "account_id"})
+"""What a claim is made of."""
+
+ADDRESSED = ("network_id", "ip_address", "mac_address")
+"""What makes a nic another one."""
+
+
+class _Ranges:
+    """Which range of a network an address is of."""
+
+    def __init__(self, rows: Sequence[tuple[int, int, str, str]]) -> None:
+        self._by_network: dict[int, list[tuple[int, int, int]]] = {}
+        for network_id, range_id, first, last in rows:
+            bounds = (int(IPv4Address(first)), int(IPv4Address(last)), range_id)
+            self._by_network.setdefault(network_id, []).append(bounds)
+
+    def of(self, network_id: int, ip: str | None) -> int | None:
+        """The range, if the address is of one."""
+        if ip is None:
+            return None
+        number = int(IPv4Address(ip))
+        return next(
+            (range_id for low, high, range_id in self._by_network.get(network_id, ()) if low <= number <= high),
+            None,
+        )
+
+
+def _different(columns: Mapping[str, Any], row: Row) -> dict[str, Any]:
+    """What is otherwise in the row; where a VM was last is none of another cloud's business."""
+    return {
+        name: value
+        for name, value in columns.items()
+        if row[name] != value and not (name in ("pod_id", "cluster_id") and value is None)
+    }

@@ -1,0 +1,195 @@
+"""Rows of VMs, volumes and nics that another cloud has: read, written by COPY, and changed, many at a time."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Table, insert, text, update
+
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.database.copying import columns_from, copy_rows, reserve_ids
+from bulkdeploy.store.filters import id_in
+from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
+from bulkdeploy.store.tables.networks import nics
+from bulkdeploy.store.tables.offerings import service_offerings, templates
+from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+
+LEARNT = "learnt"
+"""In a deployment's configuration: its VMs came with another cloud, and with no call of ours."""
+
+TABLES: Mapping[Entity, Table] = {
+    Entity.VIRTUAL_MACHINE: virtual_machines,
+    Entity.VOLUME: volumes,
+    Entity.NIC: nics,
+}
+
+_IDS = {
+    "zones": "SELECT uuid, id FROM zones WHERE removed IS NULL",
+    "networks": "SELECT uuid, id FROM networks WHERE removed IS NULL",
+    "pools": "SELECT uuid, id FROM storage_pools WHERE removed IS NULL",
+    "offerings": "SELECT uuid, id FROM service_offerings",
+    "templates": "SELECT uuid, id FROM templates",
+    "disk_offerings": "SELECT uuid, id FROM disk_offerings",
+    "security_groups": "SELECT uuid, id FROM security_groups WHERE removed IS NULL",
+    "affinity_groups": "SELECT uuid, id FROM affinity_groups WHERE removed IS NULL",
+    "projects": "SELECT uuid, account_id FROM projects WHERE removed IS NULL",
+}
+
+
+def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
+    """The internal ids of what VMs refer to, by uuid as text, by kind; of projects those of their accounts."""
+    return {
+        kind: {str(uuid): number for uuid, number in connection.execute(text(query))}
+        for kind, query in _IDS.items()
+    }
+
+
+def accounts_by_name(connection: Connection) -> dict[tuple[str, str], int]:
+    """The internal ids of accounts, by domain's uuid and name in lower case."""
+    query = "SELECT d.uuid, lower(a.name), a.id FROM accounts a JOIN domains d ON d.id = a.domain_id"
+    return {
+        (str(domain), name): number
+        for domain, name, number in connection.execute(text(f"{query} WHERE a.removed IS NULL"))
+    }
+
+
+def host_places(connection: Connection) -> dict[str, tuple[int, int, int]]:
+    """Host, cluster and pod of every host, by its uuid as text."""
+    rows = connection.execute(text("SELECT uuid, id, cluster_id, pod_id FROM hosts WHERE removed IS NULL"))
+    return {str(uuid): (host, cluster, pod) for uuid, host, cluster, pod in rows}
+
+
+def ranges_of_networks(connection: Connection) -> list[tuple[int, int, str, str]]:
+    """Network, range, first and last address of every guest range."""
+    query = text(
+        "SELECT network_id, id, host(start_ip), host(end_ip) FROM ip_ranges"
+        " WHERE network_id IS NOT NULL AND removed IS NULL ORDER BY id"
+    )
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def present(connection: Connection, entity: Entity) -> dict[UUID, dict[str, Any]]:
+    """The live rows of a kind by uuid."""
+    table = TABLES[entity]
+    left_out = ("created", "updated", "details", "user_data", "key_pairs", "password_encrypted")
+    columns = [column for column in table.c if column.name not in left_out]
+    if entity is Entity.NIC:
+        columns = [column for column in columns if column.name != "ip_address"]
+        columns.append(text("host(ip_address) AS ip_address"))  # type: ignore[arg-type]
+    rows = connection.execute(table.select().with_only_columns(*columns).where(table.c.removed.is_(None)))
+    return {row["uuid"]: dict(row) for row in rows.mappings()}
+
+
+def brought_by_imports(connection: Connection) -> set[int]:
+    """VMs that came with another cloud; all others were deployed by calls of ours."""
+    query = (
+        "SELECT v.id FROM virtual_machines v JOIN deployments d ON d.id = v.deployment_id"
+        " WHERE d.config ->> :learnt = 'true' AND v.removed IS NULL"
+    )
+    return set(connection.execute(text(query), {"learnt": LEARNT}).scalars())
+
+
+def held_by_jobs(connection: Connection) -> set[int]:
+    """VMs that a job of ours works on."""
+    query = "SELECT instance_id FROM async_jobs WHERE status = 0 AND instance_type = 'VirtualMachine'"
+    return set(connection.execute(text(query)).scalars())
+
+
+def insert_deployment(connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int) -> int:
+    """The row that VMs of an owner in a zone hang on: they came with no call of ours."""
+    values = {
+        "bulk": False,
+        "account_id": account_id,
+        "user_id": user_id,
+        "zone_id": zone_id,
+        "vm_count": vms,
+        "asked_count": vms,
+        "config": {"account_id": account_id, LEARNT: True},
+        "pinned": False,
+        "plan": {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []},
+    }
+    return int(connection.execute(insert(deployments).values(**values).returning(deployments.c.id)).scalar_one())
+
+
+def insert_many(connection: Connection, entity: Entity, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Write rows that set the same columns; their ids."""
+    if not rows:
+        return []
+    table = TABLES[entity]
+    ids = reserve_ids(connection, table, len(rows))
+    complete = [{**row, "id": number} for row, number in zip(rows, ids, strict=True)]
+    copy_rows(connection, table, len(complete), columns_from(complete))
+    return ids
+
+
+def write_memberships(
+    connection: Connection, of_security: Collection[tuple[int, int]], of_affinity: Collection[tuple[int, int]]
+) -> None:
+    """Which groups VMs are in: VM and group."""
+    for table, column, pairs in (
+        (vm_security_groups, "security_group_id", of_security),
+        (vm_affinity_groups, "affinity_group_id", of_affinity),
+    ):
+        rows = [{"vm_id": vm, column: group} for vm, group in dict.fromkeys(pairs)]
+        if rows:
+            copy_rows(connection, table, len(rows), columns_from(rows))
+
+
+def forget_released(connection: Connection, addresses: Sequence[tuple[int, str]]) -> None:
+    """These addresses (of a range) are not free."""
+    if addresses:
+        connection.execute(
+            text(
+                "DELETE FROM released_addresses r USING unnest(CAST(:ranges AS bigint[]), CAST(:ips AS inet[]))"
+                " AS t(range_id, ip) WHERE r.ip_range_id = t.range_id AND r.ip_address = t.ip"
+            ),
+            {"ranges": [one for one, _ in addresses], "ips": [ip for _, ip in addresses]},
+        )
+
+
+def remove_nics(connection: Connection, nic_ids: Sequence[int]) -> None:
+    """Remove nics; their addresses are free."""
+    if not nic_ids:
+        return
+    connection.execute(
+        text(
+            "WITH gone AS (UPDATE nics SET removed = now() WHERE id = ANY(:nics) AND removed IS NULL"
+            "   RETURNING ip_range_id, ip_address)"
+            " INSERT INTO released_addresses (ip_range_id, ip_address) SELECT g.ip_range_id, g.ip_address"
+            " FROM gone g JOIN ip_ranges r ON r.id = g.ip_range_id WHERE g.ip_address < r.next_ip"
+            " ON CONFLICT DO NOTHING"
+        ),
+        {"nics": list(nic_ids)},
+    )
+
+
+def mark_removed(connection: Connection, entity: Entity, ids: Collection[int], state: str) -> None:
+    """Mark VMs or volumes as gone."""
+    if ids:
+        table = TABLES[entity]
+        values = {"state": state, "removed": text("now()")}
+        connection.execute(update(table).where(id_in(table.c.id, set(ids))).values(values))
+
+
+def insert_template_as_deleted(connection: Connection, account_id: int, uuid: str, name: str) -> int:
+    """A template that VMs were made from and that is deleted since."""
+    values = {
+        "uuid": UUID(uuid),
+        "name": name,
+        "display_text": name,
+        "kind": "template",
+        "format": "QCOW2",
+        "size_bytes": 0,
+        "physical_size_bytes": 0,
+        "account_id": account_id,
+        "is_public": False,
+        "removed": text("now()"),
+    }
+    return int(connection.execute(insert(templates).values(values).returning(templates.c.id)).scalar_one())
+
+
+def insert_offering_as_deleted(connection: Connection, uuid: str, name: str) -> int:
+    """A service offering that VMs have and that is deleted since."""
+    values = {"uuid": UUID(uuid), "name": name, "display_text": name, "removed": text("now()")}
+    query = insert(service_offerings).values(values).returning(service_offerings.c.id)
+    return int(connection.execute(query).scalar_one())
