@@ -63,7 +63,7 @@ def _worker_cpu_s(cloud: RealCloud) -> float:
 def _table(cloud: RealCloud, vms: Sequence[Mapping[str, Any]], up: Mapping[str, float]) -> Table:
     table = Table()
     for name, least in (("VM", 9), ("state", 8), ("host", 4), ("up after", 8), ("last line of its console", 1)):
-        table.add_column(name, min_width=least, no_wrap=True)
+        table.add_column(name, min_width=least, max_width=36, no_wrap=True)
     for vm in vms:
         after = f"{up[vm['id']]:.1f} s" if vm["id"] in up else ""
         table.add_row(vm["instancename"], vm["state"], vm.get("hostname", ""), after, cloud.says(vm["id"]))
