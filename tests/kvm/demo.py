@@ -28,9 +28,7 @@ def main() -> None:
     )
     with real_cloud(workers=1) as cloud:
         used, began = _worker_cpu_s(cloud), time.monotonic()
-        jobs = cloud.client.call(
-            "bulkDeployVirtualMachine", virtualmachinecount=count, nameprefix="guest", **cloud.ids
-        )["asyncjobs"]
+        jobs = cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **cloud.ids)["asyncjobs"]
         console.print(
             f"bulkDeployVirtualMachine virtualmachinecount={count}: {len(jobs)} jobs"
             f" in {time.monotonic() - began:.2f} s"
@@ -63,11 +61,12 @@ def _worker_cpu_s(cloud: RealCloud) -> float:
 
 
 def _table(cloud: RealCloud, vms: Sequence[Mapping[str, Any]], up: Mapping[str, float]) -> Table:
-    table = Table("VM", "state", "host", "up after")
-    table.add_column("last line of its console", no_wrap=True)
+    table = Table()
+    for name, least in (("VM", 9), ("state", 8), ("host", 4), ("up after", 8), ("last line of its console", 1)):
+        table.add_column(name, min_width=least, max_width=36, no_wrap=True)
     for vm in vms:
         after = f"{up[vm['id']]:.1f} s" if vm["id"] in up else ""
-        table.add_row(vm["name"], vm["state"], vm.get("hostname", ""), after, cloud.says(vm["id"]))
+        table.add_row(vm["instancename"], vm["state"], vm.get("hostname", ""), after, cloud.says(vm["id"]))
     return table
 
 
