@@ -32,6 +32,7 @@ from tests.workers.processes import all_done, slow_boots
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 VMS = int(os.environ.get("FRONT_VMS", "1000"))
+KILLS = int(os.environ.get("FRONT_KILLS", "5"))
 AT_ONCE = RunnerOptions(threads=64, lease_seconds=60, driver_timeout_s=600)
 MOST_DEPLOYS, MOST_LISTS = 1.0, 0.2
 """Calls for each VM, where nothing breaks."""
@@ -99,14 +100,14 @@ def test_the_upstream_dies_half_way(front: Fleet, upstream: Upstream) -> None:
 
 
 def test_both_sides_die_again_and_again(front: Fleet, upstream: Upstream, tmp_path: Path) -> None:
-    """Worker in front and API behind are killed in turn, five times, in the midst of the same call."""
+    """Worker in front and API behind are killed together, FRONT_KILLS times, in the midst of one call."""
     settings, log = front_settings(front), tmp_path / "front.log"
     slow_boots(upstream.fleet, 300)
     front.deploy(VMS)
     with program(settings, log, *BULKDEPLOY, "sweeper"):
-        for part in range(1, 6):
+        for part in range(1, KILLS + 1):
             with program(settings, log, *BULKDEPLOY, "worker") as worker:
-                wait_for(partial(has_vms, upstream, part * VMS // 8))
+                wait_for(partial(has_vms, upstream, part * VMS // (KILLS + 3)))
                 upstream.kill()
                 with suppress(ProcessLookupError):
                     worker.kill()
