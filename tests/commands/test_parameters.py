@@ -38,6 +38,10 @@ BESIDES = {
     ("deployVirtualMachine", "planindex"),
     ("listAsyncJobs", "deploymentid"),
     *(
+        (command, "sortby")
+        for command in ("listAsyncJobs", "listEvents", "listVirtualMachines", "listVirtualMachinesMetrics")
+    ),
+    *(
         (name, parameter)
         for name in ("startVirtualMachine", "migrateVirtualMachine", "prepareHostForMaintenance")
         for parameter in ("dryrun", "planindex")

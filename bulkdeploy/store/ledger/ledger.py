@@ -183,20 +183,6 @@ def claim_pools(
     )
 
 
-def count_claimed(connection: Connection, account_ids: Sequence[int], host_ids: Sequence[int]) -> None:
-    """Count claims that were written for many accounts at once; entry i is one claim."""
-    connection.execute(
-        text(
-            "INSERT INTO account_clusters AS a (account_id, cluster_id, vms)"
-            " SELECT w.account_id, h.cluster_id, count(*) FROM"
-            "   unnest(CAST(:accounts AS bigint[]), CAST(:hosts AS bigint[])) AS w(account_id, host_id)"
-            "   JOIN hosts h ON h.id = w.host_id GROUP BY 1, 2 ORDER BY 1, 2"
-            " ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = a.vms + excluded.vms"
-        ),
-        {"accounts": int_array(account_ids), "hosts": int_array(host_ids)},
-    )
-
-
 _LOCK_COUNTS = text(
     "SELECT FROM account_clusters WHERE (account_id, cluster_id) IN ("
     "   SELECT x.account_id, h.cluster_id FROM host_claims x JOIN hosts h ON h.id = x.host_id"
