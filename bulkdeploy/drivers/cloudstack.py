@@ -776,6 +776,9 @@ class _Start:
         try:
             ticket = call.calls.call("startVirtualMachine", parameters, timeout_s=call.left)
         except CallRefused as error:
+            seen = self._seen()
+            if seen is None or seen["state"] in (ERROR, *GONE):
+                return seen  # what failed before was seen too late
             raise failure("boot", call.host_name, error) from error
         except NotAnswered:
             return self._seen()

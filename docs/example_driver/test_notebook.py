@@ -43,8 +43,8 @@ class TestNotebook(DriverContract, VolumeContract, HostContract):
     def machines(self) -> Machines:
         """Two that answer, one that does not."""
         promise = HostPromise(Decimal(1), Decimal(1), guests_limit=50)
-        left, right, nobody = (
+        left, right, silent = (
             NewHost(uuid4(), "KVM", HostAccess(url), promise)
-            for url in ("notebook://left", "notebook://right", "http://nobody")
+            for url in ("notebook://left", "notebook://right", "http://silent")
         )
-        return Machines((left, right), nobody)
+        return Machines((left, right), silent)

@@ -42,6 +42,10 @@ class Refusal(Exception):
         super().__init__(text)
 
 
+class Restarted(Exception):
+    """The management server whose job this was is no more: what it did not do stays undone."""
+
+
 @dataclass
 class Habits:
     """What a CloudStack may do, by switches; by default it is prompt and empty.
@@ -307,9 +311,9 @@ class Upstream:
 
     def _run(self, vm: dict[str, Any], host: str | None) -> dict[str, Any]:
         """Place a VM and start it; its hosts takes no more than it has capacity for."""
-        epoch = self._epoch
         with self._placing if self.habits.one_at_a_time else _nothing():
             with self._lock:
+                epoch = self._epoch
                 there = host or next(iter(self.hosts))
                 taken = sum(one.get("hostid") == there for one in self.vms.values())
                 if taken >= self.habits.capacity.get(there, 1000):
@@ -317,7 +321,9 @@ class Upstream:
                 vm.update(state="Starting", hostid=there, hostname=self.hosts[there])
             time.sleep(self.habits.start_s)
         with self._lock:
-            if epoch != self._epoch or vm["state"] != "Starting":
+            if epoch != self._epoch:
+                raise Restarted
+            if vm["state"] != "Starting":
                 raise Refusal(530, CUT_OFF)
             vm["state"] = "Running"
             for volume in self.volumes.values():
@@ -490,8 +496,12 @@ class Upstream:
             del self.failing[command]
 
         def end() -> None:
+            if epoch != self._epoch:
+                return
             try:
                 result, status = (_say_no(command) if fails else work()), 1
+            except Restarted:
+                return
             except Refusal as refusal:
                 result, status = {"errorcode": refusal.code, "errortext": refusal.text}, 2
             with self._lock:

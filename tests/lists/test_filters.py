@@ -29,6 +29,11 @@ ELSEWHERE = {
     ("listConfigurations", "clusterid"),
     ("listHosts", "virtualmachineid"),
     ("listHostsMetrics", "virtualmachineid"),
+    *(
+        ("listAllocations", name)
+        for name in ("consumerid", "consumertype", "hostid", "storageid", "clusterid", "podid", "zoneid")
+    ),
+    *((name, "allocpolicy") for name in ("listClusters", "listClustersMetrics", "listPods")),
     ("listServiceOfferings", "state"),
     ("listDiskOfferings", "state"),
     *((name, "domainid") for name in OWNED_BY_DOMAIN),

@@ -20,6 +20,7 @@ RESTRICTED = {
     "listHosts": {A, R},
     "listPods": {A, R},
     "listRoles": {A},
+    "listAllocations": {A},
     "listRolePermissions": {A},
     **dict.fromkeys(("createRole", "updateRole", "deleteRole", "updateDomain"), frozenset({A})),
     **dict.fromkeys(("createRolePermission", "updateRolePermission", "deleteRolePermission"), frozenset({A})),

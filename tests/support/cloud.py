@@ -91,4 +91,5 @@ class Cloud(World):
     def assert_intact(self) -> None:
         """The audit finds nothing."""
         findings = audit(self.engine, [self.driver])
-        assert {finding.name: finding.breaches for finding in findings if finding.breaches} == {}
+        broken = {finding.name: finding.breaches for finding in findings if finding.breaches}
+        assert broken == {}, broken
