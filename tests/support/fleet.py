@@ -247,3 +247,4 @@ def open_fleet(engine: Engine, settings: Settings, system: System, simulator_url
             )
         finally:
             driver.close()
+            clear_state(control)  # others share the simulator, and would find guests of no VM of theirs
