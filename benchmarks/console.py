@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _in_a_browser(browser: Any, root: str, deployment: str) -> Table:
-    """What whoever looks waits for, on a slow machine, and what an open page asks."""
+    """How long a page takes in a browser on a slow machine, and how often an open one asks the server."""
     table = Table("in a browser", f"CPU slowed down {SLOWDOWN} times")
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
     page.set_default_timeout(PATIENCE_MS)

@@ -15,7 +15,7 @@ _CURRENT: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def current_request() -> str | None:
-    """The id; None: nobody asked for this, a program does it by itself."""
+    """The id; None: no call is being answered, the program acts by itself."""
     return _CURRENT.get()
 
 

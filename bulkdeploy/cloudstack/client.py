@@ -307,7 +307,7 @@ class _Turns:
         time.sleep(turn - now)
 
     def pause(self, seconds: float) -> None:
-        """Nobody sends for so long."""
+        """Send nothing for this long, from any thread."""
         with self._lock:
             self._next = max(self._next, time.monotonic() + seconds)
 

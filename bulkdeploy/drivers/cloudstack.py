@@ -8,9 +8,8 @@ the one host that may have a guest stand in the service's records.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore
 from typing import ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -45,6 +44,7 @@ from bulkdeploy.drivers.driver import (
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Overtaken, Records
+from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class CloudStackDriver(HypervisorDriver):
         self._client = client
         self._records: Records
         self._slots = BoundedSemaphore(options.jobs_at_once)
-        self._turns = _Turns()
+        self._turns = Turns()
 
     @classmethod
     def from_options(cls, options: CloudStackOptions) -> Self:
@@ -346,29 +346,6 @@ class CloudStackDriver(HypervisorDriver):
         return order
 
 
-class _Turns:
-    """Of one guest's calls in this process one goes on at a time; those of other processes meet at the fences."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._waiting: dict[UUID, tuple[Lock, int]] = {}
-
-    @contextmanager
-    def of(self, guest_uuid: UUID) -> Iterator[None]:
-        """The turn of a call of this guest's."""
-        with self._lock:
-            turn, count = self._waiting.get(guest_uuid, (Lock(), 0))
-            self._waiting[guest_uuid] = turn, count + 1
-        try:
-            with turn:
-                yield
-        finally:
-            with self._lock:
-                turn, count = self._waiting.pop(guest_uuid)
-                if count > 1:
-                    self._waiting[guest_uuid] = turn, count - 1
-
-
 class _Call:
     """One call about one guest: its VM there, its fence, and the time that is left."""
 
@@ -431,7 +408,7 @@ class _Call:
             raise self.error(step, f"VM {row['id']} is on host {row.get('hostname', row['hostid'])}")
 
     def check_fence(self, step: str) -> None:
-        """Refuse to go on where somebody has taken over."""
+        """Stop here if a later lease of the VM has called meanwhile."""
         if not self.records.fences.is_highest(self.guest, self.fence):
             raise self.stale(step)
 
@@ -903,7 +880,7 @@ def sizes_of(row: Row) -> tuple[int, int, int]:
 
 
 def _chosen_mac(nic: NicSpec) -> dict[str, str]:
-    """The MAC address of a nic for which somebody chose one: what is made here may be another nic's there."""
+    """The MAC address of a nic, where the deploy call named one; one made here may be in use there."""
     return {} if nic.mac_address.lower().startswith(GENERATED_MACS) else {"mac": nic.mac_address}
 
 

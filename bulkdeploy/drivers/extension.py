@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from threading import Lock
 from typing import Any, Self
 from uuid import UUID
 
@@ -44,6 +43,7 @@ from bulkdeploy.drivers.extension_program import ActionFailed, Program
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
+from bulkdeploy.drivers.turns import Turns
 
 KEPT_UNDER = "extension"
 ANY_TEMPLATE = "default"
@@ -113,7 +113,7 @@ class ExtensionDriver(HypervisorDriver):
             options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
         )
         self._records: Records
-        self._turns = _Turns()
+        self._turns = Turns()
 
     @classmethod
     def from_options(cls, options: ExtensionOptions) -> Self:
@@ -278,30 +278,6 @@ class ExtensionDriver(HypervisorDriver):
     def _call(self, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float) -> "Iterator[_Call]":
         with self._turns.of(guest):
             yield _Call(self, host, guest, fence, time.monotonic() + timeout_s)
-
-
-class _Turns:
-    """One call for a guest at a time; those of other processes have other fences."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._held: dict[UUID, tuple[Lock, int]] = {}
-
-    @contextmanager
-    def of(self, guest: UUID) -> Iterator[None]:
-        """Wait for the guest's turn."""
-        with self._lock:
-            lock, waiting = self._held.get(guest, (Lock(), 0))
-            self._held[guest] = lock, waiting + 1
-        try:
-            with lock:
-                yield
-        finally:
-            with self._lock:
-                waiting = self._held[guest][1] - 1
-                self._held[guest] = lock, waiting
-                if not waiting:
-                    del self._held[guest]
 
 
 class _Call:

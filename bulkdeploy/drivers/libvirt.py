@@ -662,7 +662,7 @@ def _undefine(domain: Any) -> None:
 
 
 def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
-    """A guest has arrived elsewhere; whoever died meanwhile may have left its definition here, or it, paused."""
+    """Remove what a move that was cut left of a guest that runs elsewhere: its definition, or it, paused."""
     domain = _find_domain(call, guest_uuid)
     if domain is not None:
         _undefine(domain)

@@ -40,7 +40,7 @@ def open_screen(call: HostCall, domain: Any) -> socket.socket:
 
 
 def open_serial(connection: Any, domain: Any) -> socket.socket:
-    """Connect to a guest's serial console; whoever had it before loses it.
+    """Connect to a guest's serial console; an earlier connection is closed.
 
     Args:
         connection: of libvirt, which serves this console alone, and is closed with it.
@@ -59,7 +59,7 @@ def open_serial(connection: Any, domain: Any) -> socket.socket:
 
 
 def _from_guest(stream: Any, ours: socket.socket) -> None:
-    """What the guest writes, until it ends or nobody listens."""
+    """What the guest writes, until the guest or the connection ends."""
     with suppress(libvirt.libvirtError, OSError):
         while data := stream.recv(CHUNK_BYTES):
             ours.sendall(data)
@@ -68,7 +68,7 @@ def _from_guest(stream: Any, ours: socket.socket) -> None:
 
 
 def _to_guest(connection: Any, stream: Any, ours: socket.socket) -> None:
-    """What is typed, until whoever types hangs up or the guest has ended; then everything is closed."""
+    """Pass on what is typed, until the connection or the guest ends; then everything is closed."""
     with suppress(libvirt.libvirtError, OSError):
         while data := ours.recv(CHUNK_BYTES):
             while data:

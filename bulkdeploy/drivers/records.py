@@ -226,7 +226,7 @@ class Counterparts(Protocol):
         """The cloud is about to be told of it: note that before."""
 
     def spend(self, uuid: UUID, attempt: int) -> None:
-        """The id of this attempt is used up: the next one counts, if nobody said so before."""
+        """The id of this attempt is used up: go on to the next attempt, unless that was done already."""
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
         """The VM that was noted with this root volume."""

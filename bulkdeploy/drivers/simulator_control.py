@@ -179,7 +179,7 @@ def latency_scale(connection: Connection) -> float:
 
 
 def cut_off(connection: Connection, host: str) -> bool:
-    """Let nobody reach a host, by name or uuid: its guests run on. False: there is no such host."""
+    """Cut a host (name or uuid) off: no call reaches it, its guests run on. False: there is no such host."""
     return _set_reach(connection, host, cut_off=True)
 
 

@@ -31,7 +31,7 @@ OTHER_FILES = BACKLOG + MOST_CONSOLES + 256
 figures."""
 
 MOST_MESSAGE_BYTES = 1024 * 1024
-"""Of what somebody types, or pastes."""
+"""Largest message from a console's client, in bytes: what is typed or pasted."""
 
 
 class _QuietServer(Server):

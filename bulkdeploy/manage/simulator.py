@@ -219,7 +219,7 @@ def hosts(ctx: click.Context) -> None:
 @click.argument("host")
 @click.pass_context
 def cut_off_command(ctx: click.Context, host: str) -> None:
-    """Let nobody reach HOST, by its name or uuid; its guests run on."""
+    """Cut HOST (name or uuid) off: no call reaches it, its guests run on."""
     from bulkdeploy.drivers.simulator_control import cut_off
 
     with _database(ctx) as connection:

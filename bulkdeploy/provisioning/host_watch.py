@@ -134,7 +134,7 @@ class HostWatch:
         return found
 
     def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
-        """None of its hosts is seen where nobody could be asked: that says nothing of hosts."""
+        """What each host of a type answers; empty where the driver can ask none: then hosts are not to blame."""
         of_kind = [host for host in hosts if host.hypervisor == kind]
         addresses = [
             HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url) for host in of_kind

@@ -45,7 +45,7 @@ class ConsoleContract:
             connected.close()
 
     def test_a_running_guest_has_a_serial_console(self, rig: Rig, caller: Caller) -> None:
-        """It is there, and can be opened again after it was closed, or while somebody else has it."""
+        """It opens, opens again after it was closed, and opens while another connection has it."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with closing(self._open(rig, guest.uuid, ConsoleKind.SERIAL)):
