@@ -14,8 +14,8 @@ from benchmarks.generation import OFFERING, TEMPLATE
 from benchmarks.ground import BenchmarkZone, GeneratedZone, say
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployRequest
-from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
-from bulkdeploy.drivers.simulator_database import connect
+from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
+from bulkdeploy.drivers.simulator.database import connect
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.celery_queue import CeleryJobQueue

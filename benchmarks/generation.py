@@ -15,8 +15,8 @@ from psycopg import Connection
 from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.drivers.simulator_database import connect, ensure_database
-from bulkdeploy.drivers.simulator_inventory import SimulatedHost, sync_hosts
+from bulkdeploy.drivers.simulator.database import connect, ensure_database
+from bulkdeploy.drivers.simulator.inventory import SimulatedHost, sync_hosts
 
 TENANTS = 10
 OFFERING = "Generated small"

@@ -1,8 +1,8 @@
 """Which driver speaks to which hypervisor type.
 
-A driver of the tree is one module of this package with ``DRIVER``, its class; the module's name is the driver's.
-One from outside the tree joins by an entry point in the group ``bulkdeploy.drivers``: its name is the driver's, its
-object the class.
+A driver of the tree is a package beside this module, by its name; its ``driver.py`` has the class as ``DRIVER``,
+its ``options.py`` the options as ``OPTIONS``. One from outside the tree joins by an entry point in the group
+``bulkdeploy.drivers``: its name is the driver's, its object the class.
 """
 
 import importlib
@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib.abc import InspectLoader
 from importlib.metadata import entry_points
-from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
@@ -26,7 +25,6 @@ from bulkdeploy.drivers.records import MakeRecords
 
 ENTRY_POINT_GROUP = "bulkdeploy.drivers"
 IN_TREE = "DRIVER"
-DECLARATION = re.compile(rf"^{IN_TREE} = ", re.MULTILINE)
 
 DEFAULT = "default"
 """Stands for every hypervisor type that is not named."""
@@ -196,7 +194,7 @@ def find_driver(name: str, setting: str) -> type[HypervisorDriver]:
 
 def _load(name: str) -> Any:
     if _is_in_tree(name):
-        return getattr(importlib.import_module(f"{__package__}.{name}"), IN_TREE)
+        return getattr(importlib.import_module(f"{__package__}.{name}.driver"), IN_TREE)
     points = entry_points(group=ENTRY_POINT_GROUP)
     return points[name].load() if name in points.names else None
 
@@ -212,20 +210,11 @@ def in_tree_drivers() -> list[str]:
 
 
 def in_tree_options(name: str) -> type[DriverOptions]:
-    """The options of a driver that comes with the product.
-
-    They stand in ``NAME_options`` where the driver's own module needs what is not installed everywhere.
-    """
-    module = f"{__package__}.{name}_options"
-    if find_spec(module) is None:
-        return find_driver(name, TABLE).options_model
-    options: type[DriverOptions] = importlib.import_module(module).OPTIONS
+    """The options of a driver that comes with the product, also where the driver itself can not be imported."""
+    options: type[DriverOptions] = importlib.import_module(f"{__package__}.{name}.options").OPTIONS
     return options
 
 
 def _is_in_tree(name: str) -> bool:
-    """Whether the package has a module of this name with DRIVER in it; it is read, not imported."""
-    spec = find_spec(f"{__package__}.{name}") if NAME.fullmatch(name) else None
-    if spec is None or not isinstance(spec.loader, InspectLoader):
-        return False
-    return DECLARATION.search(spec.loader.get_source(spec.name) or "") is not None
+    """Whether a package of this name has a driver; it is found, not imported."""
+    return NAME.fullmatch(name) is not None and (Path(__file__).parent / name / "driver.py").is_file()

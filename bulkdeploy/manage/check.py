@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from bulkdeploy.cloudstack.client import Access, Client
-from bulkdeploy.drivers.extension import ExtensionOptions
-from bulkdeploy.drivers.extension_check import check_extension
+from bulkdeploy.drivers.extension.check import check_extension
+from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.manage.configuration import settings_of
@@ -34,8 +34,8 @@ def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
     """
     settings = settings_of(ctx)
     try:
-        from bulkdeploy.drivers.libvirt_check import check_host
-        from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+        from bulkdeploy.drivers.libvirt.check import check_host
+        from bulkdeploy.drivers.libvirt.options import LibvirtOptions
     except ImportError as error:
         raise DriverSettingError(f"driver {LIBVIRT!r} can not be used: {error}") from error
     options = read_options(LIBVIRT, LibvirtOptions, settings.driver.get(LIBVIRT, {}))

@@ -89,8 +89,8 @@ def _prepare(settings: Settings) -> None:
 
 def _let_hosts_take_time(settings: Settings) -> None:
     """Simulated hosts answer at once unless told otherwise; real ones do not."""
-    from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
-    from bulkdeploy.drivers.simulator_database import connect
+    from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
+    from bulkdeploy.drivers.simulator.database import connect
     from bulkdeploy.wiring.drivers import simulator_url
 
     with connect(simulator_url(settings)) as connection:

@@ -3,8 +3,8 @@
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import DEFAULT
-from bulkdeploy.drivers.simulator_database import connect, ensure_database
-from bulkdeploy.drivers.simulator_inventory import SimulatedHost, sync_hosts
+from bulkdeploy.drivers.simulator.database import connect, ensure_database
+from bulkdeploy.drivers.simulator.inventory import SimulatedHost, sync_hosts
 from bulkdeploy.store.infrastructure.hosts import promising_hosts
 from bulkdeploy.wiring.drivers import SIMULATOR, simulator_url
 from bulkdeploy.wiring.settings import Settings

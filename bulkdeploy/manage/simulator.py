@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bulkdeploy.drivers.simulator_control import Distribution, FaultKind, FaultRule, HangEffect, Latency, Step
+from bulkdeploy.drivers.simulator.control import Distribution, FaultKind, FaultRule, HangEffect, Latency, Step
 from bulkdeploy.manage.configuration import settings_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def add_fault_command(
 
     Example: bulkdeploy simulator faults add --step boot --rate 0.05
     """
-    from bulkdeploy.drivers.simulator_control import add_fault
+    from bulkdeploy.drivers.simulator.control import add_fault
 
     if kind != FaultKind.HANG and (hang_seconds, effect) != (None, None):
         raise click.UsageError("--hang-seconds and --effect are for --kind hang")
@@ -88,7 +88,7 @@ def add_fault_command(
 @click.pass_context
 def list_faults_command(ctx: click.Context) -> None:
     """Print all rules, also those with no strikes left."""
-    from bulkdeploy.drivers.simulator_control import list_faults
+    from bulkdeploy.drivers.simulator.control import list_faults
 
     with _database(ctx) as connection:
         rules = list_faults(connection)
@@ -116,7 +116,7 @@ def list_faults_command(ctx: click.Context) -> None:
 @click.pass_context
 def clear_faults_command(ctx: click.Context, ids: tuple[int, ...]) -> None:
     """Remove the rules with these numbers; without numbers, all."""
-    from bulkdeploy.drivers.simulator_control import clear_faults
+    from bulkdeploy.drivers.simulator.control import clear_faults
 
     with _database(ctx) as connection:
         removed = clear_faults(connection, ids or None)
@@ -150,7 +150,7 @@ def set_latency_command(ctx: click.Context, step: str, mean_ms: float, distribut
 
     Example: bulkdeploy simulator latency set boot 800 --distribution normal --spread-ms 200
     """
-    from bulkdeploy.drivers.simulator_control import set_latency
+    from bulkdeploy.drivers.simulator.control import set_latency
 
     with _database(ctx) as connection:
         set_latency(connection, Latency(Step(step), Distribution(distribution), mean_ms, spread_ms))
@@ -161,7 +161,7 @@ def set_latency_command(ctx: click.Context, step: str, mean_ms: float, distribut
 @click.pass_context
 def scale_latency_command(ctx: click.Context, factor: float) -> None:
     """Multiply all latencies with FACTOR: 0 switches them off, 1 is as set."""
-    from bulkdeploy.drivers.simulator_control import set_latency_scale
+    from bulkdeploy.drivers.simulator.control import set_latency_scale
 
     with _database(ctx) as connection:
         set_latency_scale(connection, factor)
@@ -171,7 +171,7 @@ def scale_latency_command(ctx: click.Context, factor: float) -> None:
 @click.pass_context
 def list_latencies_command(ctx: click.Context) -> None:
     """Print what takes time."""
-    from bulkdeploy.drivers.simulator_control import latency_scale, list_latencies
+    from bulkdeploy.drivers.simulator.control import latency_scale, list_latencies
 
     with _database(ctx) as connection:
         rows, scale = list_latencies(connection), latency_scale(connection)
@@ -186,7 +186,7 @@ def list_latencies_command(ctx: click.Context) -> None:
 @click.pass_context
 def clear_latencies_command(ctx: click.Context) -> None:
     """Remove all delays."""
-    from bulkdeploy.drivers.simulator_control import clear_latencies
+    from bulkdeploy.drivers.simulator.control import clear_latencies
 
     with _database(ctx) as connection:
         clear_latencies(connection)
@@ -196,7 +196,7 @@ def clear_latencies_command(ctx: click.Context) -> None:
 @click.pass_context
 def hosts(ctx: click.Context) -> None:
     """Print every host with what is used of what it may give."""
-    from bulkdeploy.drivers.simulator_inventory import list_hosts
+    from bulkdeploy.drivers.simulator.inventory import list_hosts
 
     with _database(ctx) as connection:
         uses = list_hosts(connection)
@@ -220,7 +220,7 @@ def hosts(ctx: click.Context) -> None:
 @click.pass_context
 def cut_off_command(ctx: click.Context, host: str) -> None:
     """Cut HOST (name or uuid) off: no call reaches it, its guests run on."""
-    from bulkdeploy.drivers.simulator_control import cut_off
+    from bulkdeploy.drivers.simulator.control import cut_off
 
     with _database(ctx) as connection:
         if not cut_off(connection, host):
@@ -232,7 +232,7 @@ def cut_off_command(ctx: click.Context, host: str) -> None:
 @click.pass_context
 def join_command(ctx: click.Context, host: str) -> None:
     """Let HOST, which was cut off, be reached again."""
-    from bulkdeploy.drivers.simulator_control import join_again
+    from bulkdeploy.drivers.simulator.control import join_again
 
     with _database(ctx) as connection:
         if not join_again(connection, host):
@@ -244,7 +244,7 @@ def join_command(ctx: click.Context, host: str) -> None:
 @click.pass_context
 def guests(ctx: click.Context, host: str | None) -> None:
     """Print every guest that is on a host: what really runs."""
-    from bulkdeploy.drivers.simulator_inventory import list_placed_guests
+    from bulkdeploy.drivers.simulator.inventory import list_placed_guests
 
     with _database(ctx) as connection:
         placed = list_placed_guests(connection, host)
@@ -268,7 +268,7 @@ def guests(ctx: click.Context, host: str | None) -> None:
 @contextmanager
 def _database(ctx: click.Context) -> "Iterator[Connection]":
     """A connection to the simulator's database, which is made if need be."""
-    from bulkdeploy.drivers.simulator_database import connect, ensure_database
+    from bulkdeploy.drivers.simulator.database import connect, ensure_database
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.wiring.drivers import simulator_url
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.registry import Drivers, configure_drivers
-from bulkdeploy.drivers.simulator_database import derived_url
+from bulkdeploy.drivers.simulator.database import derived_url
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 

@@ -5,7 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.acceptance.conftest import Cloud
 
 PATIENCE_S = 180.0

@@ -21,7 +21,7 @@ from bulkdeploy.api.guest_console import GuestConsoles
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.manage.api_worker import server_config
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from bulkdeploy.drivers.simulator import SimulatorOptions
+from bulkdeploy.drivers.simulator.options import SimulatorOptions
 from bulkdeploy.manage.api import GRACEFUL_SECONDS, LAST_CALLS_SECONDS
 from bulkdeploy.manage.main import main
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS

@@ -20,8 +20,7 @@ EXTRAS = {
     "embedded": "embedded",
     "contract": "contract",
     "contract_suites": "contract",
-    "libvirt_errors": "libvirt",
-    "libvirt_seed": "libvirt",
+    "libvirt": "libvirt",
 }
 """The extra whose packages a folder or module of this name may import."""
 MAKERS = {

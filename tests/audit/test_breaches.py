@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.audit import audit

@@ -15,7 +15,7 @@ import psycopg
 from redis import Redis
 from redis.exceptions import RedisError
 
-from bulkdeploy.drivers.simulator_control import (
+from bulkdeploy.drivers.simulator.control import (
     FaultKind,
     FaultRule,
     Step,

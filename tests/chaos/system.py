@@ -19,8 +19,8 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
-from bulkdeploy.drivers.simulator_database import connect
+from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
+from bulkdeploy.drivers.simulator.database import connect
 from bulkdeploy.embedded.postgres import PORT, SUPERUSER, PostgresServer
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.valkey import ValkeyServer, free_port

@@ -14,7 +14,7 @@ from tests.chaos.journal import Journal
 from tests.chaos.load import Client, Names
 from tests.chaos.system import LEASE_S, PATIENCE_S, SWEEP_INTERVAL_S, System, start_system
 from tests.chaos.verification import check, failures, repeat_calls
-from tests.chaos.watcher import Rounds, Stall, Watcher, look_for_progress
+from tests.chaos.watcher import Rounds, Stall, Watcher, look_for_progress, unfinished
 from tests.support.zone import Zone
 
 CLIENTS = 8
@@ -171,10 +171,15 @@ class _Trial:
                 since = ended
             if ended - since > IDLE_LEASES * ROUNDS_PER_LEASE:
                 yield f"{seen.due} jobs are due and nothing came of any in {ended - since} rounds of the sweeper"
+                yield from self._unfinished()
                 return
             if ended - began > QUIET_LEASES * ROUNDS_PER_LEASE:
                 yield f"{seen.unfinished} jobs did not end within {ended - began} rounds of the sweeper"
+                yield from self._unfinished()
                 return
+
+    def _unfinished(self) -> list[str]:
+        return [f"the queues then: {self._watcher.now}", *unfinished(self._zone)]
 
     def _check(self) -> None:
         figures, journal = self._figures, self._journal

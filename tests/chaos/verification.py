@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.provisioning.kinds.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.services.audit import audit

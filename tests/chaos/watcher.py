@@ -57,7 +57,10 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What changes whenever anything comes of any job; ``due``: jobs that wait for nothing but a worker."""
+    """What changes whenever anything comes of any job.
+
+    ``due``: jobs that wait for nothing but a worker, neither for another job of their VM nor for their next try.
+    """
 
     unfinished: int
     due: int
@@ -70,9 +73,23 @@ def look_for_progress(zone: Zone) -> Progress:
     (row,) = zone.rows(
         "SELECT count(*) FILTER (WHERE status = 0) AS unfinished, coalesce(sum(attempts), 0)::bigint AS tries,"
         " count(*) FILTER (WHERE status = 0 AND phase = 'waiting') AS waiting,"
-        " count(*) FILTER (WHERE status = 0 AND (phase <> 'waiting' OR retry_at <= now())) AS due FROM async_jobs"
+        " count(*) FILTER (WHERE status = 0 AND (phase <> 'waiting' OR (retry_at <= now() AND NOT EXISTS (SELECT"
+        "   FROM async_jobs e WHERE (e.instance_type, e.instance_id) = (j.instance_type, j.instance_id)"
+        "   AND e.status = 0 AND e.id < j.id)))) AS due FROM async_jobs j"
     )
     return Progress(**row._asdict())
+
+
+def unfinished(zone: Zone) -> list[str]:
+    """Where each job stands that has not ended."""
+    rows = zone.rows(
+        "SELECT id, uuid, kind, phase, attempts, lost_leases, instance_type, instance_id, parent_id, host_id,"
+        " progress, id IN (SELECT job_id FROM outbox) AS unsent, extract(epoch FROM now() - created)::int AS age_s,"
+        " extract(epoch FROM now() - retry_at)::int AS due_for_s,"
+        " extract(epoch FROM now() - lease_until)::int AS lease_over_for_s"
+        " FROM async_jobs WHERE status = 0 ORDER BY id LIMIT 20"
+    )
+    return [f"unfinished: {dict(row._asdict())}" for row in rows]
 
 
 class Rounds:

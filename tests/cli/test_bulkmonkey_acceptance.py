@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
 from tests.support.fleet import Fleet
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.cli.conftest import Monkey
 from tests.support.fleet import Fleet
 

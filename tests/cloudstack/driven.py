@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cloudstack import CloudStackDriver, CloudStackOptions
+from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
+from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
 from bulkdeploy.drivers.contract import Subjects
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import GuestOrder

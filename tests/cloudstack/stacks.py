@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bulkdeploy.drivers.cloudstack import CloudStackDriver, CloudStackOptions
+from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
+from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.provisioning.job_runner import RunnerOptions
 from bulkdeploy.services.system import System

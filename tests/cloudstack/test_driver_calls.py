@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cloudstack import CloudStackDriver, host_id_of
+from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver, host_id_of
 from bulkdeploy.drivers.contract import Caller
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from tests.cloudstack.apis import APIS, OF_ANY_CALL, why_refused

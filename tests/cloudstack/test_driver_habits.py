@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cloudstack import host_id_of
+from bulkdeploy.drivers.cloudstack.driver import host_id_of
 from bulkdeploy.drivers.contract import Caller, guests_of
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven

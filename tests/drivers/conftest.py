@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
+from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from tests.support.services import unique_name, with_database
 
 

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from bulkdeploy.drivers.contract import PATIENCE_S, Caller, Subjects, guests_of, volume_uuids
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator_inventory import SimulatedHost
+from bulkdeploy.drivers.simulator.inventory import SimulatedHost
 
 __all__ = ["PATIENCE_S", "Caller", "address", "guests_of", "new_guest", "new_host", "volume_uuids"]
 

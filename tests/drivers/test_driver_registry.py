@@ -16,7 +16,7 @@ from bulkdeploy.drivers.registry import (
     configure_drivers,
     installed_drivers,
 )
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 
 OUTSIDER = '''
 from pydantic import Field, SecretStr

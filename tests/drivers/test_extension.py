@@ -22,7 +22,8 @@ from bulkdeploy.drivers.contract import (
     guests_of,
 )
 from bulkdeploy.drivers.driver import DriverError, PowerState
-from bulkdeploy.drivers.extension import ExtensionDriver, ExtensionOptions
+from bulkdeploy.drivers.extension.driver import ExtensionDriver
+from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import FixedDirectory

@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
-from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
+from bulkdeploy.drivers.ganeti.driver import GanetiDriver
+from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
 from tests.support.certificates import self_signed

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
-from bulkdeploy.drivers.libvirt_domain import (
+from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
     Interface,
@@ -15,8 +15,8 @@ from bulkdeploy.drivers.libvirt_domain import (
     target_name,
     write_domain,
 )
-from bulkdeploy.drivers.libvirt_options import LibvirtOptions
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 
 VOLUMES = [uuid4() for _ in range(3)]
@@ -124,7 +124,7 @@ def test_a_seed_tells_a_guest_who_it_is() -> None:
     from io import BytesIO
 
     from bulkdeploy.drivers.driver import GuestSpec, NicSpec
-    from bulkdeploy.drivers.libvirt_seed import make_seed
+    from bulkdeploy.drivers.libvirt.seed import make_seed
 
     nic = NicSpec(
         uuid4(), "02:00:00:00:00:01", "10.0.0.5", UUID(int=1), None,

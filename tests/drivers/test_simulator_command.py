@@ -5,8 +5,8 @@ from click.testing import CliRunner, Result
 from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, HangEffect, Step, list_faults
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, HangEffect, Step, list_faults
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.manage.main import main
 from tests.drivers.subjects import Caller, address, new_guest, new_host
 

@@ -23,8 +23,8 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from tests.drivers.subjects import Caller, address, new_host
 
 CAPACITY = 5

@@ -11,10 +11,10 @@ import pytest
 
 from bulkdeploy.drivers.driver import DriverError, PowerState, StaleFence
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, list_faults
-from bulkdeploy.drivers.simulator_database import connect, derived_url, drop_database, ensure_database
-from bulkdeploy.drivers.simulator_inventory import AdoptedGuest
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, list_faults
+from bulkdeploy.drivers.simulator.database import connect, derived_url, drop_database, ensure_database
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import AdoptedGuest
 from bulkdeploy.embedded.postgres import PostgresServer
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host, volume_uuids
 from tests.support.services import unique_name, with_database

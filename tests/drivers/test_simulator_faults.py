@@ -9,8 +9,7 @@ from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import (
+from bulkdeploy.drivers.simulator.control import (
     FaultKind,
     FaultRule,
     HangEffect,
@@ -19,7 +18,8 @@ from bulkdeploy.drivers.simulator_control import (
     clear_faults,
     list_faults,
 )
-from bulkdeploy.drivers.simulator_inventory import list_hosts
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import list_hosts
 from tests.drivers.subjects import PATIENCE_S, Caller, address, guests_of, new_guest, new_host, volume_uuids
 
 

@@ -8,8 +8,8 @@ from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_inventory import list_hosts
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import list_hosts
 from tests.drivers.subjects import PATIENCE_S, Caller, address, new_guest
 
 

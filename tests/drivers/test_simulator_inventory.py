@@ -10,9 +10,9 @@ from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_inventory import AdoptedGuest, list_hosts
-from bulkdeploy.drivers.simulator_link import PAGE_ROWS
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import AdoptedGuest, list_hosts
+from bulkdeploy.drivers.simulator.link import PAGE_ROWS
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host
 
 

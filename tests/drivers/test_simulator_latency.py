@@ -9,8 +9,7 @@ import pytest
 from psycopg import Connection
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import (
+from bulkdeploy.drivers.simulator.control import (
     Distribution,
     FaultKind,
     FaultRule,
@@ -23,6 +22,7 @@ from bulkdeploy.drivers.simulator_control import (
     set_latency,
     set_latency_scale,
 )
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host
 
 DRAWS = 20_000

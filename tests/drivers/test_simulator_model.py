@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState, StaleFence
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, HangEffect, Step, add_fault, list_faults
-from bulkdeploy.drivers.simulator_database import clear_state, connect
-from bulkdeploy.drivers.simulator_inventory import list_hosts
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, HangEffect, Step, add_fault, list_faults
+from bulkdeploy.drivers.simulator.database import clear_state, connect
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import list_hosts
 from tests.drivers.subjects import address, guests_of, new_guest, new_host, volume_uuids
 
 GUESTS, HOSTS, CAPACITY = 4, 2, 2

@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from bulkdeploy.drivers.ganeti import GanetiDriver
+from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life

@@ -25,8 +25,9 @@ from bulkdeploy.drivers.contract import (
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.ganeti import GanetiDriver, GanetiOptions
-from bulkdeploy.drivers.ganeti_rapi import NotAnswered, Rapi
+from bulkdeploy.drivers.ganeti.driver import GanetiDriver
+from bulkdeploy.drivers.ganeti.options import GanetiOptions
+from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import FixedDirectory

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from sqlalchemy import Engine, text
 
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_database import connect, derived_url, drop_database
-from bulkdeploy.drivers.simulator_inventory import list_hosts
+from bulkdeploy.drivers.simulator.database import connect, derived_url, drop_database
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import list_hosts
 from bulkdeploy.manage.inventory import demo_zone_file, load_first_zone
 from bulkdeploy.services.audit import audit
 from bulkdeploy.wiring.settings import Settings

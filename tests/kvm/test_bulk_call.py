@@ -18,7 +18,7 @@ import pytest
 from pydantic import SecretStr
 from websockets.sync.client import connect
 
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.database.engine import create_engine

@@ -13,9 +13,10 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import DriverContract, FencingContract, HostContract, Machines, Rig, Subjects
-from bulkdeploy.drivers.extension import ExtensionDriver, ExtensionOptions
+from bulkdeploy.drivers.extension.driver import ExtensionDriver
+from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import FixedDirectory
 from tests.support.programs import BULKDEPLOY

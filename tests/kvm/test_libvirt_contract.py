@@ -27,7 +27,7 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
@@ -121,8 +121,8 @@ class TestLibvirtContract(
     @pytest.fixture
     def driver(self, kvm_hosts: LibvirtHosts, engine: Engine, tmp_path: Path) -> Iterator[HypervisorDriver]:
         """The driver, with hosts, pool and template, and the product's own records of fences."""
-        from bulkdeploy.drivers.libvirt import LibvirtDriver
-        from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+        from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
+        from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 
         image = tmp_path / "boot.raw"
         image.write_bytes(boot_image())

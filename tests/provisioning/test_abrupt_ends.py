@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.failpoints import arm
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE, SCALE_COMMIT

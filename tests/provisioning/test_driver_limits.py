@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.queue.job_queue import ALL_QUEUES, bulk_queue
 from tests.support.fleet import OPTIONS, Fleet, OneDriver
 from tests.support.gates import PATIENCE_S, GatedDriver

@@ -9,7 +9,7 @@ from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import Guest
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator_control import cut_off, join_again
+from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.provisioning.host_watch import HostWatch, Waits, state_after
 from tests.support.fleet import Fleet, OneDriver
 

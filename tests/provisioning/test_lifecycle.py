@@ -10,7 +10,7 @@ from bulkdeploy.domain.deployment import NamedVm
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.domain.resources import ResourceType
-from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT

@@ -8,7 +8,7 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.driver import DriverError, PowerState
-from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.migrate_virtual_machine import MIGRATE

@@ -8,7 +8,7 @@ import pytest
 from bulkdeploy.commands.registry import every_api
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.services.accounts.accounts import delete_accounts, deleted
 from tests.support.fleet import Fleet
 

@@ -10,7 +10,7 @@ from redis import Redis
 from sqlalchemy import Connection, event
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.provisioning.progress import TOO_LATE

@@ -7,7 +7,7 @@ import pytest
 
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
 from bulkdeploy.services.accounts.account_removal import remove

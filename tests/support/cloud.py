@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import Cipher
 from tests.support.api_client import ApiFailure

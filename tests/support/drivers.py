@@ -6,8 +6,8 @@ from typing import Any, cast
 from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_model import read_host
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.model import read_host
 
 
 def always(driver: HypervisorDriver) -> Drivers:

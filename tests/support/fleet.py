@@ -14,10 +14,10 @@ from sqlalchemy import Engine, text
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.drivers.registry import FindsDrivers
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, FaultRule, Step, add_fault, clear_faults
-from bulkdeploy.drivers.simulator_database import clear_state, connect, drop_database, ensure_database
-from bulkdeploy.drivers.simulator_inventory import SimulatedHost
+from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, clear_faults
+from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.inventory import SimulatedHost
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.provisioning.sweeping import Sweeper

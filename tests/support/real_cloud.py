@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.manage import database
 from bulkdeploy.manage.admin import read_credentials
 from bulkdeploy.manage.stack import Stack

@@ -15,7 +15,8 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from bulkdeploy.drivers.batches import Answer, GuestCall, RemoveCall, StartCall
-from bulkdeploy.drivers.simulator import SimulatorDriver, SimulatorOptions
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.drivers.simulator.options import SimulatorOptions
 
 NAME = "watched"
 TABLES = (

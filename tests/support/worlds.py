@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bulkdeploy.api.app import create_app
-from bulkdeploy.drivers.simulator import SimulatorDriver
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from redis import Redis
 
-from bulkdeploy.drivers.simulator import SimulatorOptions
+from bulkdeploy.drivers.simulator.options import SimulatorOptions
 from bulkdeploy.manage.generate import default_toml
 from bulkdeploy.store.database.database_url import database_parameters
 from bulkdeploy.wiring.settings import SettingMissing, Settings, load_settings

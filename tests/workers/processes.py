@@ -11,7 +11,7 @@ from redis import Redis
 from sqlalchemy.engine import URL
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.simulator_control import Distribution, Latency, Step, set_latency
+from bulkdeploy.drivers.simulator.control import Distribution, Latency, Step, set_latency
 from bulkdeploy.embedded.valkey import ValkeyServer
 from tests.support.fleet import Fleet
 from tests.support.programs import Process

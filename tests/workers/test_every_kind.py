@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.domain.jobs import InstanceType, JobStatus
-from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.provisioning.completion import SOURCES
 from bulkdeploy.provisioning.job_kind import JobKind

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.registry import job_kinds

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from functools import partial
 
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from tests.support.fleet import Fleet
 from tests.support.progress import wait_for

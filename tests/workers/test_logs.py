@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.drivers.cloudstack_calls import id_of
+from bulkdeploy.drivers.cloudstack.calls import id_of
 from bulkdeploy.store.accounts.resource_recounts import COUNTED, recount
 from bulkdeploy.store.hypervisors import counterparts
 from bulkdeploy.store.learnt_entities import forget_learnt

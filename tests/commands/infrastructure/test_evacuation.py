@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings

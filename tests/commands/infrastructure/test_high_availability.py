@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from bulkdeploy import failpoints
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.simulator import SimulatorDriver
-from bulkdeploy.drivers.simulator_control import cut_off, join_again
+from bulkdeploy.drivers.simulator.control import cut_off, join_again
+from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.host_watch import HostWatch
 from bulkdeploy.services.audit import audit

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from tests.support.api_client import ApiClient
 from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.fleet import Fleet, OneDriver

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _look, _on, _state, host
 from tests.support.api_client import ApiClient
 from tests.support.clients import ACME, refused

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.simulator_inventory import list_hosts
+from bulkdeploy.drivers.simulator.inventory import list_hosts
 from tests.support.api_client import ApiFailure
 from tests.support.cloud import Cloud
 

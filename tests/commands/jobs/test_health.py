@@ -2,7 +2,7 @@
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import Step
+from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.audit import check
 from tests.support.api_client import ApiClient, ApiFailure
 from tests.support.clients import ACME

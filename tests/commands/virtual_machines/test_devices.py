@@ -8,7 +8,7 @@ import pytest
 
 from bulkdeploy import failpoints
 from bulkdeploy.domain.errors import OutcomeUnknown
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.audit import audit

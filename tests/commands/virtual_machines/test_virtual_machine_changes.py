@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import FaultKind, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.support.api_client import ApiClient
 from tests.support.clients import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.fleet import Fleet, OneDriver

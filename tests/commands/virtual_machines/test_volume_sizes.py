@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.simulator_control import FaultKind, HangEffect, Step
+from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.support.api_client import ApiFailure
 from tests.support.clients import refused

@@ -1,4 +1,4 @@
-"""Calls as the simulator's database reads them (``simulator_batches.sql``), and their outcomes as it tells them."""
+"""Calls as the simulator's database reads them (``batches.sql``), and their outcomes as it tells them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +73,7 @@ class SimulatedCall:
         """Wait as long as the call takes, then say what it answers, if anything.
 
         Args:
-            row: an ``outcome`` of ``simulator_faults.sql``.
+            row: an ``outcome`` of ``faults.sql``.
             sleep: what passes the time, in seconds.
 
         Raises:

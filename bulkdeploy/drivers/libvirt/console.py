@@ -11,9 +11,9 @@ from typing import Any
 from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.libvirt_connections import HostCall
-from bulkdeploy.drivers.libvirt_errors import libvirt
-from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.vnc import VncRefused, connect_to_vnc
 
 STEP = "console"
 CHUNK_BYTES = 64 * 1024

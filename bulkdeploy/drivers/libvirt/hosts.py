@@ -5,10 +5,10 @@ from urllib.parse import urldefrag, urlsplit
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostModel
-from bulkdeploy.drivers.libvirt_connections import HostCall
-from bulkdeploy.drivers.libvirt_errors import libvirt
-from bulkdeploy.drivers.libvirt_options import LibvirtOptions
-from bulkdeploy.drivers.libvirt_storage import pool_path, pool_xml
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import libvirt
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.storage import pool_path, pool_xml
 from bulkdeploy.drivers.records import Pool
 
 LOCALHOST = "127.0.0.1"

@@ -1,7 +1,7 @@
 """Simulated hosts with a memory, a capacity and a temper of their own (one file: one driver, whole).
 
-State lies in a database apart from the product's (``simulator_database``) and every call is one round trip and
-one durable transaction there (``simulator_calls.sql``). Time that steps take is slept afterwards, without a
+State lies in a database apart from the product's (``database``) and every call is one round trip and
+one durable transaction there (``calls.sql``). Time that steps take is slept afterwards, without a
 connection, so that hundreds of calls in flight need few of them. That is also how a real hypervisor behaves
 towards a caller that dies while it waits: what it was asked to do gets done.
 """
@@ -14,16 +14,13 @@ from functools import partial
 from typing import Any, LiteralString, Self
 from uuid import UUID
 
-from pydantic import Field, SecretStr
-
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.options import DriverOptions
-from bulkdeploy.drivers.simulator_calls import BUSY, STEPS, SimulatedCall, write_calls
-from bulkdeploy.drivers.simulator_database import ensure_database
-from bulkdeploy.drivers.simulator_inventory import (
+from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, write_calls
+from bulkdeploy.drivers.simulator.database import ensure_database
+from bulkdeploy.drivers.simulator.inventory import (
     AdoptedGuest,
     SimulatedHost,
     adopt_guests,
@@ -33,24 +30,12 @@ from bulkdeploy.drivers.simulator_inventory import (
     switch_on,
     sync_hosts,
 )
-from bulkdeploy.drivers.simulator_link import SimulatorLink
-from bulkdeploy.drivers.simulator_model import read_host, read_pool_url
+from bulkdeploy.drivers.simulator.link import SimulatorLink
+from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
+from bulkdeploy.drivers.simulator.options import SimulatorOptions
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
-
-
-class SimulatorOptions(DriverOptions):
-    """What the simulator needs to know."""
-
-    url: SecretStr = Field(
-        description="PostgreSQL database in which simulated hypervisors keep their guests. "
-        "Unset: the one beside database_url, with _simulator after its name."
-    )
-    pool_size: int = Field(default=8, ge=1, le=500, description="Most connections to it that one process holds.")
-    durable: bool = Field(
-        default=True, description="Wait until an answered call would survive a power cut; false is faster."
-    )
 
 
 class SimulatorDriver(BatchDriver):
@@ -181,7 +166,7 @@ class SimulatorDriver(BatchDriver):
         ]
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """See HypervisorDriver. The url says what the host is (``simulator_model``); everybody may log in."""
+        """See HypervisorDriver. The url says what the host is (``model``); everybody may log in."""
         (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
         if isinstance(answer, DriverError):
             raise answer
@@ -209,7 +194,7 @@ class SimulatorDriver(BatchDriver):
         self._link.request("overcommit", ANY_HOST, work, patience_s=timeout_s)
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """See HypervisorDriver. The url says how large it is (``simulator_model``)."""
+        """See HypervisorDriver. The url says how large it is (``model``)."""
         del timeout_s
         return read_pool_url(url)
 
@@ -277,7 +262,7 @@ class SimulatorDriver(BatchDriver):
             yield row[0], row[1], row[2]
 
     def sync_hosts(self, hosts: Sequence[SimulatedHost]) -> None:
-        """Make hosts known; see ``simulator_inventory.sync_hosts``.
+        """Make hosts known; see ``inventory.sync_hosts``.
 
         Raises:
             DriverError: the database does not answer.
@@ -285,7 +270,7 @@ class SimulatorDriver(BatchDriver):
         self._link.request("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
-        """Take guests as running; see ``simulator_inventory.adopt_guests``.
+        """Take guests as running; see ``inventory.adopt_guests``.
 
         Raises:
             DriverError: see there, or the database does not answer.

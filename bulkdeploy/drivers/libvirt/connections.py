@@ -20,7 +20,7 @@ import structlog
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.libvirt_errors import failing_at, libvirt
+from bulkdeploy.drivers.libvirt.errors import failing_at, libvirt
 
 log = structlog.get_logger(__name__)
 

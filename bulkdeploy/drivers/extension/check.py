@@ -5,8 +5,9 @@ from typing import Any
 from uuid import uuid4
 
 from bulkdeploy.drivers.driver import GuestSpec
-from bulkdeploy.drivers.extension import ANY_TEMPLATE, ExtensionOptions
-from bulkdeploy.drivers.extension_payload import (
+from bulkdeploy.drivers.extension.driver import ANY_TEMPLATE
+from bulkdeploy.drivers.extension.options import ExtensionOptions
+from bulkdeploy.drivers.extension.payload import (
     OFF,
     ON,
     UNKNOWN,
@@ -18,7 +19,7 @@ from bulkdeploy.drivers.extension_payload import (
     vm_of,
     without_prefix,
 )
-from bulkdeploy.drivers.extension_program import ActionFailed, Program
+from bulkdeploy.drivers.extension.program import ActionFailed, Program
 from bulkdeploy.drivers.need import Need
 
 MEMORY_MIB = 512

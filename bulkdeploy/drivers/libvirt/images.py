@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.libvirt_connections import HostCall
-from bulkdeploy.drivers.libvirt_storage import CHUNK, FORMATS, LibvirtPool, copy_name
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.storage import CHUNK, FORMATS, LibvirtPool, copy_name
 from bulkdeploy.drivers.records import CopyState, TemplateCopies, TemplateImage
 
 log = structlog.get_logger(__name__)

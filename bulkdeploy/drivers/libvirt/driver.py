@@ -31,9 +31,9 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.libvirt_connections import Deadline, HostCall, Links, in_time
-from bulkdeploy.drivers.libvirt_console import open_screen, open_serial
-from bulkdeploy.drivers.libvirt_domain import (
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
+from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
+from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
     Interface,
@@ -46,12 +46,12 @@ from bulkdeploy.drivers.libvirt_domain import (
     write_domain,
     write_interface,
 )
-from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt_hosts import host_model, read_url
-from bulkdeploy.drivers.libvirt_images import ensure_copy
-from bulkdeploy.drivers.libvirt_options import LibvirtOptions
-from bulkdeploy.drivers.libvirt_seed import make_seed
-from bulkdeploy.drivers.libvirt_storage import (
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.images import ensure_copy
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.seed import make_seed
+from bulkdeploy.drivers.libvirt.storage import (
     FORMATS,
     Backing,
     LibvirtPool,
@@ -60,8 +60,8 @@ from bulkdeploy.drivers.libvirt_storage import (
     seed_name,
     volume_name,
 )
+from bulkdeploy.drivers.libvirt.vnc import new_password
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
-from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
 

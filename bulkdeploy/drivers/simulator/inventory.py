@@ -145,7 +145,7 @@ def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:
     """
     with connection.transaction():
         connection.execute(ONE_AT_A_TIME)
-        # Against calls that have looked and not yet written: see simulator_parts.sql.
+        # Against calls that have looked and not yet written: see parts.sql.
         connection.execute("LOCK TABLE simulator.guests IN SHARE ROW EXCLUSIVE MODE")
         _copy_adopted(connection, guests)
         _refuse_contradictions(connection)

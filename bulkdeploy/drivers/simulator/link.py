@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError
-from bulkdeploy.drivers.simulator_database import conninfo
+from bulkdeploy.drivers.simulator.database import conninfo
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from uuid import UUID
 from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import DriverError, VolumeSpec
-from bulkdeploy.drivers.libvirt_connections import HostCall
-from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt_options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.records import Pool
 
 SUFFIX = ".qcow2"

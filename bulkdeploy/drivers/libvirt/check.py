@@ -11,12 +11,12 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.drivers.driver import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress
-from bulkdeploy.drivers.libvirt_connections import Deadline, HostCall, Links
-from bulkdeploy.drivers.libvirt_errors import is_code, libvirt
-from bulkdeploy.drivers.libvirt_hosts import host_model, read_url
-from bulkdeploy.drivers.libvirt_options import LibvirtOptions
-from bulkdeploy.drivers.libvirt_probe_guest import boot_image
-from bulkdeploy.drivers.libvirt_storage import LibvirtPool, pool_path
+from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+from bulkdeploy.drivers.libvirt.storage import LibvirtPool, pool_path
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.records import Pool
 

@@ -8,18 +8,15 @@ the one host that may have a guest stand in the service's records.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from threading import BoundedSemaphore
 from typing import ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from pydantic import Field, SecretStr
-
 from bulkdeploy.cloudstack.client import Access, CallRefused, Client, NotAnswered, Row, rows_in
 from bulkdeploy.domain.addresses import GENERATED_MACS
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.cloudstack_calls import (
+from bulkdeploy.drivers.cloudstack.calls import (
     INVALID,
     TAKEN,
     TRANSIENT,
@@ -30,6 +27,7 @@ from bulkdeploy.drivers.cloudstack_calls import (
     is_not_there,
     job_id_of,
 )
+from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     DriverError,
@@ -42,7 +40,6 @@ from bulkdeploy.drivers.driver import (
     VolumeSpec,
 )
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Overtaken, Records
 from bulkdeploy.drivers.turns import Turns
 
@@ -56,26 +53,6 @@ GONE = (None, "Destroyed", "Expunging")
 UNDER_WAY = ("Starting", "Stopping", "Migrating")
 LOOKS_FOR_TAKEN = 30
 """Looks for a VM whose id is taken until it counts as removed: lists are late by seconds."""
-
-
-class CloudStackOptions(DriverOptions):
-    """How to reach a CloudStack, and how much may be asked of it."""
-
-    url: str = Field(pattern="^https?://", description="Its API, such as https://cloud.example.org/client/api.")
-    apikey: SecretStr = Field(min_length=1, description="API key of a root admin's user.")
-    secretkey: SecretStr = Field(min_length=1, description="Its secret key.")
-    ca_file: Path | None = Field(
-        default=None, description="File of certificates that vouch for it. Unset: the system's authorities do."
-    )
-    calls_per_second: float = Field(
-        default=20.0, gt=0, le=1000, description="Most calls a second of one process; 429 makes it wait besides."
-    )
-    jobs_at_once: int = Field(
-        default=20, ge=1, le=1000, description="Most VMs that one process has deployed, started or moved at a time."
-    )
-    poll_seconds: float = Field(
-        default=1.0, gt=0, le=60, description="Seconds between two looks at all VMs that are waited for."
-    )
 
 
 class CloudStackDriver(HypervisorDriver):

@@ -9,13 +9,10 @@ removes what it made. Instances without our tag are never touched.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 from uuid import UUID
-
-from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
@@ -28,9 +25,9 @@ from bulkdeploy.drivers.driver import (
     StaleFence,
     VolumeSpec,
 )
-from bulkdeploy.drivers.ganeti_rapi import Access, JobFailed, NotAnswered, Rapi, failure, path_of
+from bulkdeploy.drivers.ganeti.options import GanetiOptions
+from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, NotAnswered, Rapi, failure, path_of
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
 
 MIB = 1 << 20
@@ -39,35 +36,6 @@ TAG = "bulkdeploy:"
 ACTIVE = ("queued", "waiting", "canceling", "running")
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
-
-
-class GanetiOptions(DriverOptions):
-    """How to reach a cluster, and what its instances are made of."""
-
-    urls: tuple[str, ...] = Field(min_length=1, description="RAPI of every master candidate, https://NODE:5080.")
-    username: str = Field(description="User of RAPI with the right to write.")
-    password: SecretStr = Field(description="Its password.")
-    ca_file: Path | None = Field(
-        default=None, description="File of certificates that vouch for RAPI's. Unset: the system's authorities do."
-    )
-    fingerprint: str | None = Field(
-        default=None, description="SHA-256 of RAPI's certificate, in hexadecimal: that one is taken, and no other."
-    )
-    group: str | None = Field(default=None, description="Hosts must be of this node group. Unset: of any.")
-    hypervisor: str = Field(default="kvm", description="Ganeti's hypervisor of the instances.")
-    disk_template: str = Field(default="plain", description="Ganeti's disk template of the instances; not drbd.")
-    operating_systems: dict[str, str] = Field(
-        default_factory=lambda: {"default": "noop"},
-        description="Ganeti's OS by the name of our template, or default.",
-    )
-    nic_mode: str | None = Field(
-        default=None, description="bridged, routed or openvswitch. Unset: the cluster's own."
-    )
-    nic_link: str | None = Field(default=None, description="Bridge or table of nics. Unset: the cluster's own.")
-    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz, which Ganeti does not know.")
-    jobs_at_once: int = Field(
-        default=20, ge=1, le=1000, description="Most jobs of one worker process in Ganeti's queue."
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ SUFFIX = "_simulator"
 LONGEST_NAME = 63
 """Bytes of a PostgreSQL identifier."""
 
-TABLES_FILE = "simulator_tables.sql"
+TABLES_FILE = "tables.sql"
 CODE_FILES = (
-    "simulator_chance.sql",
-    "simulator_faults.sql",
-    "simulator_parts.sql",
-    "simulator_calls.sql",
-    "simulator_running.sql",
-    "simulator_batches.sql",
+    "chance.sql",
+    "faults.sql",
+    "parts.sql",
+    "calls.sql",
+    "running.sql",
+    "batches.sql",
 )
 """In the order in which they must be run."""
 

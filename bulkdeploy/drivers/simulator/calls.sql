@@ -1,4 +1,4 @@
--- The calls of a driver but those in simulator_running.sql, one round trip and one transaction each.
+-- The calls of a driver but those in running.sql, one round trip and one transaction each.
 
 CREATE FUNCTION simulator_code.ensure_running(
     p_host uuid, p_guest uuid, p_name text, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint,

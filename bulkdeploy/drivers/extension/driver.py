@@ -12,11 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
-
-from pydantic import Field, SecretStr
 
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -27,7 +24,8 @@ from bulkdeploy.drivers.driver import (
     PowerState,
     StaleFence,
 )
-from bulkdeploy.drivers.extension_payload import (
+from bulkdeploy.drivers.extension.options import ExtensionOptions
+from bulkdeploy.drivers.extension.payload import (
     OFF,
     ON,
     UNKNOWN,
@@ -39,9 +37,8 @@ from bulkdeploy.drivers.extension_payload import (
     vm_of,
     without_prefix,
 )
-from bulkdeploy.drivers.extension_program import ActionFailed, Program
+from bulkdeploy.drivers.extension.program import ActionFailed, Program
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
 from bulkdeploy.drivers.turns import Turns
 
@@ -52,23 +49,6 @@ LOOK_SECONDS = 60.0
 
 STEPS = {"prepare": "boot", "create": "boot", "start": "boot", "status": "look", "statuses": "look"}
 """What errors call an action; others by their own names."""
-
-
-class ExtensionOptions(DriverOptions):
-    """The executable, and what it is told."""
-
-    executable: Path = Field(description="The extension's executable, on every machine that runs workers.")
-    details: dict[str, SecretStr] = Field(
-        default_factory=dict, description="What it gets as externaldetails.extension: urls, users, tokens."
-    )
-    templates: dict[str, dict[str, str]] = Field(
-        default_factory=dict,
-        description="What it gets as externaldetails.virtualmachine, by the name of our template, or default.",
-    )
-    statuses: bool = Field(
-        default=True, description="Whether it has the action statuses; else guests are looked at one by one."
-    )
-    actions_at_once: int = Field(default=8, ge=1, le=1000, description="Most actions of one worker process.")
 
 
 class Made(StrEnum):

@@ -1,0 +1,39 @@
+"""How to reach a cluster, and what its instances are made of."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from bulkdeploy.drivers.options import DriverOptions
+
+
+class GanetiOptions(DriverOptions):
+    """Options of ``[driver.ganeti]``."""
+
+    urls: tuple[str, ...] = Field(min_length=1, description="RAPI of every master candidate, https://NODE:5080.")
+    username: str = Field(description="User of RAPI with the right to write.")
+    password: SecretStr = Field(description="Its password.")
+    ca_file: Path | None = Field(
+        default=None, description="File of certificates that vouch for RAPI's. Unset: the system's authorities do."
+    )
+    fingerprint: str | None = Field(
+        default=None, description="SHA-256 of RAPI's certificate, in hexadecimal: that one is taken, and no other."
+    )
+    group: str | None = Field(default=None, description="Hosts must be of this node group. Unset: of any.")
+    hypervisor: str = Field(default="kvm", description="Ganeti's hypervisor of the instances.")
+    disk_template: str = Field(default="plain", description="Ganeti's disk template of the instances; not drbd.")
+    operating_systems: dict[str, str] = Field(
+        default_factory=lambda: {"default": "noop"},
+        description="Ganeti's OS by the name of our template, or default.",
+    )
+    nic_mode: str | None = Field(
+        default=None, description="bridged, routed or openvswitch. Unset: the cluster's own."
+    )
+    nic_link: str | None = Field(default=None, description="Bridge or table of nics. Unset: the cluster's own.")
+    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz, which Ganeti does not know.")
+    jobs_at_once: int = Field(
+        default=20, ge=1, le=1000, description="Most jobs of one worker process in Ganeti's queue."
+    )
+
+
+OPTIONS = GanetiOptions
