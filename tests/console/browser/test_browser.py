@@ -137,6 +137,21 @@ def test_filters_stand_in_the_address(tab: Tab) -> None:
     assert tab.page.input_value("#state") == "Stopped"
 
 
+def test_rows_out_of_sight_are_not_laid_out(tab: Tab) -> None:
+    """Until somebody scrolls there; then they stand in the same columns as all others, and as their headings."""
+    deploy(tab, 120, "long")
+    tab.go("virtual-machines?keyword=long-&size=200")
+    last = tab.page.locator("tbody tr").last
+    laid_out = "row => row.firstElementChild.checkVisibility({ contentVisibilityAuto: true })"
+    assert tab.page.locator("tbody tr").count() == 120
+    assert tab.page.locator("tbody tr").first.evaluate(laid_out)
+    assert not last.evaluate(laid_out)
+    last.locator("a.name").first.hover()
+    assert last.evaluate(laid_out)
+    columns = "row => [...row.children].map((cell) => Math.round(cell.getBoundingClientRect().left))"
+    assert last.evaluate(columns) == tab.page.locator("thead tr").evaluate(columns)
+
+
 def test_choosing_vms(tab: Tab, things: dict[str, str]) -> None:
     """Buttons wait for a choice, and count it."""
     address_of(tab, "virtual-machine", things)
