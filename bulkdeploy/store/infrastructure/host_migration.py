@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
@@ -22,6 +23,15 @@ def read_address(connection: Connection, host_id: int) -> Row[Any]:
     """Where a host is: uuid, name, ip_address, hypervisor."""
     query = text("SELECT uuid, name, ip_address, hypervisor FROM hosts WHERE id = :host")
     return connection.execute(query, {"host": host_id}).one()
+
+
+def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Where hosts are: uuid, name, ip_address, hypervisor, url; removed ones are left out."""
+    query = text(
+        "SELECT uuid, name, ip_address, hypervisor, url FROM hosts"
+        " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL"
+    )
+    return connection.execute(query, {"hosts": list(host_uuids)}).all()
 
 
 def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
