@@ -72,7 +72,7 @@ test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides s
 test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); root gets the packages, on Debian
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
-test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides; what was called for each VM
+test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM
 	@$(BIN)/python -m pytest -q tests/cloudstack/front_at_length.py
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
