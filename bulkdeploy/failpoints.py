@@ -66,6 +66,7 @@ class Failpoint(StrEnum):
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_GUESTS = "sweep.guests"
     SWEEP_EVACUATIONS = "sweep.evacuations"
+    SWEEP_FILTERS = "sweep.filters"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 

@@ -36,6 +36,9 @@ class Ability(StrEnum):
     CONSOLE = "console"
     """``open_console``: the screen, or the serial console, of a running guest."""
 
+    SECURITY_GROUPS = "security groups"
+    """``ensure_filters``: guests receive and send only what the rules of their security groups let through."""
+
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""
 

@@ -20,6 +20,7 @@ from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # n
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -39,6 +40,7 @@ __all__ = [
     "DeviceContract",
     "DriverContract",
     "FencingContract",
+    "Filtering",
     "HostContract",
     "HostFencingContract",
     "Machines",
@@ -46,6 +48,7 @@ __all__ = [
     "ResizeContract",
     "Rig",
     "ScalingContract",
+    "SecurityGroupContract",
     "Subjects",
     "VolumeContract",
     "guests_of",

@@ -118,7 +118,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``resize``, ``console``...
+            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -218,6 +218,15 @@ class HypervisorDriver(ABC):
 
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             return list(threads.map(look, hosts))
+
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """Guests of these hosts that are said to have ended since the last call; answers at once.
+
+        A hint, for who watches hosts often: some may be missing, and some may run. A hypervisor that tells nothing
+        by itself has none.
+        """
+        del hosts
+        return frozenset()
 
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
@@ -340,6 +349,18 @@ class HypervisorDriver(ABC):
         """
         del guest, fence, timeout_s
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
+
+    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+        """Give guests that run on ``host`` the rules of their security groups (``Records.security_rules``).
+
+        A start, and a migration, does so by itself: this is for rules that change while guests run. Traffic that
+        they no longer let through ends. Guests that do not run there are left out. Ability.SECURITY_GROUPS.
+
+        Raises:
+            DriverError: some may have their rules of before.
+        """
+        del guest_uuids, timeout_s
+        raise _unable("filter", host.name, Ability.SECURITY_GROUPS)
 
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float

@@ -1,11 +1,13 @@
 """What the libvirt driver writes and reads, as far as no libvirt is needed: domains, images, options."""
 
 from dataclasses import replace
+from typing import TypeAlias
 from uuid import UUID, uuid4
 from xml.etree import ElementTree as Tree
 
 import pytest
 
+from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
@@ -15,9 +17,13 @@ from bulkdeploy.drivers.libvirt.domain import (
     target_name,
     write_domain,
 )
+from bulkdeploy.drivers.libvirt.filters import FIRST, is_guarded, write_filter
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
+
+Filtered: TypeAlias = tuple[str | None, str, dict[str, str]]
+"""A rule of a filter: its way, protocol, and what it matches."""
 
 VOLUMES = [uuid4() for _ in range(3)]
 NIC = uuid4()
@@ -33,7 +39,9 @@ DOMAIN = Domain(
     memory_mib=4096,
     shares=cpu_shares(4, 2000),
     disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
-    interfaces=[Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5")],
+    interfaces=[
+        Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5", filter_name="web")
+    ],
     seed_path="/pool/seed.iso",
     console_log="/log/i-2-3-VM",
 )
@@ -85,10 +93,38 @@ def test_addresses_are_guarded_and_networks_tagged() -> None:
     guard = first.find("filterref/parameter")
     assert guard is not None
     assert (guard.get("name"), guard.get("value")) == ("IP", "10.0.0.5")
+    assert [one.get("filter") for one in first.findall("filterref")] == ["web"]
     assert last.find("filterref") is None
     tag = last.find("vlan/tag")
     assert tag is not None
     assert tag.get("id") == "101"
+
+
+def test_a_filter_lets_through_what_rules_say_and_refuses_the_rest() -> None:
+    """What goes out is refused only where there is a rule for it; numbers that say everything are left out."""
+
+    def filtered(*rules: Rule) -> dict[str, list[Filtered]]:
+        root = Tree.fromstring(write_filter(NIC, rules, guarded=True))  # noqa: S314
+        assert (root.findtext("uuid"), is_guarded(write_filter(NIC, rules, guarded=True))) == (str(NIC), True)
+        found = [(one, one[0]) for one in root.findall("rule") if one.get("priority") != FIRST]
+        return {
+            action: [
+                (one.get("direction"), what.tag, what.attrib) for one, what in found if one.get("action") == action
+            ]
+            for action in ("accept", "drop")
+        }
+
+    web = Rule(Direction.INGRESS, Traffic(Protocol.TCP, 80, 90), "10.1.2.3/8")
+    ping = Rule(Direction.INGRESS, Traffic(Protocol.ICMP, icmp_type=-1, icmp_code=-1), "2001:db8::/32")
+    out = Rule(Direction.EGRESS, Traffic(Protocol.ALL), "192.0.2.0/24")
+    refused: list[Filtered] = [("in", "all", {}), ("in", "all-ipv6", {})]
+    free: list[Filtered] = [("out", "all", {}), ("out", "all-ipv6", {})]
+    ports = {"srcipaddr": "10.0.0.0", "srcipmask": "8", "dstportstart": "80", "dstportend": "90"}
+    pinged = {"srcipaddr": "2001:db8::", "srcipmask": "32"}
+    let_in = [("in", "icmpv6", pinged), ("in", "tcp", ports)]
+    assert filtered(web, ping) == {"accept": [*let_in, *free], "drop": refused}
+    sent = ("out", "all", {"dstipaddr": "192.0.2.0", "dstipmask": "24"})
+    assert filtered(out) == {"accept": [sent], "drop": [free[0], refused[0], free[1], refused[1]]}
 
 
 def test_targets_go_on_after_the_alphabet() -> None:

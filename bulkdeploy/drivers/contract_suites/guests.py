@@ -15,6 +15,7 @@ from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
+from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -28,6 +29,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.CONSOLE: ConsoleContract,
+    Ability.SECURITY_GROUPS: SecurityGroupContract,
 }
 """Who declares an ability keeps its suite as well."""
 

@@ -30,7 +30,7 @@ class Disk:
 class Interface:
     """A nic: ``kind`` bridge, network or user, and the name of the bridge or network; ``vlan`` for Open vSwitch.
 
-    ``address``: the only one that it may send with; None: any.
+    ``address``: the only one that it may send with; None: any. ``filter_name``: the network filter that it has.
     """
 
     nic_uuid: UUID
@@ -40,6 +40,7 @@ class Interface:
     vlan: str | None = None
     mtu: int | None = None
     address: str | None = None
+    filter_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +226,10 @@ def _interface(interface: Interface) -> Tree.Element:
     Tree.SubElement(element, "model", type="virtio")
     if interface.mtu is not None:
         Tree.SubElement(element, "mtu", size=str(interface.mtu))
-    if interface.address is not None:
-        filtered = Tree.SubElement(element, "filterref", filter="clean-traffic")
-        Tree.SubElement(filtered, "parameter", name="IP", value=interface.address)
+    if interface.filter_name is not None:
+        filtered = Tree.SubElement(element, "filterref", filter=interface.filter_name)
+        if interface.address is not None:
+            Tree.SubElement(filtered, "parameter", name="IP", value=interface.address)
     Tree.SubElement(element, "alias", name=f"{NIC_ALIAS}{interface.nic_uuid}")
     return element
 

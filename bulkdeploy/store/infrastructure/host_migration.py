@@ -54,6 +54,19 @@ def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[i
     return list(connection.execute(query, {"host": host_id, "job": job_id}).scalars())
 
 
+_COMING = text(
+    "SELECT count(*) FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
+    " WHERE j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'running' AND v.state <> 'Running'"
+    " AND (v.host_id = :host"
+    "   OR EXISTS (SELECT FROM host_claims c WHERE c.host_id = :host AND c.consumer = v.uuid))"
+)
+
+
+def vms_that_may_come_up(connection: Connection, host_id: int) -> int:
+    """How many VMs are worked on now by jobs that may write that they run on a host, which was fenced meanwhile."""
+    return int(connection.execute(_COMING, {"host": host_id}).scalar_one())
+
+
 @dataclass(frozen=True, slots=True)
 class VmPlace:
     """A VM's name and host; None: it holds none."""
