@@ -6,6 +6,7 @@ from xml.etree import ElementTree as Tree
 
 import pytest
 
+from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
@@ -20,7 +21,7 @@ from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 
 VOLUMES = [uuid4() for _ in range(3)]
-NIC = uuid4()
+NIC, NETWORK = uuid4(), uuid4()
 DOMAIN = Domain(
     uuid=uuid4(),
     name="i-2-3-VM",
@@ -33,7 +34,10 @@ DOMAIN = Domain(
     memory_mib=4096,
     shares=cpu_shares(4, 2000),
     disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
-    interfaces=[Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5")],
+    interfaces=[
+        Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", None, 9000, "10.0.0.5", NETWORK, "10.0.0.5")
+    ],
+    template_uuid=uuid4(),
     seed_path="/pool/seed.iso",
     console_log="/log/i-2-3-VM",
 )
@@ -45,7 +49,8 @@ def test_what_is_written_is_read_again() -> None:
     assert seen is not None
     assert (seen.uuid, seen.cpu_number, seen.cpu_mhz) == (DOMAIN.uuid, 4, 2000)
     assert seen.disks == dict(zip(VOLUMES, ("vda", "vdb", "vdc"), strict=True))
-    assert seen.nic_uuids == {NIC}
+    assert seen.nics == (GuestNic(NIC, "02:00:00:00:00:01", NETWORK, "10.0.0.5"),)
+    assert (seen.name, seen.template_uuid) == (DOMAIN.name, DOMAIN.template_uuid)
     assert set(seen.devices) == {*VOLUMES, NIC}
     assert seen.targets == {"vda", "vdb", "vdc", "sda"}
 

@@ -13,6 +13,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.contract import (
     Caller,
     ConsoleContract,
+    DetailsContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -94,6 +95,7 @@ class TestLibvirtContract(
     VolumeContract,
     HostContract,
     MigrationContract,
+    DetailsContract,
     DeviceContract,
     ResizeContract,
     ConsoleContract,

@@ -8,17 +8,28 @@ towards a caller that dies while it waits: what it was asked to do gets done.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, LiteralString, Self
 from uuid import UUID
 
+import orjson
+
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    DriverError,
+    Guest,
+    GuestDetails,
+    GuestNic,
+    GuestSpec,
+    PowerState,
+    VolumeSpec,
+)
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, write_calls
+from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
 from bulkdeploy.drivers.simulator.inventory import (
     AdoptedGuest,
@@ -67,6 +78,7 @@ class SimulatorDriver(BatchDriver):
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
+            Ability.GUEST_DETAILS,
         }
     )
 
@@ -209,9 +221,10 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
-            " %s, %s, %s)",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
+            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
             [
+                orjson.dumps(nic_details(guest)).decode(),
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],
@@ -255,6 +268,16 @@ class SimulatorDriver(BatchDriver):
             nics = None if row[7] is None else frozenset(row[7])
             yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
 
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """See HypervisorDriver. Of guests that were running when it learnt to keep these, it has no nics."""
+        query = (
+            "SELECT uuid, name, template_uuid, volume_uuids, coalesce(nics, '[]') FROM simulator.guests"
+            " WHERE uuid = ANY(%s) AND power <> 'Absent'"
+        )
+        uuids = [guest.uuid for guest in guests]
+        rows = self._link.request("look", ANY_HOST, lambda link: link.execute(query, [uuids]).fetchall())
+        return [GuestDetails(row[0], row[1], row[2], tuple(row[3]), tuple(map(_nic, row[4]))) for row in rows]
+
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
         query = "SELECT uuid, pool_uuid, size_bytes FROM simulator.volumes WHERE uuid > %s ORDER BY uuid LIMIT %s"
@@ -297,6 +320,10 @@ class SimulatorDriver(BatchDriver):
 
     def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
         call.answer(row, self._sleep)
+
+
+def _nic(kept: Mapping[str, Any]) -> GuestNic:
+    return GuestNic(UUID(kept["uuid"]), kept["mac"], UUID(kept["network"]), kept["ip"])
 
 
 DRIVER = SimulatorDriver
