@@ -14,6 +14,7 @@ from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Tr
 from bulkdeploy.drivers.contract import (
     Caller,
     ConsoleContract,
+    DetailsContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -94,6 +95,7 @@ class TestLibvirtContract(
     VolumeContract,
     HostContract,
     MigrationContract,
+    DetailsContract,
     DeviceContract,
     ResizeContract,
     ConsoleContract,

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.drivers.driver import GuestNic
+
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
 MOST_SHARES = 10_000
@@ -31,6 +33,7 @@ class Interface:
     """A nic: ``kind`` bridge, network or user, and the name of the bridge or network; ``vlan`` for Open vSwitch.
 
     ``address``: the only one that it may send with; None: any. ``filter_name``: the network filter that it has.
+    ``network_uuid``, ``ip_address``: what it was plugged for, to be known again.
     """
 
     nic_uuid: UUID
@@ -41,6 +44,8 @@ class Interface:
     mtu: int | None = None
     address: str | None = None
     filter_name: str | None = None
+    network_uuid: UUID | None = None
+    ip_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +75,19 @@ class Domain:
     seed_path: str | None = None
     screen: Screen | None = None
     console_log: str | None = None
+    template_uuid: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SeenDomain:
-    """A guest of ours as a daemon has it."""
+    """A guest of ours as a daemon has it.
+
+    Of a nic that was plugged into it since it was started, only what the device itself tells is known.
+    """
 
     uuid: UUID
+    name: str
+    template_uuid: UUID | None
     cpu_number: int
     cpu_mhz: int
     memory_mib: int
@@ -86,7 +97,7 @@ class SeenDomain:
     devices: dict[UUID, str]
     """Every volume's and nic's own XML, by its uuid."""
 
-    nic_uuids: frozenset[UUID]
+    nics: tuple[GuestNic, ...]
     targets: frozenset[str]
 
 
@@ -97,6 +108,12 @@ def write_domain(domain: Domain) -> str:
     _child(root, "uuid", str(domain.uuid))
     ours = Tree.SubElement(Tree.SubElement(root, "metadata"), f"{{{NAMESPACE}}}guest")
     ours.attrib |= {"fence": str(domain.fence), "cpu-mhz": str(domain.cpu_mhz)}
+    if domain.template_uuid is not None:
+        ours.set("template", str(domain.template_uuid))
+    for interface in domain.interfaces:
+        known = {"uuid": interface.nic_uuid, "network": interface.network_uuid, "address": interface.ip_address}
+        given = {name: str(value) for name, value in known.items() if value is not None}
+        Tree.SubElement(ours, f"{{{NAMESPACE}}}nic", given)
     _child(root, "memory", str(domain.memory_mib), unit="MiB")
     _child(root, "vcpu", str(domain.cpu_number), placement="static")
     if domain.shares is not None:
@@ -159,7 +176,8 @@ def read_domain(xml: str) -> SeenDomain | None:
         return None
     disks: dict[UUID, str] = {}
     devices: dict[UUID, str] = {}
-    nics: set[UUID] = set()
+    known = {nic.get("uuid"): nic for nic in ours.findall(f"{{{NAMESPACE}}}nic")}
+    nics: list[GuestNic] = []
     for kind, prefix in (("disk", VOLUME_ALIAS), ("interface", NIC_ALIAS)):
         for device in root.findall(f"devices/{kind}"):
             alias = device.find("alias")
@@ -171,17 +189,29 @@ def read_domain(xml: str) -> SeenDomain | None:
             if kind == "disk":
                 disks[uuid] = device.find("target").get("dev", "")  # type: ignore[union-attr]
             else:
-                nics.add(uuid)
+                nics.append(_seen_nic(uuid, device, known.get(str(uuid))))
+    template = ours.get("template")
     return SeenDomain(
         uuid=UUID(root.findtext("uuid")),
+        name=root.findtext("name", ""),
+        template_uuid=None if template is None else UUID(template),
         cpu_number=int(root.findtext("vcpu", "0")),
         cpu_mhz=int(ours.get("cpu-mhz", "0")),
         memory_mib=int(root.findtext("memory", "0")) // 1024,
         disks=disks,
         devices=devices,
-        nic_uuids=frozenset(nics),
+        nics=tuple(nics),
         targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
     )
+
+
+def _seen_nic(uuid: UUID, device: Tree.Element, kept: Tree.Element | None) -> GuestNic:
+    network = None if kept is None else kept.get("network")
+    address = None if kept is None else kept.get("address")
+    if address is None and (allowed := device.find("filterref/parameter[@name='IP']")) is not None:
+        address = allowed.get("value")
+    mac_address = device.find("mac").get("address", "")  # type: ignore[union-attr]
+    return GuestNic(uuid, mac_address, None if network is None else UUID(network), address)
 
 
 def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> None:

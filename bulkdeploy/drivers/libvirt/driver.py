@@ -7,7 +7,7 @@ at the fence again and creates; a removal raises the fence, undefines, and only 
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -23,6 +23,7 @@ from bulkdeploy.drivers.driver import (
     ConsoleKind,
     DriverError,
     Guest,
+    GuestDetails,
     GuestSpec,
     HypervisorDriver,
     NicSpec,
@@ -105,6 +106,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.GUEST_PASSWORDS,
             Ability.CONSOLE,
             Ability.SECURITY_GROUPS,
+            Ability.GUEST_DETAILS,
         }
     )
     is_watched = True
@@ -394,7 +396,7 @@ class LibvirtDriver(HypervisorDriver):
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
         for nic in guest.nics:
-            if nic.uuid not in seen.nic_uuids:
+            if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
         self._claim(call, "devices", guest, wanted, fence)
@@ -520,6 +522,18 @@ class LibvirtDriver(HypervisorDriver):
             return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
 
         yield from _each(self._records.directory.hosts(), listed)
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """See HypervisorDriver. Of a nic that was plugged into a running guest, the network is not known."""
+        wanted: dict[UUID, set[UUID]] = {}
+        for guest in guests:
+            wanted.setdefault(guest.host_uuid, set()).add(guest.uuid)
+
+        def details(host: HostAddress) -> list[GuestDetails]:
+            work = partial(_details, uuids=wanted[host.uuid])
+            return self._links.run("look", host, Deadline(LISTING_S), work)
+
+        return list(_each([host for host in self._records.directory.hosts() if host.uuid in wanted], details))
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -666,6 +680,7 @@ class LibvirtDriver(HypervisorDriver):
             seed_path=seed_path,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
+            template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
         )
 
     def _interface(self, nic: NicSpec, named: str | None) -> Interface:
@@ -683,6 +698,8 @@ class LibvirtDriver(HypervisorDriver):
             mtu=None if kind == "user" else nic.mtu,
             address=address,
             filter_name=named or (None if address is None else GUARD),
+            network_uuid=nic.network_uuid,
+            ip_address=nic.ip_address,
         )
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
@@ -804,6 +821,19 @@ def _list_guests(call: HostCall) -> list[Guest]:
     return guests
 
 
+def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
+    found = []
+    for uuid in uuids:
+        domain = _find_domain(call, uuid)
+        if domain is None:
+            continue
+        with suppress_gone():
+            seen = read_domain(domain.XMLDesc())
+            if seen is not None:
+                found.append(GuestDetails(seen.uuid, seen.name, seen.template_uuid, tuple(seen.disks), seen.nics))
+    return found
+
+
 def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
     return Guest(
         seen.uuid,
@@ -813,7 +843,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.cpu_mhz,
         seen.memory_mib,
         frozenset(seen.disks),
-        seen.nic_uuids,
+        frozenset(nic.uuid for nic in seen.nics),
     )
 
 
