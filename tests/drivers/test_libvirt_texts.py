@@ -58,6 +58,17 @@ def test_what_is_written_is_read_again() -> None:
     assert seen.targets == {"vda", "vdb", "vdc", "sda"}
 
 
+def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
+    """Sizes are those of now; memory is plugged into a node, which is there only where it may grow."""
+    seen = read_domain(write_domain(replace(DOMAIN, growth=4)))
+    assert seen is not None
+    assert (seen.cpu_number, seen.memory_mib, seen.most_cpus, seen.most_memory_mib) == (4, 4096, 16, 4 * 4096)
+    seen = read_domain(write_domain(DOMAIN))
+    assert seen is not None
+    assert (seen.most_cpus, seen.most_memory_mib) == (4, 4096)
+    assert "numa" not in write_domain(DOMAIN)
+
+
 def test_other_peoples_domains_are_left_alone() -> None:
     """A domain without our metadata is none of ours, whatever it is called."""
     root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314 - written a moment ago

@@ -12,6 +12,9 @@ from xml.etree import ElementTree as Tree
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
+SLOTS = 16
+"""Times that a guest's memory may grow while it runs."""
+
 MOST_SHARES = 10_000
 """Largest weight that control groups know."""
 
@@ -53,7 +56,10 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups)."""
+    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups).
+
+    ``growth``: how many times its vCPUs and memory it may have while it runs; 1: it does not grow.
+    """
 
     uuid: UUID
     name: str
@@ -70,6 +76,7 @@ class Domain:
     seed_path: str | None = None
     screen: Screen | None = None
     console_log: str | None = None
+    growth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,9 @@ class SeenDomain:
 
     nic_uuids: frozenset[UUID]
     targets: frozenset[str]
+    most_cpus: int
+    most_memory_mib: int
+    """What it may grow to while it runs."""
 
 
 def write_domain(domain: Domain) -> str:
@@ -95,10 +105,12 @@ def write_domain(domain: Domain) -> str:
     root = Tree.Element("domain", type=domain.kind)
     _child(root, "name", domain.name)
     _child(root, "uuid", str(domain.uuid))
-    ours = Tree.SubElement(Tree.SubElement(root, "metadata"), f"{{{NAMESPACE}}}guest")
-    ours.attrib |= {"fence": str(domain.fence), "cpu-mhz": str(domain.cpu_mhz)}
+    ours = _metadata(domain.fence, domain.cpu_mhz)
+    Tree.SubElement(Tree.SubElement(root, "metadata"), f"{{{NAMESPACE}}}guest", ours)
+    if domain.growth > 1:
+        _child(root, "maxMemory", str(domain.memory_mib * domain.growth), slots=str(SLOTS), unit="MiB")
     _child(root, "memory", str(domain.memory_mib), unit="MiB")
-    _child(root, "vcpu", str(domain.cpu_number), placement="static")
+    _child(root, "vcpu", str(domain.cpu_number * domain.growth), placement="static", current=str(domain.cpu_number))
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
     os = Tree.SubElement(root, "os")
@@ -124,6 +136,24 @@ def write_domain(domain: Domain) -> str:
     rng = Tree.SubElement(devices, "rng", model="virtio")
     _child(rng, "backend", "/dev/urandom", model="random")
     return Tree.tostring(root, encoding="unicode")
+
+
+def write_metadata(fence: int, cpu_mhz: int) -> str:
+    """What stands in a domain of ours alone, for ``setMetadata``, which puts it into our namespace."""
+    return Tree.tostring(Tree.Element("guest", _metadata(fence, cpu_mhz)), encoding="unicode")
+
+
+def _metadata(fence: int, cpu_mhz: int) -> dict[str, str]:
+    return {"fence": str(fence), "cpu-mhz": str(cpu_mhz)}
+
+
+def write_memory(size_mib: int) -> str:
+    """A memory module's XML, to attach it."""
+    element = Tree.Element("memory", model="dimm")
+    target = Tree.SubElement(element, "target")
+    _child(target, "size", str(size_mib), unit="MiB")
+    _child(target, "node", "0")
+    return Tree.tostring(element, encoding="unicode")
 
 
 def write_disk(disk: Disk, target: str) -> str:
@@ -172,15 +202,19 @@ def read_domain(xml: str) -> SeenDomain | None:
                 disks[uuid] = device.find("target").get("dev", "")  # type: ignore[union-attr]
             else:
                 nics.add(uuid)
+    vcpu, memory = root.find("vcpu"), root.findtext("memory", "0")
+    most_cpus = int(root.findtext("vcpu", "0"))
     return SeenDomain(
         uuid=UUID(root.findtext("uuid")),
-        cpu_number=int(root.findtext("vcpu", "0")),
+        cpu_number=most_cpus if vcpu is None else int(vcpu.get("current", most_cpus)),
         cpu_mhz=int(ours.get("cpu-mhz", "0")),
-        memory_mib=int(root.findtext("memory", "0")) // 1024,
+        memory_mib=int(memory) // 1024,
         disks=disks,
         devices=devices,
         nic_uuids=frozenset(nics),
         targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
+        most_cpus=most_cpus,
+        most_memory_mib=int(root.findtext("maxMemory", memory)) // 1024,
     )
 
 
@@ -189,11 +223,18 @@ def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> 
 
 
 def _write_cpu(root: Tree.Element, domain: Domain) -> None:
+    cpu = Tree.Element("cpu")
     if domain.cpu_model is not None:
-        cpu = Tree.SubElement(root, "cpu", mode="custom", match="exact")
+        cpu.attrib |= {"mode": "custom", "match": "exact"}
         _child(cpu, "model", domain.cpu_model, fallback="forbid")
     elif domain.kind == "kvm":
-        Tree.SubElement(root, "cpu", mode="host-model")
+        cpu.set("mode", "host-model")
+    if domain.growth > 1:  # memory is plugged into a node
+        cpus = f"0-{domain.cpu_number * domain.growth - 1}"
+        node = {"id": "0", "cpus": cpus, "memory": str(domain.memory_mib), "unit": "MiB"}
+        Tree.SubElement(Tree.SubElement(cpu, "numa"), "cell", node)
+    if cpu.attrib or len(cpu):
+        root.append(cpu)
 
 
 def _disk(disk: Disk, target: str) -> Tree.Element:
