@@ -258,6 +258,25 @@ class HypervisorDriver(ABC):
             DriverError: it may still run; ``power_of`` tells.
         """
 
+    def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
+        """All there is of one guest, on whichever hosts. One that runs twice is there twice.
+
+        Raises:
+            DriverError: a host could not be asked, so that it may be there as well.
+        """
+        return [guest for guest in self.list_guests() if guest.uuid == guest_uuid]
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """Make a guest that belongs elsewhere not be on this host: its power is cut. What it has stays.
+
+        Absent is fine.
+
+        Raises:
+            DriverError: it may still run here.
+        """
+        del guest_uuid, fence, timeout_s
+        raise DriverError("stop", host.name, "its driver can not end copies of guests", transient=False)
+
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """What a guest of this host is doing; None: it is not there, and no call with a lower fence brings it back.

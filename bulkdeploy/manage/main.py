@@ -22,6 +22,7 @@ COMMANDS = {
     "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
     "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, export or generate zones."),
     "import": ("bulkdeploy.manage.importing:import_", "Take over what another cloud has."),
+    "follow": ("bulkdeploy.manage.following:follow", "Keep up with what another cloud does."),
     "simulator": (
         "bulkdeploy.manage.simulator:simulator",
         "Inject failures and delays into simulated hypervisors.",

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
@@ -145,9 +146,23 @@ class _Trial:
             self._tick()
         self._figures.breaches += [f"a client failed: {one.failure!r}" for one in clients if one.failure]
 
+    def _take_hosts_back(self) -> None:
+        """As an operator does once faults are over: jobs of VMs on a host that was fenced wait for it."""
+        client, deadline = self._system.clients[0], time.monotonic() + PATIENCE_S
+        while True:
+            answer = client.get("listHosts", state="Down")
+            down = answer.body.get("host", []) if answer.status == HTTPStatus.OK else None
+            if down == []:
+                return
+            for host in down or ():
+                client.get("reconnectHost", id=host["id"])  # refused while a job evacuates it
+            self._tick()
+            assert time.monotonic() < deadline, f"hosts were not taken back: {answer.text}"
+
     def _wait_for_quiet(self) -> None:
         faults_off = time.monotonic()
         self._wait_until_ready()
+        self._take_hosts_back()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
         self._figures.breaches += self._wait_for_jobs()
         self._figures.quiet_after_s = time.monotonic() - faults_off

@@ -20,6 +20,7 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import SimulatedHost
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.services.audit import audit
@@ -52,6 +53,14 @@ class OneDriver:
         """The driver."""
         del hypervisor
         return self.driver
+
+
+class Deaf:
+    """A driver that says yes and does nothing."""
+
+    def ensure_absent(self, *arguments: Any, **named: Any) -> None:
+        """Do nothing."""
+        del arguments, named
 
 
 @dataclass
@@ -116,6 +125,10 @@ class Fleet:
         with self.runner(drivers=drivers, options=options) as runner:
             for job_id in job_ids or [row.id for row in self.zone.rows("SELECT id FROM async_jobs ORDER BY id")]:
                 runner.accept(job_id)
+
+    def forget(self, vm: Any) -> None:
+        """Expunge a VM while its guest and its volumes stay where they are."""
+        self.run(self.make_job(DESTROY, vm.id, expunge=True), drivers=OneDriver(Deaf()))
 
     def sweeper(self) -> Sweeper:
         """A sweeper."""

@@ -108,6 +108,30 @@ def _deploy(world: World) -> int:
     )
 
 
+def _repair_elsewhere(world: World) -> int:
+    """It runs on another host than its row says, and on a third one; with other sizes and devices."""
+    vm = world.running()
+    control = world.fleet.control
+    control.execute(
+        "INSERT INTO simulator.stray_guests SELECT g.uuid, max(h.uuid::text)::uuid FROM simulator.hosts h"
+        " JOIN simulator.guests g ON g.host_uuid <> h.uuid WHERE g.uuid = %s GROUP BY g.uuid",
+        [vm],
+    )
+    control.execute(
+        "SELECT simulator_code.change_host(g, (SELECT min(uuid::text)::uuid FROM simulator.hosts"
+        " WHERE uuid <> g.host_uuid)) FROM simulator.guests g WHERE uuid = %s",
+        [vm],
+    )
+    control.execute("UPDATE simulator.guests SET cpu_mhz = cpu_mhz - 1, volume_uuids = '{}' WHERE uuid = %s", [vm])
+    return world.request("repairVirtualMachine", id=vm)
+
+
+def _repair_gone(world: World) -> int:
+    vm = world.running()
+    world.fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [vm])
+    return world.request("repairVirtualMachine", id=vm)
+
+
 def _scale(world: World) -> int:
     larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
     custom = world.id_of("service_offerings", "Custom")
@@ -159,6 +183,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
+    "repair_virtual_machine": [_repair_elsewhere, _repair_gone],
     "scale_virtual_machine": [_scale],
     "migrate_virtual_machine": [
         lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)

@@ -212,6 +212,16 @@ class LibvirtDriver(HypervisorDriver):
 
         self._of_guest("stop", host, guest_uuid, timeout_s, stop)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Where the guest belongs, and what it holds, stays as it is."""
+
+        def end(call: HostCall) -> None:
+            if call.host.uuid in self._raise_fence("stop", call.host.name, guest_uuid, fence).host_uuids:
+                raise DriverError("stop", call.host.name, "the guest belongs to this host", transient=False)
+            self._end(call, guest_uuid, fence, patience_s=0.0)
+
+        self._of_guest("stop", host, guest_uuid, timeout_s, end)
+
     def _end(self, call: HostCall, guest_uuid: UUID, fence: int, *, patience_s: float) -> None:
         """Let the guest neither run nor be defined here."""
         domain = _find_domain(call, guest_uuid)

@@ -109,10 +109,35 @@ BEGIN
     ELSE
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
     END IF;
+    PERFORM simulator_code.end_stray(p_host, p_guest) WHERE v_fate.verdict = 'done';
     IF p_forced THEN -- pulling the plug takes no time
         v_steps := '{}';
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'stop', p_timeout_ms, p_draw);
+END $$;
+
+-- A guest that belongs to another host leaves this one, its power cut.
+CREATE FUNCTION simulator_code.ensure_copy_gone(
+    p_host uuid, p_guest uuid, p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'copy');
+    v_guest simulator.guests;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, '{stop}', 'stop', true, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' OR v_fate.step IS NULL THEN
+        IF v_guest.host_uuid = p_host THEN
+            PERFORM simulator_code.take_off(v_guest, p_fence);
+        END IF;
+        PERFORM simulator_code.end_stray(p_host, p_guest);
+    END IF;
+    RETURN simulator_code.answer(v_fate, '{}', 'stop', p_timeout_ms, p_draw);
 END $$;
 
 -- The guest's power stands where other calls have their reason. The fence is remembered, so what is seen
@@ -175,6 +200,7 @@ BEGIN
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
     END IF;
     IF v_happens THEN
+        PERFORM simulator_code.end_stray(p_host, p_guest);
         DELETE FROM simulator.volumes WHERE uuid = ANY (p_volumes);
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);

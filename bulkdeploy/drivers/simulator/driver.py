@@ -37,6 +37,14 @@ from bulkdeploy.drivers.simulator.options import SimulatorOptions
 ABSENT = "Absent"
 """The power of a guest that is not there."""
 
+STRAYS: LiteralString = (
+    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[] FROM simulator.stray_guests"
+)
+GUESTS: LiteralString = (
+    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
+    " FROM simulator.guests WHERE power <> 'Absent'"
+)
+
 
 class SimulatorDriver(BatchDriver):
     """The driver over the simulator's database, which ``ensure_database`` has made.
@@ -125,6 +133,22 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("look", host, fence, timeout_s),
         )
         return None if power is None or power == ABSENT else PowerState(power)
+
+    def find_guest(self, guest_uuid: UUID) -> list[Guest]:
+        """See HypervisorDriver."""
+        query = f"{GUESTS} AND uuid = %s UNION ALL {STRAYS} WHERE guest_uuid = %s"
+        rows = self._link.request(
+            "look", ANY_HOST, lambda link: link.execute(query, [guest_uuid, guest_uuid]).fetchall()
+        )
+        return [_guest(row) for row in rows]
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_copy_gone(%s, %s, %s, %s, %s)",
+            [host.uuid, guest_uuid],
+            SimulatedCall("stop", host, fence, timeout_s),
+        )
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses while a guest uses it (transient)."""
@@ -243,17 +267,10 @@ class SimulatorDriver(BatchDriver):
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once; once more for each cut-off host."""
-        for row in self._link.pages(
-            "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL FROM simulator.stray_guests"
-            " WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"
-        ):
-            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5])
-        for row in self._link.pages(
-            "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
-            " FROM simulator.guests WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
-        ):
-            nics = None if row[7] is None else frozenset(row[7])
-            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
+        for row in self._link.pages(f"{STRAYS} WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"):
+            yield _guest(row)
+        for row in self._link.pages(f"{GUESTS} AND uuid > %s ORDER BY uuid LIMIT %s"):
+            yield _guest(row)
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -297,6 +314,11 @@ class SimulatorDriver(BatchDriver):
 
     def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
         call.answer(row, self._sleep)
+
+
+def _guest(row: Sequence[Any]) -> Guest:
+    nics = None if row[7] is None else frozenset(row[7])
+    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
 
 
 DRIVER = SimulatorDriver

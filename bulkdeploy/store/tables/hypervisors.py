@@ -1,4 +1,4 @@
-"""What is remembered for drivers whose hypervisors can not; silent hosts; and what another cloud has."""
+"""What is remembered for drivers whose hypervisors can not; silent hosts; what is known of another cloud."""
 
 from sqlalchemy import (
     ARRAY,
@@ -88,3 +88,14 @@ learnt_entities = Table(
     Column("entity", Text, nullable=False),
 )
 """What another cloud was seen to have: only that is removed here when it is no longer there."""
+
+followed_clouds = Table(
+    "followed_clouds",
+    metadata,
+    Column("url", Text, primary_key=True),
+    Column("leader", Uuid, comment="the process that follows it"),
+    Column("leased_until", DateTime(timezone=True), comment="another process may follow it after this"),
+    Column("newest_event", DateTime(timezone=True), comment="its events up to this moment, by its clock, are here"),
+    Column("seen", DateTime(timezone=True), comment="what it was at this moment, by our clock, is here"),
+    Column("imported", DateTime(timezone=True), comment="when it was last read whole"),
+)
