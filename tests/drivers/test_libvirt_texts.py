@@ -71,6 +71,18 @@ def test_what_is_written_is_read_again() -> None:
     assert seen.targets == {"vda", "vdb", "vdc", "sda"}
 
 
+def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
+    """VCPUs are those of now; memory is plugged into a node, which is there only where it may grow."""
+    growing = write_domain(replace(DOMAIN, growth=4))
+    seen = read_domain(growing)
+    assert seen is not None
+    assert (seen.cpu_number, seen.most_cpus) == (4, 16)
+    written = Tree.fromstring(growing)  # noqa: S314
+    assert (written.findtext("memory"), written.findtext("maxMemory")) == ("4096", str(4 * 4096))
+    assert [cell.get("memory") for cell in written.findall("cpu/numa/cell")] == ["4096"]
+    assert "numa" not in write_domain(DOMAIN)
+
+
 def test_other_peoples_domains_are_left_alone() -> None:
     """A domain without our metadata is none of ours, whatever it is called."""
     root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314 - written a moment ago

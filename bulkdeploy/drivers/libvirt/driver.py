@@ -35,6 +35,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
 from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt.domain import (
+    NAMESPACE,
     Disk,
     Domain,
     Interface,
@@ -46,6 +47,8 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_disk,
     write_domain,
     write_interface,
+    write_memory,
+    write_metadata,
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
@@ -100,6 +103,7 @@ class LibvirtDriver(HypervisorDriver):
         {
             Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
+            Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
@@ -369,6 +373,37 @@ class LibvirtDriver(HypervisorDriver):
         with _overtaken_at("migrate", destination.host.name):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
 
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. vCPUs and memory are plugged in, as far as the guest was started for."""
+        self._of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
+
+    def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._fenced_here(call, "scale", guest.uuid, fence)
+        domain, seen = _running(call, "scale", guest.uuid)
+        for what, wanted, has, most in (
+            ("vCPUs", guest.cpu_number, seen.cpu_number, seen.most_cpus),
+            ("MiB of memory", guest.memory_mib, seen.memory_mib, seen.most_memory_mib),
+        ):
+            if not has <= wanted <= most:
+                reason = (
+                    f"a running guest that has {has} {what} can have {has} to {most}, not {wanted}: stop it first"
+                )
+                raise DriverError("scale", call.host.name, reason, transient=False)
+        flags = _affected(domain)
+        if guest.memory_mib > seen.memory_mib:
+            call.go_on("scale")
+            domain.attachDeviceFlags(write_memory(guest.memory_mib - seen.memory_mib), flags)
+        if guest.cpu_number > seen.cpu_number:
+            call.go_on("scale")
+            domain.setVcpusFlags(guest.cpu_number, flags)
+        if not _is_session(call.host):
+            domain.setSchedulerParametersFlags(
+                {"cpu_shares": cpu_shares(guest.cpu_number, guest.cpu_mhz)}, libvirt.VIR_DOMAIN_AFFECT_LIVE
+            )
+        of_ours = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+        metadata = write_metadata(fence, guest.cpu_mhz, seen.template_uuid, seen.nics)
+        domain.setMetadata(of_ours, metadata, "bulkdeploy", NAMESPACE, flags)
+
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
         self._of_guest(
@@ -380,9 +415,7 @@ class LibvirtDriver(HypervisorDriver):
         domain, seen = _running(call, "devices", guest.uuid)
         wanted = {volume.uuid for volume in guest.volumes}
         self._claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
-        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE
-        if domain.isPersistent():
-            flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        flags = _affected(domain)
         kept = wanted | {nic.uuid for nic in guest.nics}
         for device in seen.devices.keys() - kept:
             _detach(call, domain, device, seen.devices[device], flags)
@@ -661,18 +694,18 @@ class LibvirtDriver(HypervisorDriver):
         is_filtered: bool,
     ) -> Domain:
         options, log = self._options, self._options.console_log
-        is_session = urlsplit(urldefrag(call.host.url or "").url).path == "/session"
         return Domain(
             uuid=guest.uuid,
             name=guest.name,
             fence=fence,
             kind=options.virtualization,
             machine=options.machine,
+            growth=options.growth,
             cpu_model=options.cpu_model,
             cpu_number=guest.cpu_number,
             cpu_mhz=guest.cpu_mhz,
             memory_mib=guest.memory_mib,
-            shares=None if is_session else cpu_shares(guest.cpu_number, guest.cpu_mhz),
+            shares=None if _is_session(call.host) else cpu_shares(guest.cpu_number, guest.cpu_mhz),
             disks=disks,
             interfaces=[
                 self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
@@ -783,6 +816,17 @@ def _press_power_button(domain: Any, patience_s: float) -> None:
         domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         while domain.isActive() and time.monotonic() < ends:
             time.sleep(LOOKS_S)
+
+
+def _affected(domain: Any) -> int:
+    """Flags of a change of a guest that runs: it itself, and its definition."""
+    live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    return int(live | config if domain.isPersistent() else live)
+
+
+def _is_session(host: HostAddress) -> bool:
+    """Whether a host's daemon is an ordinary user's, who has no control groups."""
+    return urlsplit(urldefrag(host.url or "").url).path == "/session"
 
 
 def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
