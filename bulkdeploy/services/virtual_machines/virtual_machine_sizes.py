@@ -25,6 +25,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_zone
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
     is_scalable,
@@ -102,7 +103,7 @@ class NewSizes:
         if zone is None:
             raise InvalidParameter("id", str(row.uuid), "the zone of the virtual machine was deleted")
         facts = check_offering(connection, request, owner, zone)
-        return facts, vm_sizes(facts, request)
+        return facts, vm_sizes(read_configuration(connection), facts, request)
 
 
 def change_service(

@@ -317,6 +317,38 @@ def test_a_guest_that_is_gone_keeps_no_growth_waiting(owned: Fleet, acme: ApiCli
     owned.assert_intact()
 
 
+@pytest.mark.parametrize(
+    ("setting", "most", "named"),
+    [("max.guest.cpu.cores", 3, "cpuNumber"), ("max.guest.memory", 1023, "memory")],
+)
+def test_no_vm_becomes_larger_than_any_may_be(
+    owned: Fleet, client: ApiClient, acme: ApiClient, setting: str, most: int, named: str
+) -> None:
+    """By a scale or by a deploy: refused before there is a job. What is larger by now stays as it is."""
+    client.call("updateConfiguration", name=setting, value=most)
+    custom = owned.zone.id_of("service_offerings", "Custom")
+    calls: dict[str, dict[str, object]] = {
+        "scaleVirtualMachine": {"id": _vm(owned)},
+        "deployVirtualMachine": {
+            "zoneid": owned.zone.id_of("zones", "small"),
+            "templateid": owned.zone.id_of("templates", "Debian 12"),
+        },
+    }
+    for command, call in calls.items():
+        failure = refused(acme, command, **call, serviceofferingid=custom, **LARGER)
+        assert (failure.status, f"details[0].{named}" in failure.errortext) == (431, True), failure.errortext
+        assert f"at most {most} " in failure.errortext
+    client.call("updateConfiguration", name="max.guest.cpu.speed", value=1)
+    failure = refused(
+        acme,
+        "deployVirtualMachine",
+        serviceofferingid=owned.zone.id_of("service_offerings", "Small"),
+        **calls["deployVirtualMachine"],
+    )
+    assert "serviceofferingid" in failure.errortext
+    assert _done(owned, acme, "rebootVirtualMachine")["jobstatus"] == 1
+
+
 FULL = (
     "UPDATE host_capacity SET memory_mib_limit = memory_mib_used"
     " WHERE host_id = (SELECT host_id FROM virtual_machines)"
@@ -344,7 +376,7 @@ def test_a_vm_whose_host_is_full_moves_and_grows(owned: Fleet, acme: ApiClient) 
 def test_a_vm_that_no_host_takes_larger_is_as_before(owned: Fleet, acme: ApiClient) -> None:
     """The job says why none does, and nothing is claimed, counted or changed."""
     before = owned.vms()[0]
-    owned.zone.change("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 600")
+    owned.zone.change("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 511")
     job = _scale(owned, acme, automigrate=True)
     assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (2, 533)
     assert "neither its host nor another" in job["jobresult"]["errortext"]
