@@ -16,7 +16,7 @@ from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
-from tests.ganeti.test_contract import options
+from tests.ganeti.live import options
 
 
 def main(path: Path) -> None:
