@@ -63,7 +63,7 @@ oldest:
 test-oldest: oldest ## Run the fast tests with the oldest dependencies that pyproject.toml allows, in a .venv-oldest
 	@$(MAKE) --no-print-directory test-fast VENV=.venv-oldest READY=.venv-oldest/oldest.txt
 
-test-ganeti: setup ## Try the driver for Ganeti on a virtual cluster; as root on Debian, NODES=3, a quarter of an hour
+test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, a quarter of an hour or more
 	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3)
 
 test-incus: setup ## Run real containers on a cluster of two Incus members, then break it for MINUTES=3; root gets the packages, on Debian

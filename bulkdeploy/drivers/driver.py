@@ -168,6 +168,10 @@ class StaleFence(DriverError):
     """The hypervisor has seen a higher fence for this guest: the caller has lost its lease."""
 
 
+class HostDrained(DriverError):
+    """A look at a host that answers, and that its hypervisor keeps for the guests it has: it takes no new ones."""
+
+
 class HypervisorDriver(ABC):
     """One hypervisor type's way of doing things: a driver is a subclass. Objects are shared between threads.
 
@@ -228,7 +232,7 @@ class HypervisorDriver(ABC):
     ) -> list[Sequence[Guest] | DriverError]:
         """``guests_of_host`` for each of these, HOSTS_AT_ONCE at a time; what came of each, in their order.
 
-        An error says that a host does not answer.
+        An error says that a host does not answer; HostDrained, that it does, and takes no new guests.
 
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.

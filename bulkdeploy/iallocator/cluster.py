@@ -160,7 +160,7 @@ class GanetiCluster:
             cores=zeros,
             mhz=zeros,
             cpu_limit=self._limit("vcpu_ratio", [node.total_cpus for node in self.nodes]),
-            cpu_used=zeros.copy(),
+            cpu_used=_ints([node.reserved_cpus for node in self.nodes]),
             memory_limit=_ints([node.total_memory - 1 for node in self.nodes]),
             memory_used=_ints([node.total_memory - node.free_memory for node in self.nodes]),
             vms_limit=zeros,

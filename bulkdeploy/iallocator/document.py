@@ -1,4 +1,4 @@
-"""An allocator request of Ganeti, read and checked: groups, nodes, instances, and what is wanted.
+"""An allocator request of Ganeti, read and checked: groups, nodes, instances (one file: one document).
 
 Ganeti's doc/iallocator.rst, version 2 of the protocol, says what is in it. Amounts are MiB. Members that no answer
 depends on (addresses, operating systems) are not read. It is read by hand because a schema library would take
@@ -17,6 +17,9 @@ EXCLUSION_PREFIX = "htools:iextags:"
 LOCATION_PREFIX = "htools:nlocation:"
 ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
 """Of groups, in the order in which they are tried; the last never takes new instances by itself."""
+
+ON_NODES = ("plain", "drbd")
+"""Disk templates whose disks take room of nodes."""
 
 
 class MalformedDocument(Exception):
@@ -58,13 +61,19 @@ class Node:
     free_memory: int
     free_disk: int
     total_cpus: int
+    reserved_cpus: int
     spindle_count: int
     free_spindles: int
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance, placed (``nodes``: primary, then secondary) or to be placed."""
+    """An instance, placed (``nodes``: primary, then secondary) or to be placed.
+
+    Attributes:
+        disk_space, spindles: what its disks take of each of its nodes, as Ganeti counts it: nothing of what lies
+            elsewhere than in their volume groups.
+    """
 
     name: str
     memory: int
@@ -251,6 +260,7 @@ def _node(name: str, members: Members, groups: Mapping[str, Group]) -> Node:
         free_memory=amount("free_memory"),
         free_disk=amount("free_disk"),
         total_cpus=amount("total_cpus"),
+        reserved_cpus=amount("reserved_cpus"),
         spindle_count=get(parameters, "spindle_count", int, owner),
         free_spindles=amount("free_spindles"),
     )
@@ -277,16 +287,19 @@ def _instance(name: str, members: Members, nodes: tuple[str, ...] = ()) -> Insta
             raise MalformedDocument(f"invalid data for {owner}: {key} must be at least 0, not {value}")
         return value
 
+    template, disk_space = get(members, "disk_template", str, owner), amount("disk_space_total")
+    spindles = sum(get(disk, "spindles", int, owner) for disk in disks if disk.get("spindles") is not None)
+    is_local = template in ON_NODES
     return Instance(
         name=name,
         memory=amount("memory"),
         vcpus=amount("vcpus"),
         spindle_use=amount("spindle_use"),
-        disk_space=amount("disk_space_total"),
-        template=get(members, "disk_template", str, owner),
+        disk_space=disk_space if is_local else 0,
+        template=template,
         tags=frozenset(strings(members, "tags", owner)),
         disk_sizes=tuple(get(disk, "size", int, owner) for disk in disks),
-        spindles=sum(get(disk, "spindles", int, owner) for disk in disks if disk.get("spindles") is not None),
+        spindles=spindles if is_local else 0,
         nic_count=len(nics),
         networks=frozenset(get(nic, "network", str, owner) for nic in nics if nic.get("network") is not None),
         admin_state=get(members, "admin_state", str, owner) if "admin_state" in members else "up",

@@ -1,6 +1,7 @@
-"""The sweeper's look at hosts that may fail and at guests that may end (one file: one look, two uses).
+"""The sweeper's look at hosts that may fail, and at guests that may end (one file: one pass over what was seen).
 
-A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. It is Up again
+A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. One that its
+hypervisor drains is Disconnected as long as that lasts. It is Up again
 once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
 alert. What is seen is remembered in rows, so that a host which any sweeper reaches is Down for none.
 
@@ -29,7 +30,7 @@ from bulkdeploy import metrics
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState
+from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, HypervisorDriver, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
@@ -64,8 +65,13 @@ class Waits:
     up_s: float
 
 
-def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits) -> HostState:
-    """The state of a host that was in ``state`` and has answered, or not, for ``lasted_s``."""
+def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_drained: bool = False) -> HostState:
+    """The state of a host that was in ``state`` and has answered, or not, for ``lasted_s``.
+
+    One that is drained takes no new VMs as if it did not answer, and is never Down: its guests run.
+    """
+    if is_drained:
+        return HostState.DISCONNECTED
     if answers:
         return HostState.UP if state == HostState.UP or lasted_s >= waits.up_s else HostState(state)
     is_down = state == HostState.DOWN or lasted_s >= waits.down_s
@@ -74,11 +80,15 @@ def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits) -> 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at a host: its row, why it did not answer (None: it did), and the guests that run on it."""
+    """One look at a host: its row, why it did not answer (None: it did), and the guests that run on it.
+
+    ``is_drained``: it takes no new guests, and that stands where silence would.
+    """
 
     host: Row[Any]
     silence: str | None
     running: frozenset[UUID] = frozenset()
+    is_drained: bool = False
 
     @property
     def answers(self) -> bool:
@@ -186,7 +196,11 @@ class HostWatch:
         noted = [one for one in seen if one.answers != one.host.answers and not _is_well(one)]
         states = {
             one.host.id: state_after(
-                one.host.state, answers=one.answers, lasted_s=self._lasted(one, now), waits=waits
+                one.host.state,
+                answers=one.answers,
+                lasted_s=self._lasted(one, now),
+                waits=waits,
+                is_drained=one.is_drained,
             )
             for one in seen
         }
@@ -266,7 +280,7 @@ def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
     if isinstance(answer, DriverError):
         if host.answers is not False:
             log.warning("host_silent", host=host.name, why=str(answer))
-        return Seen(host, str(answer))
+        return Seen(host, str(answer), is_drained=isinstance(answer, HostDrained))
     return Seen(host, None, frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING))
 
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs a command beside a virtual Ganeti cluster: nodes as directories, fake hypervisor, in namespaces of its own.
 # Usage: cluster.sh NODES DIRECTORY COMMAND...   Needs root and the packages of run.sh.
-set -euo pipefail
+set -Eeuo pipefail
 nodes=$1 root=$2; shift 2
 
 if [ -z "${GANETI_NAMESPACE:-}" ]; then  # all that runs here ends with this process
@@ -9,6 +9,7 @@ if [ -z "${GANETI_NAMESPACE:-}" ]; then  # all that runs here ends with this pro
 fi
 
 mkdir -p "$root"
+trap 'echo "the cluster did not come up; the end of its log:" >&2; tail -n 20 "$root.log" >&2' ERR
 {
     echo "127.0.0.1 localhost $(hostname)"
     echo "192.0.2.1 cluster"
@@ -30,6 +31,11 @@ for ((i = 1; i <= nodes; i++)); do  # one directory of all nodes, as of a file s
     ln -sfn "$root.shared" "node$i/srv/ganeti/shared"
     echo /srv/ganeti/shared > "node$i/etc/ganeti/file-storage-paths"
 done
+if [ -n "${GANETI_ALLOCATOR:-}" ]; then  # one more allocator program, in this namespace only
+    cp --archive /usr/lib/ganeti/iallocators "$root.allocators"
+    ln -sfn "$GANETI_ALLOCATOR" "$root.allocators/"
+    mount --bind "$root.allocators" /usr/lib/ganeti/iallocators
+fi
 mkdir -p "$root.bin" "$root.tmp"
 cat > "$root.bin/ssh" <<'END'
 #!/bin/bash
@@ -47,5 +53,6 @@ node1 gnt-cluster init --no-etc-hosts --no-ssh-init --master-netdev=lo \
     cluster
 echo "bulkdeploy secret write" > node1/var/lib/ganeti/rapi/users
 for ((i = 2; i <= nodes; i++)); do node1 gnt-node add --no-ssh-key-check "node$i"; done
+trap - ERR
 "$@" &  # this shell stays: process 1 collects what daemons that are killed leave
 wait $!

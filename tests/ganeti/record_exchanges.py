@@ -17,7 +17,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
-from tests.ganeti.test_contract import options
+from tests.ganeti.live import options
 
 
 def main(path: Path) -> None:

@@ -1,13 +1,9 @@
 """The driver for Ganeti keeps what every driver must keep, on a live cluster: ``make test-ganeti``."""
 
-import hashlib
-import os
 import re
-import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -26,18 +22,14 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
-from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
-from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
+from tests.ganeti.live import PATIENCE_S, address, needs_cluster, options
 
-CLUSTER = os.environ.get("GANETI_CLUSTER")
-"""Directory of the virtual cluster that ``cluster.sh`` made, in whose namespaces this runs."""
+pytestmark = needs_cluster
 
-pytestmark = pytest.mark.skipif(CLUSTER is None, reason="no virtual Ganeti cluster: make test-ganeti")
-
-PATIENCE_S = 300.0
 STEPS = {
     "volume": ("POST", r"/2/instances"),
     "boot": ("PUT", r".*/startup"),
@@ -45,31 +37,6 @@ STEPS = {
     "delete": ("DELETE", r"/2/instances/[^/]+"),
     "migrate": ("PUT", r".*/migrate"),
 }
-
-
-def fingerprint() -> str:
-    """SHA-256 of the certificate that the cluster's RAPI shows."""
-    pem = Path(f"{CLUSTER}/node1/var/lib/ganeti/rapi.pem").read_text()
-    start = pem.index("-----BEGIN CERTIFICATE-----")
-    end = pem.index("-----END CERTIFICATE-----") + len("-----END CERTIFICATE-----")
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem[start:end])).hexdigest()
-
-
-def options(**more: Any) -> GanetiOptions:
-    """How to reach the cluster; one address is that of no master."""
-    values = {
-        "urls": ["https://192.0.2.11:5080", "https://192.0.2.10:5080"],
-        "username": "bulkdeploy",
-        "password": "secret",
-        "fingerprint": fingerprint(),
-        "hypervisor": "fake",
-        "disk_template": "sharedfile",
-        "nic_mode": "bridged",
-        "nic_link": "br0",
-        "cpu_mhz": 2000,
-        **more,
-    }
-    return GanetiOptions.model_validate(values)
 
 
 class FaultyRapi(Rapi):
@@ -97,7 +64,7 @@ class TestGanetiContract(DriverContract, VolumeContract, HostContract, Migration
         made = GanetiDriver.from_options(options())
         rapi = FaultyRapi(made._rapi.access)
         driver = GanetiDriver(options(), rapi)
-        hosts = [HostAddress(uuid4(), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)]
+        hosts = [address(1), address(2)]
         subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
         kept = records_in(engine, lambda _: True)
         driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))

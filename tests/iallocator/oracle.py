@@ -76,7 +76,8 @@ def _of_node(
     old = [(instance, instance["nodes"]) for instance in document["instances"].values()]
     new = [instance for instance, nodes in placements if nodes[0] == name]
     here = [*new, *(instance for instance, nodes in old if nodes[0] == name)]
-    stored = [instance for instance, nodes in placements if name in nodes]
+    local = [placement for placement in placements if placement[0]["disk_template"] in ("plain", "drbd")]
+    stored = [instance for instance, nodes in local if name in nodes]
     down = sum(one["memory"] for one, nodes in old if nodes[0] == name and one.get("admin_state") == "down")
     kept: defaultdict[str, int] = defaultdict(int)
     for instance, nodes in [*old, *placements]:
@@ -85,12 +86,13 @@ def _of_node(
     memory = node["free_memory"] - down - sum(one["memory"] for one in new) - max(kept.values(), default=0)
     disk = sum(one["disk_space_total"] for one in stored)
     spindles = sum(disk.get("spindles") or 0 for one in stored for disk in one["disks"])
+    vcpus = node["reserved_cpus"] + sum(one["vcpus"] for one in here)
     exclusive = node["ndparams"]["exclusive_storage"]
     shared = policy["spindle-ratio"] * node["ndparams"]["spindle_count"]
     wrong = {
         "memory": memory < 1,
         "disk": disk > 0 and node["free_disk"] - disk < 1,
-        "virtual CPUs": bool(new) and sum(one["vcpus"] for one in here) > policy["vcpu-ratio"] * node["total_cpus"],
+        "virtual CPUs": bool(new) and vcpus > policy["vcpu-ratio"] * node["total_cpus"],
         "spindles": exclusive and spindles > node["free_spindles"],
         "spindle use": bool(new) and not exclusive and sum(one["spindle_use"] for one in here) > shared,
     }

@@ -15,9 +15,11 @@ from bulkdeploy.iallocator.program import answer_to, main
 from tests.iallocator import documents
 
 LOADED = """
-import sys
-from bulkdeploy.iallocator.program import main
-status = main(sys.argv[1:])
+import os, sys
+from bulkdeploy.iallocator.program import run
+status = run()
+if os.path.isdir("/proc/self/task"):
+    assert len(os.listdir("/proc/self/task")) == 1, "threads were started"
 loaded = {name.partition(".")[0] for name in sys.modules if getattr(sys.modules[name], "__file__", None)}
 print(*sorted(loaded - set(sys.stdlib_module_names)), file=sys.stderr)
 sys.exit(status)
@@ -31,7 +33,7 @@ def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def test_it_reads_standard_input_and_loads_only_what_placement_needs() -> None:
-    """It starts for every allocation: no web framework, database, or schema library comes with it."""
+    """It starts for every allocation: no web framework, database, schema library or thread comes with it."""
     request = {**documents.cluster(3), "request": {"type": "allocate", **documents.wanted(1, "drbd")[0]}}
     done = run("-", given=json.dumps(request))
     assert done.returncode == 0

@@ -174,6 +174,7 @@ def test_states_follow_from_answers(state: HostState) -> None:
     assert state_after(state, answers=False, lasted_s=60, waits=waits) == HostState.DOWN
     assert state_after(state, answers=True, lasted_s=30, waits=waits) == HostState.UP
     assert state_after(state, answers=True, lasted_s=29, waits=waits) == state
+    assert state_after(state, answers=False, lasted_s=60, waits=waits, is_drained=True) == HostState.DISCONNECTED
     silent = HostState.DOWN if state == HostState.DOWN else HostState.DISCONNECTED
     assert state_after(state, answers=False, lasted_s=59, waits=waits) == silent
 

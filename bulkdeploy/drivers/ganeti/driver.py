@@ -20,6 +20,7 @@ from bulkdeploy.drivers.driver import (
     DriverError,
     Guest,
     GuestSpec,
+    HostDrained,
     HypervisorDriver,
     PowerState,
     StaleFence,
@@ -59,6 +60,8 @@ class GanetiDriver(HypervisorDriver):
 
     options_model = GanetiOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION})
+    is_watched = True
+    guests_may_end = False  # what ends, Ganeti's own watcher starts again
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi
@@ -86,7 +89,7 @@ class GanetiDriver(HypervisorDriver):
         self._rapi.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """The node ``ganeti://NODE``; memory that others' instances and the node itself use is not its own."""
+        """The node ``ganeti://NODE``, without the memory of others' instances and what is reserved."""
         parts = urlsplit(host.access.url)
         name = parts.hostname or ""
         if parts.scheme != "ganeti" or not name:
@@ -103,9 +106,21 @@ class GanetiDriver(HypervisorDriver):
             cpu_sockets=node["csockets"] or 1,
             cpu_cores=node["ctotal"],
             cpu_mhz=self._options.cpu_mhz,
-            memory_mib=max(node["mtotal"] - node["mnode"] - theirs, 0),
+            memory_mib=max(node["mtotal"] - self._options.reserved_memory_mib - theirs, 0),
             local_disk_bytes=(node["dtotal"] or 0) * MIB,
         )
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """See HypervisorDriver: what the cluster's operators have said of each node; no node is asked itself."""
+        fields = ("name", "offline", "drained", "vm_capable")
+        try:
+            rows = self._rapi.query("node", fields, timeout_s=timeout_s)
+        except (NotAnswered, JobFailed) as error:
+            raise failure("look", ANY_HOST, error) from error
+        nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
+        return [_state_of(host, nodes.get(_node_of(host))) for host in hosts]
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
@@ -370,7 +385,7 @@ class _Call:
         rapi = self._driver._rapi
         where = ["|", *(["=", "status", status] for status in ACTIVE)]
         try:
-            active = rapi.jobs(("id", "summary"), where, timeout_s=self.left)
+            active = rapi.query("job", ("id", "summary"), where, timeout_s=self.left)
             mine = [number for number, summary in active if f"INSTANCE_CREATE({self.name})" in summary]
         except (NotAnswered, JobFailed) as error:
             raise failure(step, self._host_name, error) from error
@@ -432,6 +447,19 @@ class _Call:
 def _node_of(host: HostAddress) -> str:
     """The node that a host is."""
     return (urlsplit(host.url).hostname if host.url else None) or host.name
+
+
+def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
+    """What a look at a node gives; no guests are told of."""
+    if flags is None:
+        return DriverError("look", host.name, "the cluster has no such node", transient=False)
+    offline, drained, capable = flags
+    if offline:
+        return DriverError("look", host.name, "the node is offline in Ganeti", transient=True)
+    if drained or not capable:
+        state = "drained" if drained else "not vm_capable"
+        return HostDrained("look", host.name, f"the node is {state} in Ganeti", transient=True)
+    return []
 
 
 def _mib(volume: VolumeSpec) -> int:

@@ -31,6 +31,11 @@ class GanetiOptions(DriverOptions):
     )
     nic_link: str | None = Field(default=None, description="Bridge or table of nics. Unset: the cluster's own.")
     cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz, which Ganeti does not know.")
+    reserved_memory_mib: int = Field(
+        default=1024,
+        ge=0,
+        description="Memory of each node in MiB that is the node's own: instances do not get it.",
+    )
     jobs_at_once: int = Field(
         default=20, ge=1, le=1000, description="Most jobs of one worker process in Ganeti's queue."
     )

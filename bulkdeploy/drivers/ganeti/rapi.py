@@ -122,15 +122,17 @@ class Rapi:
                 raise JobFailed(str(result[1][1]) if len(result[1]) > 1 else "", text)
         raise JobFailed(job["status"], f"job {number} ended with {job['status']}: {results}")
 
-    def jobs(self, fields: Sequence[str], where: Sequence[Any], *, timeout_s: float) -> list[list[Any]]:
-        """The fields of the jobs that a filter of Ganeti's query language lets through.
+    def query(
+        self, resource: str, fields: Sequence[str], where: Sequence[Any] | None = None, *, timeout_s: float
+    ) -> list[list[Any]]:
+        """The fields of the jobs, nodes, ... that a filter of Ganeti's query language lets through; None: of all.
 
         Raises:
             NotAnswered: see ``send``.
             JobFailed: see ``send``.
         """
-        wanted = {"fields": list(fields), "qfilter": list(where)}
-        found = self.send("PUT", "/2/query/job", wanted, timeout_s=timeout_s)
+        wanted = {"fields": list(fields), "qfilter": None if where is None else list(where)}
+        found = self.send("PUT", path_of("query", resource), wanted, timeout_s=timeout_s)
         return [[value for _, value in row] for row in found["data"]]
 
     def close(self) -> None:
@@ -180,7 +182,7 @@ class _JobWatch:
         found: list[list[Any]] = []
         try:
             where = ["|", *(["=", "id", number] for number in numbers)]
-            found = self._rapi.jobs(("id", "status", "opresult"), where, timeout_s=min(left, 30.0))
+            found = self._rapi.query("job", ("id", "status", "opresult"), where, timeout_s=min(left, 30.0))
         except (NotAnswered, JobFailed):
             pass
         finally:

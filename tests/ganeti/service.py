@@ -1,0 +1,100 @@
+"""The whole service with the virtual cluster as its zone, and VMs deployed there with one call."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.ganeti.live import PATIENCE_S, fingerprint, gnt
+from tests.support.api_client import ApiClient
+from tests.support.whole_service import WholeService, whole_service
+
+ZONE = Path(__file__).parent / "zone.yaml"
+SETTINGS = """
+drivers = { KVM = "ganeti", default = "simulator" }
+driver_timeout_seconds = 600
+api_processes = 1
+
+[driver.ganeti]
+urls = ["https://192.0.2.11:5080", "https://192.0.2.10:5080"]
+username = "bulkdeploy"
+password = "secret"
+fingerprint = "%s"
+hypervisor = "fake"
+disk_template = "%s"
+nic_mode = "bridged"
+nic_link = "br0"
+reserved_memory_mib = 4096
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GanetiCloud:
+    """A running service in front of the cluster; ``ids`` is what a deployment names."""
+
+    service: WholeService
+    client: ApiClient
+    ids: dict[str, str]
+
+    def deploy(self, count: int) -> list[str]:
+        """The jobs of one call for so many VMs."""
+        body = self.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **self.ids)
+        return [job["jobid"] for job in body["asyncjobs"]]
+
+    def vms(self, state: str = "Running") -> list[dict[str, Any]]:
+        """The VMs in a state."""
+        body = self.client.call("listVirtualMachines", state=state, listall="true", pagesize=500, page=1)
+        return list(body.get("virtualmachine", ()))
+
+    def destroy_all(self) -> None:
+        """Remove every VM, and wait for it."""
+        for vm in (vm for state in ("Running", "Stopped", "Error") for vm in self.vms(state)):
+            self.client.call("destroyVirtualMachine", id=vm["id"], expunge="true")
+        wait_for(lambda: not instances(), "the cluster has instances left")
+
+
+@contextmanager
+def ganeti_cloud(folder: Path, disk_template: str = "sharedfile") -> Iterator[GanetiCloud]:
+    """Start the service, load the zone, and stop the service afterwards."""
+    config, zone = folder / "settings.toml", folder / "zone.yaml"
+    config.write_text(SETTINGS % (fingerprint(), disk_template))
+    zone.write_text(ZONE.read_text().replace("node{1..8}", f"node{{1..{len(nodes())}}}"))
+    with whole_service(folder / "data", config) as service:
+        service.run("inventory", "load", str(zone))
+        keys = json.loads(service.run("admin", "credentials", "--json"))
+        client = ApiClient(service.url, keys["apikey"], keys["secretkey"])
+        yield GanetiCloud(service, client, _ids(client))
+
+
+def _ids(client: ApiClient) -> dict[str, str]:
+    def only(command: str, noun: str, **more: str) -> str:
+        (found,) = [one for one in client.call(command, **more)[noun] if one["name"] in ("ganeti", "Tiny", "noop")]
+        return str(found["id"])
+
+    return {
+        "zoneid": only("listZones", "zone"),
+        "serviceofferingid": only("listServiceOfferings", "serviceoffering"),
+        "templateid": only("listTemplates", "template", templatefilter="all"),
+    }
+
+
+def nodes() -> list[str]:
+    """The cluster's nodes."""
+    return gnt("gnt-node", "list", "--no-headers", "-o", "name").split()
+
+
+def instances() -> dict[str, tuple[str, str]]:
+    """Primary node and state of each instance, by name."""
+    rows = gnt("gnt-instance", "list", "--no-headers", "--separator=:", "-o", "name,pnode,status").split()
+    return {name: (node, state) for name, node, state in (row.split(":") for row in rows)}
+
+
+def wait_for(holds: Callable[[], Any], otherwise: str, patience_s: float = 4 * PATIENCE_S) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end, otherwise
+        time.sleep(1)
