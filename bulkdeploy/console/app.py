@@ -153,7 +153,8 @@ class _Front:
 
     def vnc(self) -> Response:
         """The page of a VM's screen: it needs no session, for what opens a screen is its token."""
-        return Response(self._pages.render("vnc.html"), content_type="text/html; charset=UTF-8")
+        page = self._pages.render("vnc.html", theme=_theme(request))
+        return Response(page, content_type="text/html; charset=UTF-8")
 
     def refuse_other_sites(self) -> Response | None:
         """A form of another site is refused; browsers say where a request comes from."""

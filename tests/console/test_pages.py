@@ -188,7 +188,8 @@ def test_themes(admin: Visitor, theme: str) -> None:
     """What is chosen stays chosen; the system decides where nothing is."""
     answer = admin.send("theme", {"theme": theme, "next": "jobs"})
     assert answer.headers["Location"] == "jobs"
-    assert admin.page("jobs").all("html")[0].get("data-theme", "") == theme
+    for page in ("jobs", "vnc"):
+        assert admin.page(page).all("html")[0].get("data-theme", "") == theme
 
 
 def test_files_of_a_release_are_kept(admin: Visitor) -> None:
