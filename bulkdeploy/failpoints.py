@@ -30,6 +30,10 @@ class Failpoint(StrEnum):
     CALL_PUBLISH = "call.publish"
     CALL_CLEAR = "call.clear"
 
+    # operators' programs
+    ADOPT_COMMIT = "adopt.commit"
+    REMOVE_UNMANAGED = "unmanaged.remove"
+
     # every job
     MESSAGE_ACCEPT = "message.accept"
     LEASE_COMMIT = "lease.commit"

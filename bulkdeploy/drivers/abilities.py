@@ -30,6 +30,9 @@ class Ability(StrEnum):
     GUEST_PASSWORDS = "guest passwords"
     """``ensure_running`` hands ``GuestSpec.password`` to the guest."""
 
+    GUEST_DETAILS = "details of guests"
+    """``details_of_guests``: the hypervisor alone tells what a guest was started with, so it can be adopted."""
+
     SNAPSHOTS = "snapshots"
     """Snapshots of guests; no call needs it yet."""
 

@@ -12,6 +12,7 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.details import DetailsContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "Caller",
     "CapacityContract",
     "ConsoleContract",
+    "DetailsContract",
     "DeviceContract",
     "DriverContract",
     "FencingContract",

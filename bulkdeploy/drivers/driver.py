@@ -113,6 +113,30 @@ class Guest:
     nic_uuids: frozenset[UUID] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GuestNic:
+    """A nic as a hypervisor has it; ``network_uuid``, ``ip_address`` None: it does not know, or there is none."""
+
+    uuid: UUID
+    mac_address: str
+    network_uuid: UUID | None
+    ip_address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestDetails:
+    """What a guest was started with, beside what ``Guest`` says: volumes and nics in order, the root volume first.
+
+    ``template_uuid``: what its root volume started from; None: the hypervisor does not know.
+    """
+
+    uuid: UUID
+    name: str
+    template_uuid: UUID | None
+    volume_uuids: tuple[UUID, ...]
+    nics: tuple[GuestNic, ...]
+
+
 class DriverError(Exception):
     """A call that failed, with what an operator needs to act on it.
 
@@ -452,6 +476,17 @@ class HypervisorDriver(ABC):
     @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """Every volume: (uuid, pool uuid, size in bytes)."""
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """What these guests, as ``list_guests`` told of them, were started with; those that are gone are left out.
+
+        Nothing but the hypervisor is asked: the database may know less than it does. Ability.GUEST_DETAILS.
+
+        Raises:
+            DriverError: a host does not answer.
+        """
+        del guests
+        raise _unable("look", ANY_HOST, Ability.GUEST_DETAILS)
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Give back connections; the driver is not used afterwards."""

@@ -1,4 +1,4 @@
-"""A proxy between a server and those who use it: it cuts, holds back and slows what goes through.
+"""A proxy between a server and those who use it: it cuts, truncates, withholds and slows what goes through.
 
 It runs in a thread of its own; its methods may be called from any other.
 """
@@ -55,6 +55,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._delay_s = 0.0
         self._swallows_answers = False
+        self._truncates_every = self._pieces = 0
         self._server, self._open = network.run(self._listen())
 
     def cut(self) -> int:
@@ -76,6 +77,10 @@ class Proxy:
     def swallow_answers(self, *, swallow: bool) -> None:
         """Let what users ask get through, and nothing of what they are answered."""
         self._swallows_answers = swallow
+
+    def truncate(self, every: int) -> None:
+        """Of each so many pieces of answers one is let through by half, and its connection broken; 0: of none."""
+        self._truncates_every = every
 
     def close(self) -> None:
         """Break everything and listen no more."""
@@ -127,6 +132,10 @@ class Proxy:
                 self._writers.discard(each)
                 each.transport.abort()
 
+    def _is_truncated(self) -> bool:
+        self._pieces += 1
+        return self._truncates_every > 0 and self._pieces % self._truncates_every == 0
+
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if isinstance(self._target, Path):
             return await asyncio.open_unix_connection(self._target)
@@ -142,5 +151,8 @@ class Proxy:
                 await self._open.wait()
                 if is_answer and self._swallows_answers:
                     continue
+                if is_answer and self._is_truncated():
+                    writer.write(data[: len(data) // 2])
+                    return
                 writer.write(data)
                 await writer.drain()

@@ -1,6 +1,7 @@
-"""``make test-front``: 1,000 VMs through two whole stacks, killed on both sides; what was called for each VM."""
+"""``make test-front``: 1,000 VMs through two whole stacks, killed and cut; what was called for each VM."""
 
 import os
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.provisioning.job_runner import RunnerOptions
+from tests.chaos.proxy import Proxy
 from tests.cloudstack.stacks import (
     Upstream,
     assert_equal_on_both_sides,
     calls_of,
     front_settings,
     front_stack,
+    proxied,
     run_to_the_end,
     upstream_stack,
 )
@@ -33,7 +36,11 @@ __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 
 VMS = int(os.environ.get("FRONT_VMS", "1000"))
 KILLS = int(os.environ.get("FRONT_KILLS", "5"))
+CUTS = int(os.environ.get("FRONT_CUTS", "40"))
 AT_ONCE = RunnerOptions(threads=64, lease_seconds=60, driver_timeout_s=600)
+LOSING = 0.2
+"""Of the time in which connections break, the part in which all answers are lost."""
+
 MOST_DEPLOYS, MOST_LISTS = 1.0, 0.2
 """Calls for each VM, where nothing breaks."""
 
@@ -46,13 +53,25 @@ def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
 
 
 @pytest.fixture
+def between(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
+    """What goes between the two."""
+    with proxied(upstream) as made:
+        yield made
+
+
+@pytest.fixture
 def front(
-    upstream: Upstream, postgres_url: str, template_database: str, request: pytest.FixtureRequest
+    between: tuple[Proxy, str],
+    upstream: Upstream,
+    postgres_url: str,
+    template_database: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Fleet]:
     """The stack in front."""
+    redis = unused_redis_database(request.config)
     with (
         database_clone(postgres_url, template_database) as url,
-        front_stack(upstream, url, unused_redis_database(request.config), jobs_at_once=64) as made,
+        front_stack(upstream, url, redis, url=between[1], jobs_at_once=64) as made,
     ):
         yield made
 
@@ -95,6 +114,29 @@ def test_the_upstream_dies_half_way(front: Fleet, upstream: Upstream) -> None:
     wait_for(partial(has_vms, upstream, VMS // 2))
     upstream.kill()
     upstream.start()
+    runs.join()
+    assert_all_done(front, upstream)
+
+
+def test_what_is_between_them_breaks_in_every_way(
+    front: Fleet, upstream: Upstream, between: tuple[Proxy, str]
+) -> None:
+    """Answers are truncated, delayed and lost, and all connections cut, FRONT_CUTS times: every VM is made once."""
+    proxy, _ = between
+    slow_boots(upstream.fleet, 300)
+    front.deploy(VMS)
+    runs = Thread(target=run_to_the_end, args=(front, AT_ONCE))
+    runs.start()
+    chance = random.Random(1)  # noqa: S311 - no secret
+    for _ in range(CUTS):
+        proxy.truncate(chance.choice((0, 3, 10)))
+        proxy.slow(chance.choice((0.0, 0.0, 0.2)))
+        proxy.swallow_answers(swallow=chance.random() < LOSING)
+        runs.join(chance.uniform(0.1, 2.0))
+        proxy.cut()
+    proxy.truncate(0)
+    proxy.slow(0.0)
+    proxy.swallow_answers(swallow=False)
     runs.join()
     assert_all_done(front, upstream)
 

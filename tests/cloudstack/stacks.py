@@ -18,6 +18,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
+from tests.chaos.proxy import Network, Proxy
 from tests.support.fleet import OPTIONS, Fleet
 from tests.support.programs import BULKDEPLOY, Process, program, wait_for
 from tests.support.zone import Zone
@@ -46,6 +47,11 @@ class Upstream:
         self.process = manager.__enter__()
         self._api.append(manager)
         wait_for(f"{self.settings.api_monitoring_url}/health/ready", self.process, self.log)
+
+    @property
+    def port(self) -> int:
+        """Of its API."""
+        return int(self.settings.listen.rpartition(":")[2])
 
     def kill(self) -> None:
         """End its API with signal 9."""
@@ -78,6 +84,18 @@ def upstream_stack(fleet: Fleet, log: Path, **changed: object) -> Iterator[Upstr
         finally:
             for manager in made._api:
                 manager.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def proxied(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
+    """What goes between a front and this upstream, and the url at which it is used."""
+    network, port = Network(), free_port()
+    proxy = Proxy(network, port, upstream.port)
+    try:
+        yield proxy, f"http://127.0.0.1:{port}/client/api"
+    finally:
+        proxy.close()
+        network.close()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A service in front of another: whatever is killed, each VM is upstream once, where the front says that it is."""
+"""A service in front of another: whatever is killed or cut, each VM is there once, where the front says it is."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,12 @@ from threading import Thread
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
+from tests.chaos.proxy import Proxy
 from tests.cloudstack.stacks import (
     Upstream,
     assert_equal_on_both_sides,
     front_stack,
+    proxied,
     run_to_the_end,
     upstream_stack,
 )
@@ -33,19 +35,38 @@ def upstream(fleet: Fleet, tmp_path: Path) -> Iterator[Upstream]:
 
 
 @pytest.fixture
+def between(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
+    """What goes between the two."""
+    with proxied(upstream) as made:
+        yield made
+
+
+@pytest.fixture
 def front(
-    upstream: Upstream, postgres_url: str, template_database: str, request: pytest.FixtureRequest
+    between: tuple[Proxy, str],
+    upstream: Upstream,
+    postgres_url: str,
+    template_database: str,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Fleet]:
     """The stack in front."""
+    redis = unused_redis_database(request.config)
     with (
         database_clone(postgres_url, template_database) as url,
-        front_stack(upstream, url, unused_redis_database(request.config), poll_seconds=0.2) as made,
+        front_stack(upstream, url, redis, url=between[1], poll_seconds=0.2) as made,
     ):
         yield made
 
 
-def test_a_bulk_call_survives_the_death_of_the_upstream(front: Fleet, upstream: Upstream) -> None:
-    """Its API is killed half-way and started again: no VM is lost, none is made twice, all run where planned."""
+def test_a_bulk_call_survives_cuts_and_the_death_of_the_upstream(
+    front: Fleet, upstream: Upstream, between: tuple[Proxy, str]
+) -> None:
+    """Of its answers every fifth is truncated, and its API is killed half-way and started again.
+
+    No VM is lost, none is made twice, all run where planned.
+    """
+    proxy, _ = between
+    proxy.truncate(5)
     slow_boots(upstream.fleet, 300)
     front.deploy(MANY)
     runs = Thread(target=run_to_the_end, args=(front,))
@@ -54,5 +75,6 @@ def test_a_bulk_call_survives_the_death_of_the_upstream(front: Fleet, upstream: 
     upstream.kill()
     upstream.start()
     runs.join()
+    proxy.truncate(0)
     assert {job.status for job in front.jobs()} == {JobStatus.SUCCEEDED}
     assert_equal_on_both_sides(front, upstream, MANY)

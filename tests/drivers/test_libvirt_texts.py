@@ -8,6 +8,7 @@ from xml.etree import ElementTree as Tree
 import pytest
 
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
@@ -26,7 +27,7 @@ Filtered: TypeAlias = tuple[str | None, str, dict[str, str]]
 """A rule of a filter: its way, protocol, and what it matches."""
 
 VOLUMES = [uuid4() for _ in range(3)]
-NIC = uuid4()
+NIC, NETWORK = uuid4(), uuid4()
 DOMAIN = Domain(
     uuid=uuid4(),
     name="i-2-3-VM",
@@ -40,8 +41,19 @@ DOMAIN = Domain(
     shares=cpu_shares(4, 2000),
     disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
     interfaces=[
-        Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5", filter_name="web")
+        Interface(
+            NIC,
+            "02:00:00:00:00:01",
+            "bridge",
+            "cloudbr0",
+            mtu=9000,
+            address="10.0.0.5",
+            filter_name="web",
+            network_uuid=NETWORK,
+            ip_address="10.0.0.5",
+        )
     ],
+    template_uuid=uuid4(),
     seed_path="/pool/seed.iso",
     console_log="/log/i-2-3-VM",
 )
@@ -53,9 +65,22 @@ def test_what_is_written_is_read_again() -> None:
     assert seen is not None
     assert (seen.uuid, seen.cpu_number, seen.cpu_mhz) == (DOMAIN.uuid, 4, 2000)
     assert seen.disks == dict(zip(VOLUMES, ("vda", "vdb", "vdc"), strict=True))
-    assert seen.nic_uuids == {NIC}
+    assert seen.nics == (GuestNic(NIC, "02:00:00:00:00:01", NETWORK, "10.0.0.5"),)
+    assert (seen.name, seen.template_uuid) == (DOMAIN.name, DOMAIN.template_uuid)
     assert set(seen.devices) == {*VOLUMES, NIC}
     assert seen.targets == {"vda", "vdb", "vdc", "sda"}
+
+
+def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
+    """VCPUs are those of now; memory is plugged into a node, which is there only where it may grow."""
+    growing = write_domain(replace(DOMAIN, growth=4))
+    seen = read_domain(growing)
+    assert seen is not None
+    assert (seen.cpu_number, seen.most_cpus) == (4, 16)
+    written = Tree.fromstring(growing)  # noqa: S314
+    assert (written.findtext("memory"), written.findtext("maxMemory")) == ("4096", str(4 * 4096))
+    assert [cell.get("memory") for cell in written.findall("cpu/numa/cell")] == ["4096"]
+    assert "numa" not in write_domain(DOMAIN)
 
 
 def test_other_peoples_domains_are_left_alone() -> None:

@@ -30,7 +30,7 @@ from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory
 
 CLUSTER = os.environ.get("GANETI_CLUSTER")
 """Directory of the virtual cluster that ``cluster.sh`` made, in whose namespaces this runs."""

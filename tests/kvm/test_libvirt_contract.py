@@ -1,5 +1,6 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Tr
 from bulkdeploy.drivers.contract import (
     Caller,
     ConsoleContract,
+    DetailsContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -23,12 +25,13 @@ from bulkdeploy.drivers.contract import (
     MigrationContract,
     ResizeContract,
     Rig,
+    ScalingContract,
     SecurityGroupContract,
     Subjects,
     VolumeContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
@@ -83,6 +86,7 @@ def failing_calls() -> dict[str, tuple[type, str]]:
         "boot": (libvirt.virDomain, "create"),
         "stop": (libvirt.virDomain, "destroy"),
         "delete": (libvirt.virStorageVol, "delete"),
+        "scale": (libvirt.virDomain, "setVcpusFlags"),
         "devices": (libvirt.virDomain, "attachDeviceFlags"),
         "migrate": (libvirt.virDomain, "migrate3"),
         "resize": (libvirt.virDomain, "blockResize"),
@@ -94,6 +98,8 @@ class TestLibvirtContract(
     VolumeContract,
     HostContract,
     MigrationContract,
+    DetailsContract,
+    ScalingContract,
     DeviceContract,
     ResizeContract,
     ConsoleContract,
@@ -167,3 +173,22 @@ class TestLibvirtContract(
         finally:
             source.close()
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
+        """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = dataclasses.replace(guest, cpu_number=4, memory_mib=4 * guest.memory_mib, cpu_mhz=900)
+        for wrong in (
+            dataclasses.replace(guest, cpu_number=5),
+            dataclasses.replace(guest, memory_mib=4 * guest.memory_mib + 2),
+            dataclasses.replace(guest, memory_mib=guest.memory_mib - 2),
+        ):
+            with pytest.raises(DriverError) as refused:
+                caller.scale(rig.hosts[0], wrong)
+            assert (refused.value.step, refused.value.transient) == ("scale", False)
+        caller.scale(rig.hosts[0], larger)
+        caller.migrate(rig.hosts[0], rig.hosts[1], larger)
+        there = guests_of(rig.driver)[guest.uuid]
+        sizes = there.cpu_number, there.cpu_mhz, there.memory_mib
+        assert (there.host_uuid, *sizes) == (rig.hosts[1].uuid, 4, 900, larger.memory_mib)

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+
 PROGRAM = "libvirtd"
 NOBODY = 65534
 PATIENCE_S = 60.0
@@ -142,6 +144,8 @@ def guest_processes(folder: Path) -> dict[UUID, int]:
 class LibvirtHosts:
     """Daemons that share a pool of volumes."""
 
+    hypervisor, driver, image_format = "KVM", "libvirt", "RAW"
+
     def __init__(self, folder: Path, count: int, kind: type[LibvirtHost] = LibvirtHost) -> None:
         self.folder = folder
         self.pool, self.consoles = folder / "pool", folder / "consoles"
@@ -161,6 +165,7 @@ class LibvirtHosts:
             "console_log": f"{self.consoles}/{{uuid}}",
             "unsafe_migration": True,
             "keepalive_seconds": 1,
+            "shutdown_seconds": 10,
         }
 
     @property
@@ -172,6 +177,15 @@ class LibvirtHosts:
         """What a guest has written to its serial console."""
         file = self.consoles / str(guest_uuid)
         return file.read_text(errors="replace") if file.exists() else ""
+
+    def says(self, guest_uuid: UUID) -> str:
+        """The last line that a guest has written to its serial console."""
+        lines = [line.strip() for line in self.console(guest_uuid).splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+    def write_image(self, path: Path) -> None:
+        """Write the image of the guests: a boot sector."""
+        path.write_bytes(boot_image())
 
     def running(self) -> dict[UUID, str]:
         """By guest, the name of the host that has its process; the same guest twice is an error."""

@@ -11,6 +11,7 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
+from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
@@ -30,6 +31,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.CONSOLE: ConsoleContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
+    Ability.GUEST_DETAILS: DetailsContract,
 }
 """Who declares an ability keeps its suite as well."""
 

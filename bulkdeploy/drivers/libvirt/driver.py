@@ -7,7 +7,7 @@ at the fence again and creates; a removal raises the fence, undefines, and only 
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -23,6 +23,7 @@ from bulkdeploy.drivers.driver import (
     ConsoleKind,
     DriverError,
     Guest,
+    GuestDetails,
     GuestSpec,
     HypervisorDriver,
     NicSpec,
@@ -34,6 +35,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
 from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt.domain import (
+    NAMESPACE,
     Disk,
     Domain,
     Interface,
@@ -45,6 +47,8 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_disk,
     write_domain,
     write_interface,
+    write_memory,
+    write_metadata,
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.events import GuestEvents
@@ -99,12 +103,14 @@ class LibvirtDriver(HypervisorDriver):
         {
             Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
+            Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.CONSOLE,
             Ability.SECURITY_GROUPS,
+            Ability.GUEST_DETAILS,
         }
     )
     is_watched = True
@@ -367,6 +373,37 @@ class LibvirtDriver(HypervisorDriver):
         with _overtaken_at("migrate", destination.host.name):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
 
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. vCPUs and memory are plugged in, as far as the guest was started for."""
+        self._of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
+
+    def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._fenced_here(call, "scale", guest.uuid, fence)
+        domain, seen = _running(call, "scale", guest.uuid)
+        for what, wanted, has, most in (
+            ("vCPUs", guest.cpu_number, seen.cpu_number, seen.most_cpus),
+            ("MiB of memory", guest.memory_mib, seen.memory_mib, seen.most_memory_mib),
+        ):
+            if not has <= wanted <= most:
+                reason = (
+                    f"a running guest that has {has} {what} can have {has} to {most}, not {wanted}: stop it first"
+                )
+                raise DriverError("scale", call.host.name, reason, transient=False)
+        flags = _affected(domain)
+        if guest.memory_mib > seen.memory_mib:
+            call.go_on("scale")
+            domain.attachDeviceFlags(write_memory(guest.memory_mib - seen.memory_mib), flags)
+        if guest.cpu_number > seen.cpu_number:
+            call.go_on("scale")
+            domain.setVcpusFlags(guest.cpu_number, flags)
+        if not _is_session(call.host):
+            domain.setSchedulerParametersFlags(
+                {"cpu_shares": cpu_shares(guest.cpu_number, guest.cpu_mhz)}, libvirt.VIR_DOMAIN_AFFECT_LIVE
+            )
+        of_ours = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+        metadata = write_metadata(fence, guest.cpu_mhz, seen.template_uuid, seen.nics)
+        domain.setMetadata(of_ours, metadata, "bulkdeploy", NAMESPACE, flags)
+
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
         self._of_guest(
@@ -378,9 +415,7 @@ class LibvirtDriver(HypervisorDriver):
         domain, seen = _running(call, "devices", guest.uuid)
         wanted = {volume.uuid for volume in guest.volumes}
         self._claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
-        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE
-        if domain.isPersistent():
-            flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        flags = _affected(domain)
         kept = wanted | {nic.uuid for nic in guest.nics}
         for device in seen.devices.keys() - kept:
             _detach(call, domain, device, seen.devices[device], flags)
@@ -394,7 +429,7 @@ class LibvirtDriver(HypervisorDriver):
                     _attach(call, domain, write_disk(disk, target), flags)
         is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
         for nic in guest.nics:
-            if nic.uuid not in seen.nic_uuids:
+            if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
                 named = filter_name(guest.uuid) if is_filtered else None
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
         self._claim(call, "devices", guest, wanted, fence)
@@ -520,6 +555,18 @@ class LibvirtDriver(HypervisorDriver):
             return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
 
         yield from _each(self._records.directory.hosts(), listed)
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """See HypervisorDriver. Of a nic that was plugged into a running guest, the network is not known."""
+        wanted: dict[UUID, set[UUID]] = {}
+        for guest in guests:
+            wanted.setdefault(guest.host_uuid, set()).add(guest.uuid)
+
+        def details(host: HostAddress) -> list[GuestDetails]:
+            work = partial(_details, uuids=wanted[host.uuid])
+            return self._links.run("look", host, Deadline(LISTING_S), work)
+
+        return list(_each([host for host in self._records.directory.hosts() if host.uuid in wanted], details))
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -647,18 +694,18 @@ class LibvirtDriver(HypervisorDriver):
         is_filtered: bool,
     ) -> Domain:
         options, log = self._options, self._options.console_log
-        is_session = urlsplit(urldefrag(call.host.url or "").url).path == "/session"
         return Domain(
             uuid=guest.uuid,
             name=guest.name,
             fence=fence,
             kind=options.virtualization,
             machine=options.machine,
+            growth=options.growth,
             cpu_model=options.cpu_model,
             cpu_number=guest.cpu_number,
             cpu_mhz=guest.cpu_mhz,
             memory_mib=guest.memory_mib,
-            shares=None if is_session else cpu_shares(guest.cpu_number, guest.cpu_mhz),
+            shares=None if _is_session(call.host) else cpu_shares(guest.cpu_number, guest.cpu_mhz),
             disks=disks,
             interfaces=[
                 self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
@@ -666,6 +713,7 @@ class LibvirtDriver(HypervisorDriver):
             seed_path=seed_path,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
+            template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
         )
 
     def _interface(self, nic: NicSpec, named: str | None) -> Interface:
@@ -683,6 +731,8 @@ class LibvirtDriver(HypervisorDriver):
             mtu=None if kind == "user" else nic.mtu,
             address=address,
             filter_name=named or (None if address is None else GUARD),
+            network_uuid=nic.network_uuid,
+            ip_address=nic.ip_address,
         )
 
     def _guarded_address(self, nic: NicSpec) -> str | None:
@@ -768,6 +818,17 @@ def _press_power_button(domain: Any, patience_s: float) -> None:
             time.sleep(LOOKS_S)
 
 
+def _affected(domain: Any) -> int:
+    """Flags of a change of a guest that runs: it itself, and its definition."""
+    live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    return int(live | config if domain.isPersistent() else live)
+
+
+def _is_session(host: HostAddress) -> bool:
+    """Whether a host's daemon is an ordinary user's, who has no control groups."""
+    return urlsplit(urldefrag(host.url or "").url).path == "/session"
+
+
 def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
     call.go_on("devices")
     domain.attachDeviceFlags(device, flags)
@@ -804,6 +865,19 @@ def _list_guests(call: HostCall) -> list[Guest]:
     return guests
 
 
+def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
+    found = []
+    for uuid in uuids:
+        domain = _find_domain(call, uuid)
+        if domain is None:
+            continue
+        with suppress_gone():
+            seen = read_domain(domain.XMLDesc())
+            if seen is not None:
+                found.append(GuestDetails(seen.uuid, seen.name, seen.template_uuid, tuple(seen.disks), seen.nics))
+    return found
+
+
 def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
     return Guest(
         seen.uuid,
@@ -813,7 +887,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.cpu_mhz,
         seen.memory_mib,
         frozenset(seen.disks),
-        seen.nic_uuids,
+        frozenset(nic.uuid for nic in seen.nics),
     )
 
 

@@ -1,22 +1,13 @@
 """Names that would run as scripts, end an attribute, turn text around or burst a page, in a real browser."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from bulkdeploy.api.app import create_app
-from bulkdeploy.console.app import with_console
-from bulkdeploy.services.system import System
-from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.cipher import FernetCipher
-from bulkdeploy.wiring.settings import Settings
-from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD
 from tests.console.browser.conftest import Tab
-from tests.support.api_server import serving
-from tests.support.drivers import SIMULATED
-from tests.support.services import database_clone
+from tests.support.consoles import own_console
 from tests.support.visitors import Visitor
 from tests.support.zone import Zone
 
@@ -79,14 +70,9 @@ def console(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """The URL of a service in which everything is called so, after a deployment; and addresses of single things."""
-    with database_clone(postgres_url, small_zone_database) as database:
-        engine = create_engine(database, pool_size=10)
-        folder: Path = tmp_path_factory.mktemp("names")
-        settings = Settings(database_url=database, redis_url=redis_url, data_dir=folder)
-        system = System(engine, build_job_queue(settings), cipher, folder, SIMULATED)
-        with serving(with_console(create_app(system))) as url:
-            yield url, everything_named(url, Zone(engine))
-        engine.dispose()
+    folder = tmp_path_factory.mktemp("names")
+    with own_console(postgres_url, small_zone_database, redis_url, cipher, folder) as made:
+        yield made.url, everything_named(made.url, Zone(made.engine))
 
 
 def everything_named(url: str, zone: Zone) -> dict[str, str]:
