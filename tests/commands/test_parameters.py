@@ -20,6 +20,7 @@ OURS = {
     "bulkDeployVirtualMachine",
     "cancelBulkDeployment",
     "evacuateHost",
+    "repairVirtualMachine",
     "getHealth",
     "listBulkDeployments",
     "listAllocations",
