@@ -150,7 +150,8 @@ class HostWatch:
     def look_after_ends(self) -> None:
         """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
         with read_only(self._engine) as connection:
-            drivers = self._watched(store.hypervisors_in_use(connection))
+            watched = self._watched(store.hypervisors_in_use(connection))
+            drivers = {kind: driver for kind, driver in watched.items() if driver.guests_may_end}
             hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
         reported = frozenset(self._missing).union(
             *(driver.ended_guests(_addresses(kind, hosts)) for kind, driver in drivers.items())

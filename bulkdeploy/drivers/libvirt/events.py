@@ -25,10 +25,14 @@ ENDED = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
 
 @dataclass(slots=True)
 class _Ear:
-    """A connection that hears a host; None: it is being opened, or could not be."""
+    """A connection that hears a host; None: it is being opened, or could not be.
 
-    connection: Any | None
+    One that hangs as it is opened is waited for: a host holds no more than one thread.
+    """
+
     tried: float
+    connection: Any | None = None
+    is_opening: bool = True
 
 
 class GuestEvents:
@@ -46,7 +50,7 @@ class GuestEvents:
             deaf = [host for host in self._ears if host not in set(hosts)]
             closing = [self._ears.pop(host).connection for host in deaf]
             opening = [host for host in hosts if self._must_open(host, now)]
-            self._ears |= {host: _Ear(None, now) for host in opening}
+            self._ears |= {host: _Ear(now) for host in opening}
             ended, self._ended = frozenset(self._ended), set()
         _close(closing)
         for host in opening:
@@ -57,22 +61,24 @@ class GuestEvents:
         ear = self._ears.get(host)
         if ear is None:
             return True
-        if ear.connection is not None and ear.connection.isAlive():
+        if ear.is_opening or (ear.connection is not None and ear.connection.isAlive()):
             return False
         return now - ear.tried > RETRY_S
 
     def _open(self, host: HostAddress) -> None:
         """Hear a host; one that can not be reached is tried again later."""
+        heard = None
         with suppress(DriverError), self._links.link(host).open_alone(host, Deadline(RETRY_S)) as call:
             with call.failing("look"):
                 kind = libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE
                 call.connection.domainEventRegisterAny(None, kind, self._hear, None)
-            with self._lock:
-                ear = self._ears.get(host)
-                if ear is not None:
-                    ear.connection = call.connection
-            if ear is None:
-                _close([call.connection])
+            heard = call.connection
+        with self._lock:
+            ear = self._ears.get(host)
+            if ear is not None:
+                ear.connection, ear.is_opening = heard, False
+        if ear is None:
+            _close([heard])
 
     def _hear(self, _: Any, domain: Any, event: int, *__: Any) -> None:
         if event in ENDED:
