@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -66,6 +66,10 @@ test-oldest: oldest ## Run the fast tests with the oldest dependencies that pypr
 test-ganeti: setup ## Try driver and allocator on a virtual Ganeti cluster; as root on Debian, NODES=3, a quarter of an hour or more
 	@tests/ganeti/run.sh $(BIN)/python $(or $(NODES),3)
 
+test-incus: setup ## Run real containers on a cluster of two Incus members, then break it for MINUTES=3; root gets the packages, on Debian
+	@tests/incus/run.sh $(BIN)/python $(INCUS_TESTS)
+	@$(if $(INCUS_TESTS),:,tests/incus/run.sh $(BIN)/python -m tests.incus.chaos)
+
 test-compose: setup ## Run docker-compose.yml on a Docker engine as the guides say, and break it; PARTS= runs some
 	@tests/compose/run.sh $(BIN)/python $(PARTS)
 
@@ -129,8 +133,8 @@ bench-import: setup ## Measure an import of a CloudStack of 25,000 hosts and 100
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
 
-chaos: setup ## Break a running system for MINUTES=10 and check its promises; SEED= repeats one; DRIVER=libvirt: real guests
-	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.chaos,$(BIN)/python -m tests.chaos)
+chaos: setup ## Break a running system for MINUTES=10 and check its promises; SEED= repeats one; DRIVER=libvirt or incus: real guests
+	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.chaos,$(if $(filter incus,$(DRIVER)),tests/incus/run.sh $(BIN)/python -m tests.incus.chaos,$(BIN)/python -m tests.chaos))
 
 clean: ## Remove what make made, but not data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

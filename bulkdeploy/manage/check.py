@@ -9,6 +9,8 @@ import click
 from bulkdeploy.cloudstack.client import Access, Client
 from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.options import ExtensionOptions
+from bulkdeploy.drivers.incus.check import check_cluster
+from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.options import DriverSettingError, read_options
 from bulkdeploy.manage.configuration import settings_of
@@ -16,6 +18,7 @@ from bulkdeploy.manage.importing import API_KEY, CA_FILE, PACE, SECRET_KEY, URL
 
 LIBVIRT = "libvirt"
 EXTENSION = "extension"
+INCUS = "incus"
 
 
 @click.group()
@@ -40,6 +43,16 @@ def kvm(ctx: click.Context, url: str, pool_path: str | None) -> None:
         raise DriverSettingError(f"driver {LIBVIRT!r} can not be used: {error}") from error
     options = read_options(LIBVIRT, LibvirtOptions, settings.driver.get(LIBVIRT, {}))
     _report(check_host(url, options, pool_path))
+
+
+@check.command()
+@click.pass_context
+def incus(ctx: click.Context) -> None:
+    """Try the cluster that the options of the driver incus name, need by need.
+
+    Exit code 1 where something is missing: the line says what, and how to mend it.
+    """
+    _report(check_cluster(read_options(INCUS, IncusOptions, settings_of(ctx).driver.get(INCUS, {}))))
 
 
 @check.command()

@@ -30,6 +30,7 @@ COMMANDS = {
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),
+    "unmanaged": ("bulkdeploy.manage.unmanaged:unmanaged", "Adopt or remove guests that no row knows."),
     "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
     "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),
 }

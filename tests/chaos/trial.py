@@ -62,10 +62,6 @@ class Figures:
     breaches: list[str] = field(default_factory=list)
 
 
-WITH_HOSTS_CUT_OFF_S = 20.0
-"""Shorter trials cut no host off: it would be fenced, and taken back, after the load has ended."""
-
-
 def run_trial(seed: int, seconds: float, directory: Path, tell: Callable[[str], object]) -> Figures:
     """Bring chaos to a fresh system for so many seconds, and check what it promises."""
     workers = Random(f"{seed} workers").choice([1, 1, 2, 3])  # noqa: S311 - dice
@@ -84,7 +80,7 @@ class _Trial:
         self._journal = Journal()
         self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
         dice = Random(f"{seed} agent")  # noqa: S311 - dice
-        self._agent = Agent(system, dice, self._say, cuts_hosts_off=seconds >= WITH_HOSTS_CUT_OFF_S)
+        self._agent = Agent(system, dice, self._say)
         self._watcher = Watcher(system.engine, Redis.from_url(system.valkey.url(), socket_timeout=5))
         self._zone = Zone(system.engine)
         self._began = time.monotonic()

@@ -15,7 +15,7 @@ from bulkdeploy.drivers.records import GuestOrder
 from bulkdeploy.wiring.driver_records import records_in
 from tests.cloudstack.orders import AnyOffering, FixedOrders
 from tests.cloudstack.upstream import API_KEY, GIB, SECRET_KEY, Upstream, serving
-from tests.drivers.ganeti_guest import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory
 
 SUBJECTS = Subjects(volume_bytes=2 * GIB)
 HOSTS = tuple(HostAddress(uuid4(), name, "192.0.2.1", "KVM") for name in ("left", "right"))

@@ -1,12 +1,11 @@
 """One guest and its life on a Ganeti cluster: what is recorded of a live cluster, and replayed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.records import Pool, TemplateImage
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
 VOLUME = VolumeSpec(UUID("00000000-0000-4000-8000-0000000000a1"), "ROOT-1", 1 << 20, POOL)
@@ -22,41 +21,6 @@ ADDRESSES = tuple(
     HostAddress(UUID(int=0xD0 + n), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)
 )
 PATIENCE_S = 300.0
-
-
-class FixedDirectory:
-    """Two nodes and one pool, where no zone is set up."""
-
-    def __init__(self, hosts: Sequence[HostAddress], pool_uuid: UUID) -> None:
-        self._hosts, self._pool = tuple(hosts), Pool(pool_uuid, "shared", "SharedMountPoint", None, None, None)
-
-    def hosts(self) -> Sequence[HostAddress]:
-        """See Directory."""
-        return self._hosts
-
-    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
-        """See Directory."""
-        del pool_uuid
-        return self._hosts
-
-    def pools(self) -> Sequence[Pool]:
-        """See Directory."""
-        return [self._pool]
-
-    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
-        """See Directory."""
-        del host_uuid
-        return [self._pool]
-
-    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """See Directory."""
-        del volume_uuids
-        return [self._pool]
-
-    def template(self, template_uuid: UUID) -> TemplateImage | None:
-        """See Directory."""
-        del template_uuid
-        return None
 
 
 def life(driver: HypervisorDriver) -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,7 @@ from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory
 
 SHELF = Path(__file__).with_name("extension_shelf.py")
 SIZES = "cores=16&mhz=2000&memory=65536"

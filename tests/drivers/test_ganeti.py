@@ -18,7 +18,8 @@ from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
+from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
 from tests.support.certificates import self_signed
 
 EXCHANGES = json.loads((Path(__file__).parent / "ganeti_exchanges.json").read_bytes())

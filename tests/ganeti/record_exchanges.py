@@ -15,7 +15,8 @@ import requests
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, FixedDirectory, life
+from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
 from tests.ganeti.live import options
 
 

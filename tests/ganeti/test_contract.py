@@ -25,7 +25,7 @@ from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory
 from tests.ganeti.live import PATIENCE_S, address, needs_cluster, options
 
 pytestmark = needs_cluster

@@ -5,13 +5,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import psutil
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tests.support.libvirt_hosts import why_not
+from tests.support.libvirt_hosts import LibvirtHosts, libvirt_hosts, why_not
 from tests.support.real_cloud import RealCloud, real_cloud
 
 PATIENCE_S = 180.0
@@ -26,7 +27,7 @@ def main() -> None:
     console.print(
         "Starting three libvirt daemons as hosts, PostgreSQL, Valkey, the API, workers and the sweeper ..."
     )
-    with real_cloud(workers=1) as cloud:
+    with libvirt_hosts(3) as hosts, real_cloud(hosts, workers=1) as cloud:
         used, began = _worker_cpu_s(cloud), time.monotonic()
         jobs = cloud.client.call("bulkDeployVirtualMachine", virtualmachinecount=count, **cloud.ids)["asyncjobs"]
         console.print(
@@ -39,7 +40,7 @@ def main() -> None:
             def all_are_up() -> bool:
                 vms = sorted(cloud.vms(), key=lambda vm: str(vm["name"]))
                 for vm in vms:
-                    if cloud.says(vm["id"]):
+                    if cloud.hosts.says(UUID(vm["id"])):
                         up.setdefault(vm["id"], time.monotonic() - began)
                 live.update(_table(cloud, vms, up), refresh=console.is_terminal)
                 return len(up) == count
@@ -53,20 +54,22 @@ def main() -> None:
         sys.exit(1)
 
 
-def _worker_cpu_s(cloud: RealCloud) -> float:
+def _worker_cpu_s(cloud: RealCloud[LibvirtHosts]) -> float:
     """What the worker has used of the CPU so far, in seconds; libvirtd and QEMU have processes of their own."""
     pids = cloud.stack.supervisor.pids()
     times = [psutil.Process(pid).cpu_times() for name, pid in pids.items() if name.startswith("worker")]
     return float(sum(one.user + one.system for one in times))
 
 
-def _table(cloud: RealCloud, vms: Sequence[Mapping[str, Any]], up: Mapping[str, float]) -> Table:
+def _table(cloud: RealCloud[LibvirtHosts], vms: Sequence[Mapping[str, Any]], up: Mapping[str, float]) -> Table:
     table = Table()
     for name, least in (("VM", 9), ("state", 8), ("host", 4), ("up after", 8), ("last line of its console", 1)):
         table.add_column(name, min_width=least, max_width=36, no_wrap=True)
     for vm in vms:
         after = f"{up[vm['id']]:.1f} s" if vm["id"] in up else ""
-        table.add_row(vm["instancename"], vm["state"], vm.get("hostname", ""), after, cloud.says(vm["id"]))
+        table.add_row(
+            vm["instancename"], vm["state"], vm.get("hostname", ""), after, cloud.hosts.says(UUID(vm["id"]))
+        )
     return table
 
 

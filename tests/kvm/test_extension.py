@@ -18,7 +18,7 @@ from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.ganeti_guest import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory
 from tests.support.programs import BULKDEPLOY
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example_extension" / "qemu.py"

@@ -35,9 +35,10 @@ class ApiFailure(Exception):
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.status = answer.status
-        self.errorcode = answer.body.get("errorcode")
-        self.cserrorcode = answer.body.get("cserrorcode")
-        self.errortext = answer.body.get("errortext", "")
+        body = answer.body if answer.text.startswith("{") else {"errortext": answer.text}  # overloaded: plain text
+        self.errorcode = body.get("errorcode")
+        self.cserrorcode = body.get("cserrorcode")
+        self.errortext = body.get("errortext", "")
         super().__init__(f"{self.status}: {self.errortext}")
 
 

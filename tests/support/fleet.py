@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, clear_faults
 from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
@@ -166,6 +167,11 @@ class Fleet:
     def guests(self) -> dict[UUID, Any]:
         """What the hypervisors run."""
         return {guest.uuid: guest for guest in self.driver.list_guests()}
+
+    def addresses(self) -> dict[UUID, HostAddress]:
+        """The hosts as drivers are told of them, by uuid."""
+        rows = self.zone.rows("SELECT uuid, name, ip_address, hypervisor FROM hosts")
+        return {row.uuid: HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor) for row in rows}
 
     def volumes(self) -> set[UUID]:
         """What the pools hold."""

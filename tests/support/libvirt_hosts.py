@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+
 PROGRAM = "libvirtd"
 NOBODY = 65534
 PATIENCE_S = 60.0
@@ -116,13 +118,7 @@ class LibvirtHost:
 
     def guest_pids(self) -> dict[UUID, int]:
         """The processes of its guests."""
-        found = {}
-        for file in (self.folder / "run" / "libvirt" / "qemu" / "run").glob("*.pid"):
-            with suppress(OSError, ValueError):
-                pid = int(file.read_text())
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                found[UUID(arguments[arguments.index(b"-uuid") + 1].decode())] = pid
-        return found
+        return guest_processes(self.folder / "run" / "libvirt" / "qemu" / "run")
 
     def stop(self) -> None:
         """End the guests, then the daemon."""
@@ -134,16 +130,29 @@ class LibvirtHost:
             self.signal(signal.SIGTERM)
 
 
+def guest_processes(folder: Path) -> dict[UUID, int]:
+    """The processes of guests by the files that a daemon keeps of them."""
+    found = {}
+    for file in folder.glob("*.pid"):
+        with suppress(OSError, ValueError):
+            pid = int(file.read_text())
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            found[UUID(arguments[arguments.index(b"-uuid") + 1].decode())] = pid
+    return found
+
+
 class LibvirtHosts:
     """Daemons that share a pool of volumes."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    hypervisor, driver, image_format = "KVM", "libvirt", "RAW"
+
+    def __init__(self, folder: Path, count: int, kind: type[LibvirtHost] = LibvirtHost) -> None:
         self.folder = folder
         self.pool, self.consoles = folder / "pool", folder / "consoles"
-        self.hosts = [LibvirtHost(folder, number) for number in range(1, count + 1)]
+        self.hosts = [kind(folder, number) for number in range(1, count + 1)]
         for made in (self.pool, self.consoles):
             made.mkdir()
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and kind is LibvirtHost:
             subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", folder], check=True)
 
     @property
@@ -156,6 +165,7 @@ class LibvirtHosts:
             "console_log": f"{self.consoles}/{{uuid}}",
             "unsafe_migration": True,
             "keepalive_seconds": 1,
+            "shutdown_seconds": 10,
         }
 
     @property
@@ -167,6 +177,15 @@ class LibvirtHosts:
         """What a guest has written to its serial console."""
         file = self.consoles / str(guest_uuid)
         return file.read_text(errors="replace") if file.exists() else ""
+
+    def says(self, guest_uuid: UUID) -> str:
+        """The last line that a guest has written to its serial console."""
+        lines = [line.strip() for line in self.console(guest_uuid).splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+    def write_image(self, path: Path) -> None:
+        """Write the image of the guests: a boot sector."""
+        path.write_bytes(boot_image())
 
     def running(self) -> dict[UUID, str]:
         """By guest, the name of the host that has its process; the same guest twice is an error."""
@@ -198,14 +217,14 @@ class LibvirtHosts:
 
 
 @contextmanager
-def libvirt_hosts(count: int) -> Iterator[LibvirtHosts]:
+def libvirt_hosts(count: int, kind: type[LibvirtHost] = LibvirtHost) -> Iterator[LibvirtHosts]:
     """That many hosts, which end with the context."""
     import libvirt
 
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
     folder = Path(tempfile.mkdtemp(prefix="kvm-"))
     folder.chmod(0o755)
-    made = LibvirtHosts(folder, count)
+    made = LibvirtHosts(folder, count, kind)
     try:
         for host in made.hosts:
             host.start()

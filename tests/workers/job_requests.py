@@ -138,6 +138,19 @@ def _scale(world: World) -> int:
     return world.request("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
 
 
+def _scale_elsewhere(world: World) -> int:
+    """Its host has no room for more."""
+    vm = world.running()
+    world.fleet.zone.change(
+        "UPDATE host_capacity SET memory_mib_limit = CASE WHEN host_id = (SELECT host_id FROM virtual_machines"
+        " WHERE uuid = CAST(:vm AS uuid)) THEN memory_mib_used ELSE 65536 END",
+        vm=vm,
+    )
+    custom = world.id_of("service_offerings", "Custom")
+    larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
+    return world.request("scaleVirtualMachine", id=vm, serviceofferingid=custom, automigrate=True, **larger)
+
+
 def _detach(world: World) -> int:
     volume = world.volume()
     world.done("attachVolume", id=volume, virtualmachineid=world.running())
@@ -184,6 +197,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
     "repair_virtual_machine": [_repair_elsewhere, _repair_gone],
+    "scale_and_migrate": [_scale_elsewhere],
     "scale_virtual_machine": [_scale],
     "migrate_virtual_machine": [
         lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)

@@ -11,14 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 import requests
-from requests.adapters import HTTPAdapter
 
 from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.pinning import PinnedAdapter
 
 POLL_SECONDS = 0.5
 """Pause between two requests for the states of all jobs that threads wait for."""
 
-CONNECTIONS = 32
 ENDED = ("success", "error", "canceled")
 NOT_FOUND, TOO_MANY = 404, (429, 502, 503, 504)
 
@@ -57,17 +56,6 @@ class Access:
     fingerprint: str | None = None
 
 
-class _Pinned(HTTPAdapter):
-    def __init__(self, fingerprint: str | None) -> None:
-        self._fingerprint = fingerprint
-        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
-
-    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
-        if self._fingerprint is not None:
-            more["assert_fingerprint"] = self._fingerprint
-        super().init_poolmanager(*arguments, **more)
-
-
 class Rapi:
     """A client of one cluster; safe to share between threads."""
 
@@ -77,8 +65,8 @@ class Rapi:
         self._session = requests.Session()
         self._session.trust_env = False  # a proxy of the environment is none of the cluster's
         self._session.auth = (access.username, access.password)
-        self._session.mount("https://", _Pinned(access.fingerprint))
-        self._session.mount("http://", _Pinned(None))
+        self._session.mount("https://", PinnedAdapter(access.fingerprint))
+        self._session.mount("http://", PinnedAdapter(None))
         self._session.verify = False if access.fingerprint else access.ca_file or True
         self._watch = _JobWatch(self)
 

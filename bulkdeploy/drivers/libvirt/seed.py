@@ -5,16 +5,14 @@ JSON is YAML, so it is written as JSON.
 """
 
 import base64
-import ipaddress
 import json
 from io import BytesIO
 from typing import Any
 
 from pycdlib import PyCdlib
 
-from bulkdeploy.drivers.driver import GuestSpec, NicSpec
-
-CLOUD_CONFIG = "#cloud-config\n"
+from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
+from bulkdeploy.drivers.driver import GuestSpec
 
 
 def make_seed(guest: GuestSpec) -> bytes:
@@ -23,7 +21,7 @@ def make_seed(guest: GuestSpec) -> bytes:
         "meta-data": json.dumps(_meta_data(guest)).encode(),
         "user-data": base64.b64decode(guest.user_data) if guest.user_data else CLOUD_CONFIG.encode(),
         "vendor-data": (CLOUD_CONFIG + json.dumps(_vendor_data(guest))).encode(),
-        "network-config": json.dumps(_network_config(guest.nics)).encode(),
+        "network-config": json.dumps(network_config(guest.nics)).encode(),
     }
     iso = PyCdlib()
     iso.new(vol_ident="cidata", joliet=3, rock_ridge="1.09")
@@ -48,22 +46,3 @@ def _vendor_data(guest: GuestSpec) -> dict[str, Any]:
     if guest.password is None:
         return {}
     return {"password": guest.password, "chpasswd": {"expire": False}, "ssh_pwauth": True}
-
-
-def _network_config(nics: tuple[NicSpec, ...]) -> dict[str, Any]:
-    return {"version": 2, "ethernets": {f"nic{number}": _ethernet(nic) for number, nic in enumerate(nics)}}
-
-
-def _ethernet(nic: NicSpec) -> dict[str, Any]:
-    """One nic, known by its MAC address; without an address of ours it asks for one."""
-    found: dict[str, Any] = {"match": {"macaddress": nic.mac_address.lower()}}
-    if nic.mtu is not None:
-        found["mtu"] = nic.mtu
-    if nic.ip_address is None or nic.netmask is None:
-        return {**found, "dhcp4": True}
-    found["addresses"] = [str(ipaddress.ip_interface(f"{nic.ip_address}/{nic.netmask}"))]
-    if nic.is_default and nic.gateway is not None:
-        found["routes"] = [{"to": "default", "via": nic.gateway}]
-    if nic.dns:
-        found["nameservers"] = {"addresses": list(nic.dns)}
-    return found

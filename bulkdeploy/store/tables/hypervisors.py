@@ -62,6 +62,16 @@ host_watches = Table(
     comment="hosts that fell silent and are not Up again",
 )
 
+guest_filters = Table(
+    "guest_filters",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", Text, comment="of the rules that its guest has; NULL: nobody knows"),
+    Column("vm_updated", DateTime(timezone=True), nullable=False, comment="the VM's; a later one began anew"),
+    Column("version", BigInteger, nullable=False, server_default=text("1"), comment="grows with every write"),
+    comment="the security group rules that running guests were given",
+)
+
 counterparts = Table(
     "counterparts",
     metadata,

@@ -124,8 +124,13 @@ def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
     return set(connection.execute(text(query), {"since": since}).scalars())
 
 
-def insert_deployment(connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int) -> int:
-    """The row that VMs of an owner in a zone hang on: they came with no call of ours."""
+def insert_deployment(
+    connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int, *, learnt: bool = True
+) -> int:
+    """The row that VMs of an owner in a zone hang on: they came with no call of ours.
+
+    ``learnt``: another cloud has them, whose word holds.
+    """
     values = {
         "bulk": False,
         "account_id": account_id,
@@ -133,7 +138,7 @@ def insert_deployment(connection: Connection, user_id: int, account_id: int, zon
         "zone_id": zone_id,
         "vm_count": vms,
         "asked_count": vms,
-        "config": {"account_id": account_id, LEARNT: True},
+        "config": {"account_id": account_id, **({LEARNT: True} if learnt else {})},
         "pinned": False,
         "plan": {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []},
     }

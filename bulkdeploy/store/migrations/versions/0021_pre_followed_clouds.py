@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0021_pre_followed_clouds"
-down_revision = "0018_pre_guest_details"
+down_revision = "0020_pre_guest_filters"
 
 
 def upgrade() -> None:

@@ -1,0 +1,95 @@
+"""``bulkdeploy check incus``: does a cluster have what its members need as hosts?"""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+from bulkdeploy.drivers.incus.driver import access_of
+from bulkdeploy.drivers.incus.options import IncusOptions
+from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, Refused, path_of
+from bulkdeploy.drivers.need import Need
+
+PATIENCE_S = 30.0
+OLDEST = "6.0"
+
+
+def check_cluster(options: IncusOptions) -> Iterator[Need]:
+    """Try everything that the driver needs, in order, until something fails; nothing is left there."""
+    incus = Incus(access_of(options))
+    try:
+        yield from _needs(incus, options)
+    except (NotAnswered, Refused) as error:
+        yield Need("connection", str(error), "name every member's URL in driver.incus.urls; see docs/incus.md")
+    finally:
+        incus.close()
+
+
+def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
+    def get(*path: str, **query: Any) -> Answer:
+        return incus.send("GET", path_of(*path), timeout_s=PATIENCE_S, **query)
+
+    server = get().value
+    environment = server.get("environment") or {}
+    yield Need("connection", incus.access.urls[0])
+    if server["auth"] != "trusted":
+        yield Need("trust", server["auth"], "on a member: incus config trust add-certificate CLIENT.crt")
+        return
+    yield Need("trust", f"Incus {environment['server_version']}")
+    if environment["server_clustered"]:
+        for member in get("cluster", "members", recursion=1).value:
+            is_there = member["status"] == "Online"
+            remedy = None if is_there else "start incus.service there, or remove the member from the cluster"
+            yield Need(f"member {member['server_name']}", f"{member['status']}, {member['message']}", remedy)
+    else:
+        yield Need(f"server {environment['server_name']}", "it is no cluster: it is the one host")
+    pools = {str(one["name"]): one for one in get("storage-pools", recursion=1).value or ()}
+    for name in sorted({*options.storage_pools.values(), *filter(None, [options.local_pool])}):
+        if name not in pools:
+            yield Need(f"storage pool {name}", f"not among {', '.join(pools) or 'none'}", "incus storage create")
+            return
+        yield Need(f"storage pool {name}", str(pools[name]["driver"]))
+    if options.network_kind == "managed" and "{" not in options.network.replace("{label}", ""):
+        name = options.network.format(label=options.default_label)
+        networks = [str(one["name"]) for one in get("networks", recursion=1).value or () if one["managed"]]
+        remedy = (
+            None if name in networks else "incus network create, or name another with driver.incus.default_label"
+        )
+        yield Need(f"network {name}", "there" if remedy is None else f"not among {', '.join(networks)}", remedy)
+    for template, image in sorted(options.images.items()):
+        yield _image(incus, template, image)
+    yield _compare_and_set(incus)
+
+
+def _image(incus: Incus, template: str, image: str) -> Need:
+    for where in (path_of("images", "aliases", image), path_of("images", image)):
+        try:
+            incus.send("GET", where, timeout_s=PATIENCE_S)
+        except Refused:
+            continue
+        return Need(f"image of template {template}", image)
+    return Need(
+        f"image of template {template}", f"there is no {image}", "incus image copy images:... local: --alias"
+    )
+
+
+def _compare_and_set(incus: Incus) -> Need:
+    """An instance without disks comes, is changed twice under one tag, and goes."""
+    name = f"bulkdeploy-check-{uuid4()}"
+    where = path_of("instances", name)
+    made = {"name": name, "source": {"type": "none"}, "profiles": [], "devices": {}, "config": {}}
+    root = incus.send("GET", path_of("storage-pools"), timeout_s=PATIENCE_S).value
+    if root:
+        pool = str(root[0]).rpartition("/")[2]
+        made["devices"] = {"root": {"type": "disk", "path": "/", "pool": pool}}
+    incus.run("POST", path_of("instances"), made, timeout_s=PATIENCE_S)
+    try:
+        seen = incus.send("GET", where, timeout_s=PATIENCE_S)
+        for number in range(2):
+            changed = {"config": {"user.bulkdeploy.check": str(number)}}
+            try:
+                incus.send("PATCH", where, changed, timeout_s=PATIENCE_S, if_match=seen.etag)
+            except Refused:
+                return Need("fences", "a change under an old tag is refused")
+        return Need("fences", "a change under an old tag is done", f"Incus {OLDEST} or newer is needed")
+    finally:
+        incus.run("DELETE", where, timeout_s=PATIENCE_S)

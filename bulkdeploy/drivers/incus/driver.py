@@ -1,0 +1,779 @@
+"""Driver for Incus clusters: docs/incus.md (one file: one class, a method for each call of drivers).
+
+A guest is the instance vm-UUID, a member is a host. What has a fence stands in the instance and is changed by
+compare-and-set; an instance that is not to run has a gate, which keeps Incus from starting it. So Incus itself is
+the lock (docs/adr/0047-incus-is-the-lock.md); the service's records remember fences of guests that are not there.
+Instances and volumes without our keys are never touched.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import BoundedSemaphore
+from typing import Any, ClassVar, Self
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    HOSTS_AT_ONCE,
+    DriverError,
+    Guest,
+    GuestSpec,
+    HypervisorDriver,
+    PowerState,
+    StaleFence,
+    VolumeSpec,
+)
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.incus.instance import (
+    CONTAINER,
+    KEY,
+    MIB,
+    ROOT,
+    VIRTUAL_MACHINE,
+    Instance,
+    Volume,
+    devices_of,
+    gated,
+    instance_name,
+    limits,
+    new_instance,
+    new_volume,
+    opened,
+    read_instance,
+    read_volume,
+)
+from bulkdeploy.drivers.incus.options import IncusOptions
+from bulkdeploy.drivers.incus.rest import (
+    CHANGED,
+    NOT_FOUND,
+    Access,
+    Answer,
+    Incus,
+    NotAnswered,
+    Refused,
+    failure,
+    path_of,
+)
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.turns import Turns
+
+LOOK_SECONDS = 60.0
+"""Patience for listings, which have no timeout of their own."""
+
+AGAIN_S = 0.1
+"""Pause before what is under way is looked at again."""
+
+FORMATS = ("TAR",)
+"""Format of a template whose url is an image of Incus's: metadata and root file system in one archive."""
+
+FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
+ALREADY = ("already exists", "UNIQUE constraint failed")
+BUSY = "Instance is busy running"
+
+
+class IncusDriver(HypervisorDriver):
+    """See the module."""
+
+    options_model = IncusOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset(
+        {
+            Ability.DATA_VOLUMES,
+            Ability.LIVE_SCALING,
+            Ability.HOT_PLUG_VOLUMES,
+            Ability.HOT_PLUG_NICS,
+            Ability.RESIZE_VOLUMES,
+        }
+    )
+    is_watched = True
+    _records: Records
+
+    def __init__(self, options: IncusOptions, incus: Incus) -> None:
+        self._options, self._incus = options, incus
+        self._slots = BoundedSemaphore(options.calls_at_once)
+        self._turns = Turns()
+        self._pools: dict[UUID, Pool] = {}
+        self._is_clustered: bool | None = None
+
+    @classmethod
+    def from_options(cls, options: IncusOptions) -> Self:
+        """See HypervisorDriver."""
+        return cls(options, Incus(access_of(options)))
+
+    def use_records(self, records: Records) -> None:
+        """See HypervisorDriver."""
+        self._records = records
+
+    def close(self) -> None:
+        """See HypervisorDriver."""
+        self._incus.close()
+
+    # Hosts
+
+    def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
+        """The member ``incus://MEMBER``."""
+        parts = urlsplit(host.access.url)
+        name = parts.hostname or ""
+        if parts.scheme != "incus" or not name:
+            raise DriverError("connect", ANY_HOST, "its url must be incus://MEMBER", transient=False)
+        call = _Call(self, None, UUID(int=0), 0, timeout_s, named=name)
+        address = self._member_address(call, name)
+        target = call.target(name)
+        found = call.send("connect", "GET", path_of("resources"), target=target).value
+        cpu, memory = found["cpu"], found["memory"]
+        speeds = [one.get("frequency") or 0 for one in cpu.get("sockets") or ()]
+        local = self._options.local_pool
+        space = None
+        if local is not None:
+            where = path_of("storage-pools", local, "resources")
+            space = call.send("connect", "GET", where, target=target).value["space"]
+        return HostModel(
+            name=name,
+            ip_address=address,
+            cpu_sockets=max(1, len(cpu.get("sockets") or ())),
+            cpu_cores=cpu["total"],
+            cpu_mhz=max(speeds, default=0) or self._options.cpu_mhz,
+            memory_mib=memory["total"] // MIB,
+            local_disk_bytes=0 if space is None else space["total"],
+            hypervisor_version=call.server()["environment"]["server_version"],
+        )
+
+    def _member_address(self, call: "_Call", name: str) -> str:
+        """The address of a member that is there."""
+        server = call.server()
+        if call.target(name) is None:
+            if server["environment"]["server_name"] != name:
+                reason = f"the server is called {server['environment']['server_name']}"
+                raise DriverError("connect", name, reason, transient=False)
+            return next(
+                (url.rpartition(":")[0] for url in server["environment"].get("addresses") or ()), "127.0.0.1"
+            )
+        member = call.send("connect", "GET", path_of("cluster", "members", name)).value
+        if member["status"] != "Online":
+            reason = f"member {name} is {member['status']}: {member['message']}"
+            raise DriverError("connect", name, reason, transient=True)
+        return urlsplit(member["url"]).hostname or name
+
+    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
+        """See HypervisorDriver."""
+        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
+        if isinstance(found, DriverError):
+            raise found
+        return found
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """See HypervisorDriver: one list of all instances, and a word from each member that it is there."""
+
+        def look(host: HostAddress) -> DriverError | None:
+            call = _Call(self, host, UUID(int=0), 0, timeout_s)
+            try:
+                member = call.target(member_of(host))
+                where = path_of() if member is None else path_of("cluster", "members", member, "state")
+                call.send("look", "GET", where)
+            except DriverError as error:
+                return error
+            return None
+
+        instances = self._instances("look", timeout_s)
+        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+            looks = list(threads.map(look, hosts))
+        found: list[Sequence[Guest] | DriverError] = []
+        for host, error in zip(hosts, looks, strict=True):
+            mine = [one for one in instances if one.member == member_of(host)]
+            if error is None and all(one.is_seen for one in mine):
+                found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
+            else:
+                found.append(error or DriverError("look", host.name, "its instances are not seen", transient=True))
+        return found
+
+    # Templates
+
+    def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver: Incus itself brings an image to the members and pools that need it."""
+        del pool_uuid
+        image = self._records.directory.template(template_uuid)
+        if image is None:
+            raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
+        if image.name in self._options.images:
+            return
+        call = _Call(self, host, template_uuid, 0, timeout_s)
+        alias = path_of("images", "aliases", image_alias(template_uuid))
+        if call.find("template", alias) is not None:
+            return
+        with self._turns.of(template_uuid):
+            if call.find("template", alias) is not None:
+                return
+            with opened_image(image, host.name, FORMATS) as (stream, size_bytes):
+                chunks = Hashed(checked_chunks(image, host.name, stream, size_bytes))
+                call.run("template", "POST", path_of("images"), chunks, tolerate=ALREADY)
+            body = {"name": image_alias(template_uuid), "target": chunks.sha256, "description": image.name}
+            call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
+
+    def source_of(self, guest: GuestSpec) -> dict[str, Any]:
+        """What an instance's root disk starts from, as Incus is told."""
+        template = guest.volumes[0].template_uuid if guest.volumes else None
+        if template is None:
+            return {"type": "none"}
+        image = self._records.directory.template(template)
+        named = image_alias(template) if image is None else self._options.images.get(image.name)
+        alias = named or image_alias(template)
+        is_fingerprint = named is not None and FINGERPRINT.fullmatch(alias) is not None
+        return {"type": "image", ("fingerprint" if is_fingerprint else "alias"): alias}
+
+    # Guests
+
+    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        with self._turns.of(guest.uuid):
+            call.claim("boot", [volume.uuid for volume in guest.volumes])
+            found = call.look("boot")
+            if found is not None and found.runs:
+                call.check_member("boot", found)
+                return
+            if found is None:
+                found = call.make(guest)
+            elif guest.volumes and (found.root is None or found.root.uuid != guest.volumes[0].uuid):
+                text = f"instance {instance_name(guest.uuid)} has another root disk"
+                raise DriverError("volume", host.name, text, transient=False)
+            if not self._records.fences.is_highest(guest.uuid, fence):
+                call.undo(found)
+                raise call.stale("boot")
+            if found.member != member_of(host):
+                found = call.bring_here(found)
+            volumes = [call.ensure_volume(volume, found.kind) for volume in guest.volumes[1:]]
+            call.open(guest, volumes)
+            call.run("boot", "PUT", call.state, {"action": "start"}, tolerate=("already running",))
+            after = call.look("boot")
+            if after is None or not after.runs:
+                raise DriverError("boot", host.name, "the instance has ended at once", transient=True)
+
+    def ensure_stopped(
+        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: the instance stays, gated."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid):
+            call.fenced_here("stop")
+            call.close("stop", patience_s=0.0 if forced else self._options.shutdown_seconds)
+            self._records.fences.release(guest_uuid, fence)
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid):
+            call.fenced_here("look")
+            found = call.look("look")
+            while found is not None and not found.runs and not (found.is_gated and found.fence >= fence):
+                call.change("look", found, gated(found, fence))
+                found = call.look("look")
+            if found is None or not found.runs:
+                return None
+            call.check_member("look", found)
+            return PowerState.RUNNING
+
+    def ensure_absent(
+        self,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        volume_uuids: Sequence[UUID],
+        *,
+        fence: int,
+        timeout_s: float,
+    ) -> None:
+        """See HypervisorDriver; a root disk that is not named stays, with the instance, which does not run."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid):
+            call.fenced_here("delete")
+            found = call.close("delete", patience_s=0.0)
+            if found is not None and (found.root is None or found.root.uuid in volume_uuids):
+                call.run("delete", "DELETE", call.path, tolerate=("not found",))
+            self._records.fences.release(guest_uuid, fence)
+            with self._records.fences.volumes_in_use(volume_uuids) as used:
+                if used:  # by another guest, or by this one, which somebody has started since
+                    raise DriverError("delete", call.host_name, "a guest uses a volume of it", transient=True)
+                for pool in {self._incus_pool(pool) for pool in self._pools_of(volume_uuids)}:
+                    for volume in call.volumes("delete", pool):
+                        if volume.uuid in volume_uuids:
+                            call.remove_volume(volume)
+
+    def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
+        """See HypervisorDriver: a root disk goes with its instance."""
+        call = _Call(self, None, UUID(int=0), 0, timeout_s)
+        with self._records.fences.volumes_in_use([volume_uuid]) as used:
+            if used:
+                reason = f"guest {used[volume_uuid]} uses volume {volume_uuid}"
+                raise DriverError("delete", ANY_HOST, reason, transient=True)
+            for volume in call.volumes("delete", self._incus_pool(self._pool(pool_uuid))):
+                if volume.uuid == volume_uuid:
+                    call.remove_volume(volume)
+                    return
+            for one in self._instances("delete", call.left):
+                if one.root is not None and one.root.uuid == volume_uuid:
+                    call.run(
+                        "delete", "DELETE", path_of("instances", instance_name(one.uuid)), tolerate=("not found",)
+                    )
+
+    # Changes of running guests
+
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        with self._turns.of(guest.uuid):
+            call.fenced_here("scale")
+
+            def scaled(found: Instance) -> Mapping[str, Any]:
+                config = {**found.config, **limits(guest), f"{KEY}fence": str(fence)}
+                return {**found.definition, "config": config}
+
+            call.change_running("scale", scaled)
+
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest.uuid, fence, timeout_s)
+        with self._turns.of(guest.uuid):
+            call.fenced_here("devices")
+            found = call.running("devices")
+            wanted = {volume.uuid for volume in guest.volumes}
+            call.claim("devices", [*wanted | found.data_volumes])
+            volumes = [call.ensure_volume(volume, found.kind, step="devices") for volume in guest.volumes[1:]]
+
+            def changed(found: Instance) -> Mapping[str, Any]:
+                config = {**found.config, f"{KEY}fence": str(fence)}
+                devices = devices_of(found, guest, volumes, self._options)
+                return {**found.definition, "config": config, "devices": devices}
+
+            call.change_running("devices", changed)
+            call.claim("devices", [*wanted])
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._turns.of(guest_uuid):
+            where = call.fenced_here("resize")
+            if host is None and where.host_uuids:
+                raise DriverError("resize", ANY_HOST, "the guest is on a host", transient=False)
+            found = call.look("resize") if host is None else call.running("resize")
+            if found is not None and found.root is not None and found.root.uuid == volume.uuid:
+                call.resize_root(found, volume)
+                return
+            there = call.find_volume("resize", volume)
+            if there is not None and there.size_bytes != volume.size_bytes:
+                if host is not None and there.size_bytes > volume.size_bytes:
+                    reason = "a running guest's volume only grows"
+                    raise DriverError("resize", host.name, reason, transient=False)
+                call.resize(there, volume.size_bytes)
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver."""
+        call = _Call(self, None, guest_uuid, fence, timeout_s)
+        call.raise_fence("look")
+        found = call.look("look")
+        if found is not None and found.root is not None and found.root.uuid == volume.uuid:
+            return found.root.size_bytes
+        there = call.find_volume("look", volume)
+        return None if there is None else there.size_bytes
+
+    # Lists
+
+    def list_guests(self) -> Iterator[Guest]:
+        """See HypervisorDriver: instances that run, or are to run."""
+        hosts = {member_of(host): host.uuid for host in self._records.directory.hosts()}
+        for one in self._instances("list", LOOK_SECONDS):
+            if one.member in hosts:
+                if not one.is_seen:
+                    raise DriverError("list", one.member, f"instance {one.uuid} is not seen", transient=True)
+                if one.runs or not one.is_gated:
+                    yield one.guest(hosts[one.member])
+
+    def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
+        """See HypervisorDriver."""
+        call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        for one in self._instances("list", LOOK_SECONDS):
+            if one.root is not None:
+                yield one.root.uuid, one.root.pool_uuid, one.root.size_bytes
+        for pool in sorted({self._incus_pool(pool) for pool in self._records.directory.pools()}):
+            for volume in call.volumes("list", pool):
+                yield volume.uuid, volume.pool_uuid, volume.size_bytes
+
+    def _instances(self, step: str, timeout_s: float) -> list[Instance]:
+        call = _Call(self, None, UUID(int=0), 0, timeout_s)
+        rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
+        return [one for one in map(read_instance, rows) if one is not None]
+
+    # Pools
+
+    def _pool(self, pool_uuid: UUID) -> Pool:
+        if pool_uuid not in self._pools:
+            self._pools = {pool.uuid: pool for pool in self._records.directory.pools()}
+        if pool_uuid not in self._pools:
+            raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
+        return self._pools[pool_uuid]
+
+    def _pools_of(self, volume_uuids: Sequence[UUID]) -> Iterable[Pool]:
+        return self._records.directory.pools_of_volumes(volume_uuids) if volume_uuids else ()
+
+    def _incus_pool(self, pool: Pool) -> str:
+        """What a pool of ours is called in Incus."""
+        named = self._options.storage_pools.get(pool.name)
+        if named is None and pool.host_uuid is not None:
+            named = self._options.local_pool
+        return named or pool.name
+
+
+class Hashed:
+    """Chunks as they are; once all were read, ``sha256`` is that of them, by which Incus knows an image."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._digest = chunks, hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """In hexadecimal."""
+        return self._digest.hexdigest()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            self._digest.update(chunk)
+            yield chunk
+
+
+class _Call:
+    """One call about one guest: its instance, its fence, and the time that is left."""
+
+    def __init__(
+        self,
+        driver: IncusDriver,
+        host: HostAddress | None,
+        guest_uuid: UUID,
+        fence: int,
+        timeout_s: float,
+        *,
+        named: str = ANY_HOST,
+    ) -> None:
+        self._driver, self._host, self._guest, self._fence = driver, host, guest_uuid, fence
+        self._end = time.monotonic() + timeout_s
+        self.path = path_of("instances", instance_name(guest_uuid))
+        self.state = f"{self.path}/state"
+        self.host_name = named if host is None else host.name
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self._end - time.monotonic(), 0.1)
+
+    # Fences in the service's records
+
+    def stale(self, step: str) -> StaleFence:
+        """The error of who was overtaken."""
+        text = f"fence {self._fence} of guest {self._guest} was overtaken"
+        return StaleFence(step, self.host_name, text, transient=False)
+
+    def raise_fence(self, step: str) -> FencedGuest:
+        """Overtake older calls; where the guest is."""
+        try:
+            return self._driver._records.fences.raise_fence(self._guest, self._fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+
+    def fenced_here(self, step: str) -> FencedGuest:
+        """As ``raise_fence``; refuse a call for a host that does not have the guest."""
+        where = self.raise_fence(step)
+        self._check_host(step, where)
+        return where
+
+    def claim(self, step: str, volume_uuids: Sequence[UUID]) -> None:
+        """The guest is on this host, with these volumes and no others."""
+        assert self._host is not None  # noqa: S101 - only what runs claims
+        fences = self._driver._records.fences
+        try:
+            where, taken = fences.claim(self._guest, self._host.uuid, volume_uuids, self._fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+        self._check_host(step, where)
+        if taken:
+            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
+            raise DriverError(step, self.host_name, reason, transient=False)
+
+    def _check_host(self, step: str, where: FencedGuest) -> None:
+        if self._host is not None and where.host_uuids and self._host.uuid not in where.host_uuids:
+            raise DriverError(step, self.host_name, f"guest {self._guest} is on another host", transient=False)
+
+    # Requests
+
+    def send(self, step: str, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+        """A request that is answered at once."""
+        try:
+            return self._driver._incus.send(method, path, body, timeout_s=self.left, **more)
+        except (Refused, NotAnswered) as error:
+            raise failure(step, self.host_name, error) from error
+
+    def find(self, step: str, path: str) -> Answer | None:
+        """What is there; None: nothing is."""
+        try:
+            return self._driver._incus.send("GET", path, timeout_s=self.left)
+        except Refused as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise failure(step, self.host_name, error) from error
+        except NotAnswered as error:
+            raise failure(step, self.host_name, error) from error
+
+    def run(
+        self, step: str, method: str, path: str, body: Any = None, *, tolerate: Sequence[str] = (), **more: Any
+    ) -> dict[str, Any]:
+        """An operation, until it has ended; refusals with one of these texts are fine."""
+        try:
+            with self._driver._slots:
+                return self._driver._incus.run(method, path, body, timeout_s=self.left, **more)
+        except Refused as error:
+            if any(text in error.text for text in tolerate):
+                return {}
+            raise failure(step, self.host_name, error) from error
+        except NotAnswered as error:
+            raise failure(step, self.host_name, error) from error
+
+    def server(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        found = self.send("connect", "GET", path_of()).value
+        self._driver._is_clustered = bool(found["environment"]["server_clustered"])
+        if found["auth"] != "trusted":
+            reason = "the cluster does not trust the client certificate: incus config trust add-certificate"
+            raise DriverError("connect", self.host_name, reason, transient=False)
+        return dict(found)
+
+    def target(self, member: str) -> str | None:
+        """How a request names a member; None: there is one server only."""
+        if self._driver._is_clustered is None:
+            self.server()
+        return member if self._driver._is_clustered else None
+
+    def here(self) -> str | None:
+        """As ``target``, of the call's host."""
+        assert self._host is not None  # noqa: S101 - asked only for a host
+        return self.target(member_of(self._host))
+
+    # The instance
+
+    def look(self, step: str) -> Instance | None:
+        """The instance; None: there is none, nor is one being made."""
+        answer = self.find(step, self.path)
+        found = None if answer is None else read_instance(answer.value, answer.etag or "")
+        if answer is not None and found is None:
+            text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
+            raise DriverError(step, self.host_name, text, transient=False)
+        if found is not None and not found.is_seen:
+            raise DriverError(step, self.host_name, f"member {found.member} does not answer", transient=True)
+        if found is not None and found.fence > self._fence:
+            raise self.stale(step)
+        return found
+
+    def check_member(self, step: str, found: Instance) -> None:
+        """Refuse an instance that is on another member."""
+        if self._host is not None and found.member != member_of(self._host):
+            text = f"guest {self._guest} is on member {found.member}"
+            raise DriverError(step, self.host_name, text, transient=False)
+
+    def running(self, step: str) -> Instance:
+        """The instance, which runs on the call's host."""
+        found = self.look(step)
+        if found is None or not found.runs:
+            raise DriverError(step, self.host_name, "the guest does not run there", transient=False)
+        self.check_member(step, found)
+        return found
+
+    def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
+        """Compare and set; False: it has been changed by another, or goes through a change: look again."""
+        try:
+            with self._driver._slots:
+                self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
+        except Refused as error:
+            is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
+            if is_passing and time.monotonic() < self._end:
+                time.sleep(AGAIN_S)
+                return False
+            raise failure(step, self.host_name, error) from error
+        except NotAnswered as error:
+            raise failure(step, self.host_name, error) from error
+        return True
+
+    def change_running(self, step: str, definition: Callable[[Instance], Mapping[str, Any]]) -> None:
+        """Change the instance, which runs on the call's host."""
+        found = self.running(step)
+        while not self.change(step, found, definition(found)):
+            found = self.running(step)
+
+    def make(self, guest: GuestSpec) -> Instance:
+        """Make the instance, gated; one that is there by now is fine."""
+        driver = self._driver
+        root = guest.volumes[0] if guest.volumes else None
+        pool = None if root is None else driver._incus_pool(driver._pool(root.pool_uuid))
+        assert self._host is not None  # noqa: S101 - only starts make
+        kind = VIRTUAL_MACHINE if self._host.hypervisor == "KVM" else CONTAINER
+        source = driver.source_of(guest)
+        body = new_instance(guest, kind, source, pool, self._fence, driver._options)
+        self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
+        found = self.look("volume")
+        if found is None:
+            raise DriverError("volume", self.host_name, "the instance was not made", transient=True)
+        return found
+
+    def undo(self, found: Instance) -> None:
+        """Remove what an overtaken start has made, unless another has taken it over."""
+        if found.fence == self._fence and found.is_gated:
+            self.run("delete", "DELETE", self.path, tolerate=("not found", "running", "protected"))
+
+    def bring_here(self, found: Instance) -> Instance:
+        """Move an instance that does not run to the call's member; Incus takes its root disk along."""
+        closed = self.close("boot", patience_s=0.0)
+        if closed is not None and closed.member != self.here():
+            body = {"name": instance_name(self._guest), "migration": True}
+            self.run("boot", "POST", self.path, body, target=self.here())
+            closed = self.look("boot")
+        if closed is None or closed.member != self.here():
+            raise DriverError("boot", self.host_name, f"it is still on member {found.member}", transient=True)
+        return closed
+
+    def open(self, guest: GuestSpec, volumes: Sequence[Volume]) -> None:
+        """Take the gate away, under the call's fence."""
+        while True:
+            found = self.look("boot")
+            if found is None:
+                raise DriverError("boot", self.host_name, "the instance was removed", transient=True)
+            if found.runs:
+                self.check_member("boot", found)
+                return
+            try:
+                definition = opened(found, guest, volumes, self._fence, self._driver._options)
+            except UnicodeDecodeError as error:
+                reason = "its user data must be text: Incus takes no other"
+                raise DriverError("boot", self.host_name, reason, transient=False) from error
+            if self.change("boot", found, definition):
+                return
+
+    def close(self, step: str, *, patience_s: float) -> Instance | None:
+        """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
+        while (found := self.look(step)) is not None:
+            if found.runs:
+                seconds = int(min(patience_s, self.left / 2))
+                if seconds > 0:
+                    self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
+                    patience_s = 0.0
+                else:
+                    stopped = {"action": "stop", "force": True, "timeout": -1}
+                    self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
+            elif found.is_gated and found.fence >= self._fence:
+                return found
+            else:
+                self.change(step, found, gated(found, self._fence))
+        return None
+
+    # Volumes
+
+    def volumes(self, step: str, pool: str) -> Iterator[Volume]:
+        """Our data volumes in a pool of Incus's."""
+        for row in self._volume_rows(step, pool):
+            if (volume := read_volume(row, pool)) is not None:
+                yield volume
+
+    def _volume_rows(self, step: str, pool: str) -> list[dict[str, Any]]:
+        where = path_of("storage-pools", pool, "volumes", "custom")
+        return list(self.send(step, "GET", where, recursion=1).value or ())
+
+    def find_volume(self, step: str, volume: VolumeSpec) -> Volume | None:
+        """A data volume, as it is."""
+        driver = self._driver
+        pool = driver._incus_pool(driver._pool(volume.pool_uuid))
+        return next((one for one in self.volumes(step, pool) if one.uuid == volume.uuid), None)
+
+    def ensure_volume(self, volume: VolumeSpec, kind: str, *, step: str = "volume") -> Volume:
+        """A data volume that the call's member reaches, at least as large as wanted."""
+        driver = self._driver
+        pool = driver._incus_pool(driver._pool(volume.pool_uuid))
+        where = path_of("storage-pools", pool, "volumes", "custom")
+        new = new_volume(volume, kind)
+        while True:
+            there = [row for row in self._volume_rows(step, pool) if row["name"] == str(volume.uuid)]
+            places = [row.get("location") or None for row in there]
+            if not there:
+                self.run(step, "POST", where, new, target=self.here(), tolerate=ALREADY)
+            elif places in ([None], [self.here()]):
+                found = read_volume(there[0], pool)
+                if found is not None:
+                    break
+                config = {"config": new["config"]}  # a move leaves it behind
+                self.run(step, "PATCH", f"{where}/{volume.uuid}", config, target=places[0])
+            elif len(there) == 1:
+                moved = {"name": str(volume.uuid), "pool": pool, "migration": True}
+                source = {"source": {"location": places[0]}}
+                self.run(
+                    step, "POST", f"{where}/{volume.uuid}", moved | source, target=self.here(), tolerate=ALREADY
+                )
+            if time.monotonic() > self._end:
+                reason = f"volume {volume.uuid} is on {places}: it is still being moved, or its move broke off"
+                raise DriverError(step, self.host_name, reason, transient=True)
+            time.sleep(AGAIN_S if there else 0)
+        if found.size_bytes < volume.size_bytes:
+            self.resize(found, volume.size_bytes, step=step)
+        return found
+
+    def resize(self, volume: Volume, size_bytes: int, *, step: str = "resize") -> None:
+        """Give a data volume a size."""
+        self.run(
+            step, "PATCH", _path_of_volume(volume), {"config": {"size": f"{size_bytes}B"}}, target=volume.member
+        )
+
+    def resize_root(self, found: Instance, volume: VolumeSpec) -> None:
+        """Give a root disk a size."""
+        while found.root is not None and found.root.size_bytes != volume.size_bytes:
+            if found.runs and found.root.size_bytes > volume.size_bytes:
+                reason = "a running guest's volume only grows"
+                raise DriverError("resize", self.host_name, reason, transient=False)
+            disk = {**found.devices[ROOT], "size": f"{volume.size_bytes}B"}
+            config = {**found.config, f"{KEY}fence": str(self._fence)}
+            devices = {**found.devices, ROOT: disk}
+            if self.change("resize", found, {**found.definition, "config": config, "devices": devices}):
+                return
+            seen = self.look("resize")
+            if seen is None:
+                return
+            found = seen
+
+    def remove_volume(self, volume: Volume) -> None:
+        """Remove a data volume."""
+        self.run("delete", "DELETE", _path_of_volume(volume), target=volume.member, tolerate=("not found",))
+
+
+def _path_of_volume(volume: Volume) -> str:
+    return path_of("storage-pools", volume.incus_pool, "volumes", "custom", str(volume.uuid))
+
+
+def member_of(host: HostAddress) -> str:
+    """The member that a host is."""
+    return (urlsplit(host.url).hostname if host.url else None) or host.name
+
+
+def image_alias(template_uuid: UUID) -> str:
+    """What an imported image is called in Incus."""
+    return f"bulkdeploy-{template_uuid}"
+
+
+def access_of(options: IncusOptions) -> Access:
+    """How the options reach the cluster."""
+    client = None
+    if options.certificate is not None and options.key is not None:
+        client = (str(options.certificate), str(options.key))
+    ca_file = None if options.ca_file is None else str(options.ca_file)
+    return Access(options.urls, client, ca_file, options.fingerprint, options.project)
+
+
+DRIVER = IncusDriver

@@ -1,0 +1,266 @@
+"""Instances as Incus defines them: written for a guest, and read back.
+
+What Incus has no place for stands in ``user.bulkdeploy.*``. An instance that is not to run has a gate: a nic whose
+parent no member has, so that Incus refuses to start it (docs/adr/0047-incus-is-the-lock.md).
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
+from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.incus.options import IncusOptions
+
+MIB = 1 << 20
+KEY = "user.bulkdeploy."
+PROTECTION = "security.protection.delete"
+GATE = "gate"
+CLOSED = {"type": "nic", "nictype": "physical", "parent": "not-to-run"}
+ROOT = "root"
+VOLUME, NIC = "volume-", "nic-"
+CONTAINER, VIRTUAL_MACHINE = "container", "virtual-machine"
+RUNNING = ("Running", "Frozen", "Starting", "Stopping", "Freezing")
+UNSEEN = ("Error", "Unknown", "")
+"""States of instances whose member does not answer."""
+
+SIZE = re.compile(r"(\d+)(B|MiB|GiB)?")
+UNITS = {None: 1, "B": 1, "MiB": MIB, "GiB": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume as Incus has it: ours and Incus's pool, size in bytes, and the member that has it, if one does."""
+
+    uuid: UUID
+    pool_uuid: UUID
+    incus_pool: str
+    size_bytes: int
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One of our instances.
+
+    Attributes:
+        etag: what it must still be to be changed; empty where it came from a list.
+        status: Incus's word for what it does.
+        kind: container or virtual-machine.
+        definition: what is sent back to change it.
+    """
+
+    uuid: UUID
+    member: str
+    status: str
+    kind: str
+    etag: str
+    definition: Mapping[str, Any]
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """Its keys."""
+        return self.definition["config"]  # type: ignore[no-any-return]
+
+    @property
+    def devices(self) -> Mapping[str, Mapping[str, str]]:
+        """Its devices."""
+        return self.definition["devices"]  # type: ignore[no-any-return]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has processes."""
+        return self.status in RUNNING
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its member said so."""
+        return self.status not in UNSEEN
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether it cannot be started."""
+        return GATE in self.devices
+
+    @property
+    def fence(self) -> int:
+        """The fence that it was changed with last."""
+        return int(self.config.get(f"{KEY}fence", 0))
+
+    @property
+    def root(self) -> Volume | None:
+        """Its root volume; None: of a guest without volumes."""
+        named = self.config.get(f"{KEY}root")
+        if not named:
+            return None
+        uuid, pool_uuid = named.split()
+        disk = self.devices[ROOT]
+        return Volume(UUID(uuid), UUID(pool_uuid), disk["pool"], read_size(disk["size"]), self.member)
+
+    @property
+    def data_volumes(self) -> frozenset[UUID]:
+        """The data volumes that it is given."""
+        return frozenset(UUID(name.removeprefix(VOLUME)) for name in self.devices if name.startswith(VOLUME))
+
+    @property
+    def nics(self) -> frozenset[UUID]:
+        """Its nics."""
+        return frozenset(UUID(name.removeprefix(NIC)) for name in self.devices if name.startswith(NIC))
+
+    def guest(self, host_uuid: UUID) -> Guest:
+        """As drivers tell of it."""
+        root = self.root
+        return Guest(
+            self.uuid,
+            host_uuid,
+            PowerState.RUNNING if self.runs else PowerState.STOPPED,
+            int(self.config["limits.cpu"]),
+            int(self.config[f"{KEY}mhz"]),
+            read_size(self.config["limits.memory"]) // MIB,
+            self.data_volumes | (frozenset() if root is None else {root.uuid}),
+            self.nics,
+        )
+
+
+def instance_name(guest_uuid: UUID) -> str:
+    """The instance of a guest; names must begin with a letter."""
+    return f"vm-{guest_uuid}"
+
+
+def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
+    """An instance as the API shows it; None: it is not ours."""
+    config = row.get("config") or {}
+    if f"{KEY}uuid" not in config:
+        return None
+    definition = {
+        key: row[key]
+        for key in ("architecture", "config", "devices", "ephemeral", "profiles", "stateful", "description")
+        if key in row
+    }
+    return Instance(UUID(config[f"{KEY}uuid"]), row["location"], row["status"], row["type"], etag, definition)
+
+
+def gated(found: Instance, fence: int) -> dict[str, Any]:
+    """It keeps its root disk, loses all else, and does not start; it may be removed."""
+    config = {**found.config, f"{KEY}fence": str(fence), PROTECTION: "false"}
+    devices = {ROOT: found.devices[ROOT]} if ROOT in found.devices else {}
+    return {**found.definition, "config": config, "devices": {**devices, GATE: CLOSED}}
+
+
+def opened(
+    found: Instance, guest: GuestSpec, volumes: Iterable[Volume], fence: int, options: IncusOptions
+) -> dict[str, Any]:
+    """As the guest shall run."""
+    config = {**found.config, **limits(guest), **_cloud_init(guest, options), PROTECTION: "true"}
+    config |= {f"{KEY}fence": str(fence), f"{KEY}name": guest.name}
+    return {**found.definition, "config": config, "devices": devices_of(found, guest, volumes, options)}
+
+
+def limits(guest: GuestSpec) -> dict[str, str]:
+    """The keys of its sizes; Incus has no MHz, which are kept for lists."""
+    return {
+        "limits.cpu": str(guest.cpu_number),
+        "limits.memory": f"{guest.memory_mib}MiB",
+        f"{KEY}mhz": str(guest.cpu_mhz),
+    }
+
+
+def devices_of(
+    found: Instance, guest: GuestSpec, volumes: Iterable[Volume], options: IncusOptions
+) -> dict[str, Any]:
+    """The devices of a guest; what it has already stays as it is."""
+    devices: dict[str, Any] = {}
+    if guest.volumes:
+        root = found.devices[ROOT]
+        size = max(read_size(root["size"]), guest.volumes[0].size_bytes)
+        devices[ROOT] = {**root, "size": f"{size}B"}
+    for volume in volumes:
+        where = {"path": f"/mnt/{volume.uuid}"} if found.kind == CONTAINER else {}
+        devices[f"{VOLUME}{volume.uuid}"] = {
+            "type": "disk", "pool": volume.incus_pool, "source": str(volume.uuid), **where,
+        }  # fmt: skip
+    names = {device.get("name") for key, device in found.devices.items() if key.startswith(NIC)}
+    free = (f"eth{number}" for number in range(len(names) + len(guest.nics)) if f"eth{number}" not in names)
+    for nic in guest.nics:
+        known = found.devices.get(f"{NIC}{nic.uuid}")
+        devices[f"{NIC}{nic.uuid}"] = known or {**_nic(nic, options), "name": next(free)}
+    return devices
+
+
+def _nic(nic: NicSpec, options: IncusOptions) -> dict[str, str]:
+    network = options.network.format(label=nic.label or options.default_label, vlan=nic.vlan or "")
+    device = {"type": "nic", "hwaddr": nic.mac_address}
+    if nic.mtu is not None:
+        device["mtu"] = str(nic.mtu)
+    if options.network_kind == "bridge":
+        return {**device, "nictype": "bridged", "parent": network}
+    address = {} if nic.ip_address is None else {"ipv4.address": nic.ip_address}
+    return {**device, "network": network, **address}
+
+
+def new_instance(
+    guest: GuestSpec,
+    kind: str,
+    source: Mapping[str, Any],
+    incus_pool: str | None,
+    fence: int,
+    options: IncusOptions,
+) -> dict[str, Any]:
+    """What is sent to make it, gated."""
+    config = {f"{KEY}uuid": str(guest.uuid), f"{KEY}fence": str(fence), f"{KEY}name": guest.name, **limits(guest)}
+    devices: dict[str, Any] = {GATE: CLOSED}
+    if guest.volumes:
+        root = guest.volumes[0]
+        config[f"{KEY}root"] = f"{root.uuid} {root.pool_uuid}"
+        devices[ROOT] = {"type": "disk", "path": "/", "pool": incus_pool, "size": f"{root.size_bytes}B"}
+    return {
+        "name": instance_name(guest.uuid),
+        "type": kind,
+        "source": source,
+        "profiles": list(options.profiles),
+        "config": config,
+        "devices": devices,
+    }
+
+
+def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
+    """What is sent to make a data volume: containers have file systems, virtual machines disks."""
+    return {
+        "name": str(volume.uuid),
+        "type": "custom",
+        "content_type": "filesystem" if kind == CONTAINER else "block",
+        "config": {"size": f"{volume.size_bytes}B", f"{KEY}pool": str(volume.pool_uuid), f"{KEY}name": volume.name},
+    }
+
+
+def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
+    """A custom volume as the API shows it; None: it is not ours."""
+    config = row.get("config") or {}
+    if row.get("type") != "custom" or f"{KEY}pool" not in config:
+        return None
+    size, pool_uuid = read_size(config["size"]), UUID(config[f"{KEY}pool"])
+    return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, row.get("location") or None)
+
+
+def read_size(text: str) -> int:
+    """Bytes of a size as we write it."""
+    found = SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a size of ours: {text!r}")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:
+    if not options.cloud_init:
+        return {}
+    user_data = base64.b64decode(guest.user_data).decode() if guest.user_data else CLOUD_CONFIG
+    vendor_data = {"hostname": guest.host_name or guest.name, "ssh_authorized_keys": list(guest.public_keys)}
+    return {
+        "cloud-init.user-data": user_data,
+        "cloud-init.vendor-data": CLOUD_CONFIG + json.dumps(vendor_data),
+        "cloud-init.network-config": json.dumps(network_config(guest.nics)),
+    }

@@ -1,0 +1,72 @@
+"""How to reach an Incus cluster, and what its instances are made of."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from bulkdeploy.drivers.options import DriverOptions
+
+
+class IncusOptions(DriverOptions):
+    """Options of ``[driver.incus]``."""
+
+    urls: tuple[str, ...] = Field(
+        default=("unix:///var/lib/incus/unix.socket",),
+        min_length=1,
+        description="API of every member, https://MEMBER:8443; or a socket of this machine, unix:///PATH.",
+    )
+    certificate: Path | None = Field(
+        default=None, description="File with the client certificate that the cluster trusts; for https."
+    )
+    key: Path | None = Field(default=None, description="File with its key.")
+    ca_file: Path | None = Field(
+        default=None, description="File of certificates that vouch for the members'. Unset: the system's do."
+    )
+    fingerprint: str | None = Field(
+        default=None, description="SHA-256 of the cluster's certificate, in hexadecimal: that one and no other."
+    )
+    project: str = Field(default="default", description="Incus's project of the instances and volumes.")
+    profiles: tuple[str, ...] = Field(
+        default=(), description="Incus's profiles of the instances; they need neither nics nor disks."
+    )
+    storage_pools: dict[str, str] = Field(
+        default_factory=dict,
+        description="Incus's storage pool by the name of ours. A pool that is not named is called as in Incus.",
+    )
+    local_pool: str | None = Field(
+        default=None, description="Incus's storage pool for the hosts' local storage. Unset: hosts have none."
+    )
+    images: dict[str, str] = Field(
+        default_factory=dict,
+        description="Alias or fingerprint of an image in Incus by the name of our template. Unset: a template's "
+        "url is an image's file, which is imported once.",
+    )
+    network: str = Field(
+        default="{label}",
+        description="Network of Incus's, or bridge, of a nic; {label} is the label of the physical network, {vlan} "
+        "the network's VLAN.",
+    )
+    default_label: str = Field(default="incusbr0", description="Label where the physical network has none.")
+    network_kind: Literal["managed", "bridge"] = Field(
+        default="managed",
+        description="managed: a network of Incus's, whose DHCP gives our addresses; bridge: one of each member's.",
+    )
+    cloud_init: bool = Field(default=True, description="Guests get user data, keys, host name and network.")
+    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz where a member does not tell it.")
+    shutdown_seconds: float = Field(
+        default=30.0, ge=0, description="A guest that does not stop for so long is ended."
+    )
+    calls_at_once: int = Field(default=20, ge=1, le=1000, description="Most operations of one process in Incus.")
+
+    @model_validator(mode="after")
+    def _check_access(self) -> Self:
+        for url in self.urls:
+            if not url.startswith(("https://", "unix:///")):
+                raise ValueError(f"urls must begin with https:// or unix:///, not {url!r}")
+            if url.startswith("https://") and (self.certificate is None or self.key is None):
+                raise ValueError("https needs certificate and key")
+        return self
+
+
+OPTIONS = IncusOptions

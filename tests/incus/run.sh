@@ -1,0 +1,18 @@
+#!/bin/bash
+# Real containers: run.sh PYTHON [pytest's arguments, or -m MODULE]. Gets what it needs where it may; skips, and says why, where it may not.
+set -euo pipefail
+python=$(realpath --no-symlinks "$1"); shift
+skip() { echo "skipped: $1"; exit 0; }
+[ "$(id -u)" = 0 ] || skip "a cluster of Incus needs root"
+packages=(incus-base incus-client dnsmasq-base busybox-static openssl iproute2)
+if ! dpkg --status "${packages[@]}" > /dev/null 2>&1; then
+    command -v apt-get > /dev/null || skip "install Incus 6.0, dnsmasq and a static busybox"
+    apt-get install --yes --no-install-recommends "${packages[@]}" ||
+        skip "no packages of Incus: Debian 13 has them, Debian 12 in bookworm-backports"
+fi
+directory=$(mktemp --directory)
+chmod 711 "$directory"  # containers run as users of their own
+trap 'rm -rf "$directory"' EXIT
+[ $# -gt 0 ] || set -- tests/incus
+[ "$1" = -m ] || set -- -m pytest "$@"
+"$(dirname "$0")/cluster.sh" 2 "$directory/cluster" "$python" "$@"

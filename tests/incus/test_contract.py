@@ -1,0 +1,167 @@
+"""The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import Engine
+
+from bulkdeploy.drivers.contract import (
+    Caller,
+    DeviceContract,
+    DriverContract,
+    FencingContract,
+    HostContract,
+    Machines,
+    ResizeContract,
+    Rig,
+    ScalingContract,
+    Subjects,
+    VolumeContract,
+)
+from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
+from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
+from bulkdeploy.drivers.incus.options import IncusOptions
+from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, path_of
+from bulkdeploy.drivers.records import TemplateImage
+from bulkdeploy.wiring.driver_records import records_in
+from tests.drivers.fixed_directory import FixedDirectory
+from tests.incus.cluster import driver_options, why_not
+from tests.incus.image import write_image
+
+if (reason := why_not()) is not None:
+    pytest.skip(reason, allow_module_level=True)
+
+PATIENCE_S = 120.0
+
+
+def is_of_step(step: str, method: str, path: str, body: Any) -> bool:
+    """Whether a request is what a step does to the cluster."""
+    last = path.rpartition("/")[2]
+    action = body.get("action") if isinstance(body, dict) else None
+    devices = body.get("devices") if isinstance(body, dict) else None
+    return {
+        "volume": (method, last) == ("POST", "instances"),
+        "boot": action == "start",
+        "stop": action == "stop",
+        "delete": method == "DELETE",
+        "scale": method == "PUT" and devices is not None,
+        "devices": method == "PUT" and devices is not None,
+        "resize": method == "PATCH" and "volumes" in path,
+    }[step]
+
+
+class FaultyIncus(Incus):
+    """A connection that breaks, once, before the request of a step."""
+
+    failing: str | None = None
+
+    def send(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+        """See Incus."""
+        if self.failing is not None and is_of_step(self.failing, method, path, body):
+            self.failing = None
+            raise NotAnswered("the connection broke")
+        return super().send(method, path, body, **more)
+
+
+def clear(incus: Incus) -> None:
+    """Remove every instance and volume."""
+    for row in incus.send("GET", path_of("instances"), timeout_s=PATIENCE_S, recursion=1).value:
+        where = path_of("instances", row["name"])
+        if row["status"] == "Running":
+            stop = {"action": "stop", "force": True}
+            incus.run("PUT", f"{where}/state", stop, timeout_s=PATIENCE_S)
+        config = {"config": {"security.protection.delete": "false"}}
+        incus.run("PATCH", where, config, timeout_s=PATIENCE_S)
+        incus.run("DELETE", where, timeout_s=PATIENCE_S)
+    volumes = path_of("storage-pools", "local", "volumes", "custom")
+    for row in incus.send("GET", volumes, timeout_s=PATIENCE_S, recursion=1).value or ():
+        incus.run("DELETE", f"{volumes}/{row['name']}", timeout_s=PATIENCE_S, target=row["location"])
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image's file."""
+    path = tmp_path_factory.mktemp("image") / "busybox.tar.gz"
+    write_image(path)
+    return path
+
+
+class TestIncusContract(
+    DriverContract, VolumeContract, HostContract, FencingContract, ScalingContract, DeviceContract, ResizeContract
+):
+    """A cluster of two members, whose guests are containers with one process."""
+
+    @pytest.fixture
+    def rig(self, engine: Engine, image: Path) -> Iterator[Rig]:
+        """A cluster without instances and volumes."""
+        options = IncusOptions.model_validate(driver_options())
+        incus = FaultyIncus(access_of(options))
+        clear(incus)
+        driver = IncusDriver(options, incus)
+        hosts = [
+            HostAddress(uuid4(), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)
+        ]
+        subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
+        template = TemplateImage(subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20)
+        kept = records_in(engine, lambda _: True)
+        driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid, template)))
+        driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
+
+        def fail_next(step: str) -> None:
+            incus.failing = step
+
+        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects)
+        clear(incus)
+        driver.close()
+
+    @pytest.fixture
+    def caller(self, rig: Rig) -> Caller:
+        """Patient: two daemons share what others leave."""
+        return Caller(rig.driver, timeout_s=PATIENCE_S)
+
+    @pytest.fixture
+    def machines(self) -> Machines:
+        """Members by name; one that is none."""
+        promise = HostPromise(Decimal(2), Decimal(1), 50)
+        first, second, silent = (
+            NewHost(uuid4(), "LXC", HostAccess(f"incus://{name}"), promise)
+            for name in ("member1", "member2", "nobody")
+        )
+        return Machines((first, second), silent)
+
+    def test_a_late_start_finds_the_gate(self, rig: Rig, caller: Caller) -> None:
+        """Who was overtaken between taking the gate away and starting finds it there again."""
+        guest = rig.new_guest()
+        rig.fail_next("boot")
+        with pytest.raises(Exception, match="the connection broke"):
+            caller.run(rig.hosts[0], guest)
+        newer = Caller(rig.driver, fence=2, timeout_s=PATIENCE_S)
+        assert newer.look(rig.hosts[0], guest) is None
+        assert isinstance(rig.driver, IncusDriver)
+        incus = rig.driver._incus
+        where = path_of("instances", f"vm-{guest.uuid}", "state")
+        with pytest.raises(Exception, match="Failed to start device"):
+            incus.run("PUT", where, {"action": "start"}, timeout_s=PATIENCE_S)
+        newer.run(rig.hosts[0], guest)
+        assert newer.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_hosts_are_looked_at(self, rig: Rig, caller: Caller) -> None:
+        """Each host tells its own guests; a guest that ended by itself is told as stopped."""
+        guests = [rig.new_guest() for _ in rig.hosts]
+        for host, guest in zip(rig.hosts, guests, strict=True):
+            caller.run(host, guest)
+        found = rig.driver.look_at_hosts(rig.hosts, timeout_s=PATIENCE_S)
+        assert [[one.uuid for one in of_host] for of_host in found if isinstance(of_host, list)] == [
+            [guest.uuid] for guest in guests
+        ]
+        assert isinstance(rig.driver, IncusDriver)
+        state = path_of("instances", f"vm-{guests[0].uuid}", "state")
+        rig.driver._incus.run("PUT", state, {"action": "stop", "force": True}, timeout_s=PATIENCE_S)
+        (ended,) = rig.driver.guests_of_host(rig.hosts[0], timeout_s=PATIENCE_S)
+        assert ended.power is PowerState.STOPPED
