@@ -30,6 +30,10 @@ class Failpoint(StrEnum):
     CALL_PUBLISH = "call.publish"
     CALL_CLEAR = "call.clear"
 
+    # operators' programs
+    ADOPT_COMMIT = "adopt.commit"
+    REMOVE_UNMANAGED = "unmanaged.remove"
+
     # every job
     MESSAGE_ACCEPT = "message.accept"
     LEASE_COMMIT = "lease.commit"
@@ -66,6 +70,7 @@ class Failpoint(StrEnum):
     SWEEP_OWNERLESS = "sweep.ownerless"
     SWEEP_GUESTS = "sweep.guests"
     SWEEP_EVACUATIONS = "sweep.evacuations"
+    SWEEP_FILTERS = "sweep.filters"
     SWEEP_EXPIRED = "sweep.expired"
     SWEEP_SESSIONS = "sweep.sessions"
 

@@ -12,6 +12,7 @@ import structlog
 
 from bulkdeploy import metrics
 from bulkdeploy.drivers.options import DriverSettingError
+from bulkdeploy.provisioning.filter_updates import FilterUpdates
 from bulkdeploy.provisioning.host_watch import HostWatch
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_FOR_LOST_EVERY_S = 5.0
 LOOK_AT_HOSTS_EVERY_S = 5.0
+UPDATE_FILTERS_EVERY_S = 2.0
 TIDY_EVERY_S = 30.0
 
 LATE_S = 300.0
@@ -61,6 +63,7 @@ def run(settings: Settings, ended: Event) -> None:
     worker = build_worker_when_ready(settings, plans=Plans.ANEW)
     sweeper = Sweeper(worker.engine, worker.job_queue)
     watch = HostWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
+    filters = FilterUpdates(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     passes = [
         _Pass(sweeper.end_late, TIDY_EVERY_S),
@@ -74,6 +77,8 @@ def run(settings: Settings, ended: Event) -> None:
         _Pass(sweeper.send_unsent, 0.0),
         _Pass(volumes.remove_volumes, 0.0),
         _Pass(watch.watch_hosts, LOOK_AT_HOSTS_EVERY_S),
+        _Pass(watch.look_after_ends, 0.0),
+        _Pass(filters.update_filters, UPDATE_FILTERS_EVERY_S),
     ]
     rounds = _Rounds(settings.sweep_interval_seconds)
     log.info("sweeper_starts", every_s=settings.sweep_interval_seconds)

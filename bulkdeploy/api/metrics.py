@@ -41,7 +41,7 @@ class _StateCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """The families, without looking anything up."""
-        return state_metrics(StateFigures(outbox=Backlog()))
+        return state_metrics(StateFigures(outbox=Backlog(), upstream_lag_s=0.0))
 
     def collect(self) -> Iterator[Metric]:
         """The families with their figures."""
@@ -75,6 +75,12 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
         used.add_metric([zone, kind], taken)
     yield limits
     yield used
+    if figures.upstream_lag_s is not None:
+        yield GaugeMetricFamily(
+            "bulkdeploy_upstream_lag_seconds",
+            "Age of what is known of the CloudStack that is followed",
+            figures.upstream_lag_s,
+        )
     queues = GaugeMetricFamily("bulkdeploy_queue_messages", "Messages waiting in Redis", labels=["queue"])
     for queue, messages in figures.queues.items():
         queues.add_metric([queue], messages)

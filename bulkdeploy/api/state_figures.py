@@ -7,6 +7,7 @@ from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.followed_clouds import picture_age_s
 from bulkdeploy.store.jobs.state_figures import Backlog, unfinished_jobs, unsent_messages, vms_by_state
 from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
@@ -22,6 +23,7 @@ class StateFigures:
         virtual_machines: VMs by state.
         capacity: per zone and type of capacity (in CloudStack's words: bytes, MHz, cores, addresses) how much there
             is, and how much of it is taken.
+        upstream_lag_s: how old what is known of the CloudStack behind is; None: none is followed.
     """
 
     database_up: bool = False
@@ -31,6 +33,7 @@ class StateFigures:
     queues: Mapping[str, int] = field(default_factory=dict)
     virtual_machines: Mapping[str, int] = field(default_factory=dict)
     capacity: Sequence[tuple[str, str, int, int]] = ()
+    upstream_lag_s: float | None = None
 
 
 def read_state_figures(system: System) -> StateFigures:
@@ -43,8 +46,9 @@ def read_state_figures(system: System) -> StateFigures:
         with read_only(system.engine) as connection:
             jobs, outbox = unfinished_jobs(connection), unsent_messages(connection)
             vms, capacity = vms_by_state(connection), capacity_of_zones(connection)
+            lag_s = picture_age_s(connection)
     except Exception as error:
         if not is_unreachable(error):
             raise
         return StateFigures(redis_up=bool(queues), queues=queues)
-    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity)
+    return StateFigures(True, bool(queues), jobs, outbox, queues, vms, capacity, lag_s)

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -189,7 +189,9 @@ class Client:
         rows: dict[Any, Row] = {}
         count = 0
         for _ in range(WALKS):
-            count = self._walk(command, dict(parameters or {}), key, rows)
+            for found, counted in self.pages(command, parameters):
+                rows.update((tuple(row.get(name) for name in key), row) for row in found)
+                count = counted
             if len(rows) >= count:
                 break
         return Listed(list(rows.values()), count)
@@ -214,13 +216,17 @@ class Client:
         """Give back connections."""
         self._session.close()
 
-    def _walk(self, command: str, parameters: dict[str, str], key: tuple[str, ...], rows: dict[Any, Row]) -> int:
-        """Read all pages into ``rows``; the count of the last of them."""
-        page, seen, count = 1, 0, 0
+    def pages(self, command: str, parameters: Mapping[str, str] | None = None) -> Iterator[tuple[list[Row], int]]:
+        """The pages of a list, each when it is wanted, with how many rows CloudStack counts in all.
+
+        Raises:
+            CallRefused, NotAnswered: see ``call``.
+        """
+        page, seen = 1, 0
         while True:
             size = self._page_size
             try:
-                answer = self.call(command, {**parameters, "page": str(page), "pagesize": str(size)})
+                answer = self.call(command, {**(parameters or {}), "page": str(page), "pagesize": str(size)})
             except CallRefused as error:
                 most = re.search(r"max allowed page size value: (\d+)", error.text)
                 if most is None or int(most[1]) >= size:
@@ -230,10 +236,10 @@ class Client:
                 continue
             found = rows_in(answer)
             count = int(answer.get("count", len(found)))
-            rows.update((tuple(row.get(name) for name in key), row) for row in found)
+            yield found, count
             seen += len(found)
             if not found or seen >= count:
-                return count
+                return
             page += 1
 
     def _send(self, command: str, parameters: dict[str, str], reads: bool, timeout_s: float) -> Row:

@@ -4,15 +4,22 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from bulkdeploy.declare.response_fields import number, objects, text, texts
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.store.followed_clouds import picture_age_s
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "injectedjobid"})
 NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
 """What a call that applies a plan may have otherwise than the dry run that showed it."""
 
 PLACED = (
+    number(
+        "inventoryage",
+        "seconds since what the plan knows of the CloudStack behind was so there; absent where none is followed",
+    ),
     number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
     objects(
         "placedhosts",
@@ -29,6 +36,12 @@ PLACED = (
         ROOT_ADMIN_ONLY,
     ),
 )
+
+
+def inventory_age(connection: Connection) -> int | None:
+    """Seconds; None: no CloudStack behind is followed."""
+    age_s = picture_age_s(connection)
+    return None if age_s is None else int(age_s)
 
 
 def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.declare.command import Instead, JobTicket
 from bulkdeploy.declare.parameters import boolean, long
 from bulkdeploy.declare.response_fields import number, objects, text
@@ -68,6 +68,7 @@ def _row(call: Call, plan: MovePlan) -> dict[str, Any]:
         "index": plan.index,
         "count": len(moves),
         "fits": gets.total(),
+        "inventoryage": inventory_age(call.connection),
         "placedhosts": [{**places[host], "count": count} for host, count in gets.most_common() if host in places],
         "move": [
             {

@@ -34,6 +34,9 @@ HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 YEAR_S = 31_536_000
+NOT_FOUND, REFUSED = 404, 422
+PASSING = (429, 503)
+"""What the API says when the same call may be answered later."""
 View: TypeAlias = Callable[[Visit], Response]
 VIEWS: Mapping[tuple[str, str], View] = MappingProxyType(
     {
@@ -73,6 +76,7 @@ def create_console(api: Wsgi) -> Flask:
     app.before_request(front.refuse_other_sites)
     app.after_request(_with_headers)
     app.register_error_handler(HTTPException, front.failed)
+    app.register_error_handler(ApiRefused, front.cannot_answer)
     app.autocorrect_location_header = False  # type: ignore[attr-defined]
     return app
 
@@ -103,9 +107,7 @@ class _Front:
                 return view(visit)
             except ApiRefused as refused:
                 template = "fragments/refused.html" if "HX-Request" in request.headers else "refused.html"
-                return visit.page(
-                    template, refused.status if refused.status in (404, 429, 503) else 422, text=str(refused)
-                )
+                return visit.page(template, _status(refused), text=str(refused))
         except SignedOut:
             return self._to_sign_in()
 
@@ -120,7 +122,7 @@ class _Front:
         try:
             begun = content_of(status, body)
         except ApiRefused as refused:
-            return self._sign_in_form(target, error=str(refused), status=403 if status != 429 else status)
+            return self._sign_in_form(target, error=str(refused), status=status if status in PASSING else 403)
         answer = _go(target or "./")
         cookies = SimpleCookie()
         for header, value in headers:
@@ -172,6 +174,12 @@ class _Front:
         )
         return Response(text, error.code, content_type="text/html; charset=UTF-8")
 
+    def cannot_answer(self, refused: ApiRefused) -> Response:
+        """What the API says that can not even tell who asks: the database is away, or there are too many calls."""
+        title = self._pages.texts.errors.cannot_answer
+        text = self._pages.render("plain.html", theme=_theme(request), title=title, text=str(refused))
+        return Response(text, _status(refused), content_type="text/html; charset=UTF-8")
+
     def _visit(self) -> Visit:
         return open_visit(request, self._api, self._permissions, self._pages)
 
@@ -198,6 +206,11 @@ class _Front:
             domain=given.get("domain", ""),
         )
         return Response(text, status, content_type="text/html; charset=UTF-8")
+
+
+def _status(refused: ApiRefused) -> int:
+    """What a browser and scripts are told: what may pass, or is not there, or was refused."""
+    return refused.status if refused.status in (NOT_FOUND, *PASSING) else REFUSED
 
 
 def _is_fragment() -> bool:

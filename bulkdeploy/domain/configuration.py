@@ -255,6 +255,11 @@ SETTINGS: tuple[Setting, ...] = (
         "Seconds that a stopped VM still counts for affinity on its last host",
         minimum=0,
     ),
+    Setting(
+        "max.guest.cpu.cores", "0", N, "Most cores that a VM may be given; 0: as many as a host has", minimum=0
+    ),
+    Setting("max.guest.cpu.speed", "0", N, "Most MHz a core that a VM may be given; 0: a host's", minimum=0),
+    Setting("max.guest.memory", "0", N, "Most MiB that a VM may be given; 0: a host's", minimum=0),
     Setting("custom.diskoffering.size.min", "1", N, "Smallest custom disk, GiB", minimum=1),
     Setting("custom.diskoffering.size.max", "1024", N, "Largest custom disk, GiB", minimum=1),
     Setting(

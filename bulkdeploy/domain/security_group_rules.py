@@ -73,6 +73,15 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
+class Rule:
+    """Traffic that is let through to or from a network, in CIDR notation."""
+
+    direction: Direction
+    traffic: Traffic
+    cidr: str
+
+
+@dataclass(frozen=True, slots=True)
 class PeerGroup:
     """Another security group as a call names it: an account of the owner's domain, and its group."""
 

@@ -30,11 +30,17 @@ class Ability(StrEnum):
     GUEST_PASSWORDS = "guest passwords"
     """``ensure_running`` hands ``GuestSpec.password`` to the guest."""
 
+    GUEST_DETAILS = "details of guests"
+    """``details_of_guests``: the hypervisor alone tells what a guest was started with, so it can be adopted."""
+
     SNAPSHOTS = "snapshots"
     """Snapshots of guests; no call needs it yet."""
 
     CONSOLE = "console"
     """``open_console``: the screen, or the serial console, of a running guest."""
+
+    SECURITY_GROUPS = "security groups"
+    """``ensure_filters``: guests receive and send only what the rules of their security groups let through."""
 
     HOST_FENCING = "fencing of hosts"
     """``ensure_fenced``: a host that may be dead is made to run nothing, such as by cutting its power."""

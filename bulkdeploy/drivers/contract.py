@@ -12,6 +12,7 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.details import DetailsContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E402
@@ -20,6 +21,7 @@ from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # n
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -36,9 +38,11 @@ __all__ = [
     "Caller",
     "CapacityContract",
     "ConsoleContract",
+    "DetailsContract",
     "DeviceContract",
     "DriverContract",
     "FencingContract",
+    "Filtering",
     "HostContract",
     "HostFencingContract",
     "Machines",
@@ -46,6 +50,7 @@ __all__ = [
     "ResizeContract",
     "Rig",
     "ScalingContract",
+    "SecurityGroupContract",
     "Subjects",
     "VolumeContract",
     "guests_of",

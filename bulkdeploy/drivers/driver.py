@@ -113,12 +113,36 @@ class Guest:
     nic_uuids: frozenset[UUID] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GuestNic:
+    """A nic as a hypervisor has it; ``network_uuid``, ``ip_address`` None: it does not know, or there is none."""
+
+    uuid: UUID
+    mac_address: str
+    network_uuid: UUID | None
+    ip_address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestDetails:
+    """What a guest was started with, beside what ``Guest`` says: volumes and nics in order, the root volume first.
+
+    ``template_uuid``: what its root volume started from; None: the hypervisor does not know.
+    """
+
+    uuid: UUID
+    name: str
+    template_uuid: UUID | None
+    volume_uuids: tuple[UUID, ...]
+    nics: tuple[GuestNic, ...]
+
+
 class DriverError(Exception):
     """A call that failed, with what an operator needs to act on it.
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``resize``, ``console``...
+            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -219,6 +243,15 @@ class HypervisorDriver(ABC):
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             return list(threads.map(look, hosts))
 
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """Guests of these hosts that are said to have ended since the last call; answers at once.
+
+        A hint, for who watches hosts often: some may be missing, and some may run. A hypervisor that tells nothing
+        by itself has none.
+        """
+        del hosts
+        return frozenset()
+
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
@@ -248,6 +281,25 @@ class HypervisorDriver(ABC):
         Raises:
             DriverError: it may still run; ``power_of`` tells.
         """
+
+    def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
+        """All there is of one guest, on whichever hosts. One that runs twice is there twice.
+
+        Raises:
+            DriverError: a host could not be asked, so that it may be there as well.
+        """
+        return [guest for guest in self.list_guests() if guest.uuid == guest_uuid]
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """Make a guest that belongs elsewhere not be on this host: its power is cut. What it has stays.
+
+        Absent is fine.
+
+        Raises:
+            DriverError: it may still run here.
+        """
+        del guest_uuid, fence, timeout_s
+        raise DriverError("stop", host.name, "its driver can not end copies of guests", transient=False)
 
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
@@ -321,6 +373,18 @@ class HypervisorDriver(ABC):
         """
         del guest, fence, timeout_s
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
+
+    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+        """Give guests that run on ``host`` the rules of their security groups (``Records.security_rules``).
+
+        A start, and a migration, does so by itself: this is for rules that change while guests run. Traffic that
+        they no longer let through ends. Guests that do not run there are left out. Ability.SECURITY_GROUPS.
+
+        Raises:
+            DriverError: some may have their rules of before.
+        """
+        del guest_uuids, timeout_s
+        raise _unable("filter", host.name, Ability.SECURITY_GROUPS)
 
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
@@ -412,6 +476,17 @@ class HypervisorDriver(ABC):
     @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """Every volume: (uuid, pool uuid, size in bytes)."""
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """What these guests, as ``list_guests`` told of them, were started with; those that are gone are left out.
+
+        Nothing but the hypervisor is asked: the database may know less than it does. Ability.GUEST_DETAILS.
+
+        Raises:
+            DriverError: a host does not answer.
+        """
+        del guests
+        raise _unable("look", ANY_HOST, Ability.GUEST_DETAILS)
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Give back connections; the driver is not used afterwards."""

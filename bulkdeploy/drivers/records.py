@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
+from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
 
 
@@ -235,6 +236,17 @@ class Counterparts(Protocol):
         """All of them, by our uuids."""
 
 
+class SecurityRules(Protocol):
+    """The rules of VMs' security groups, as rows have them now; read-only."""
+
+    def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
+        """The rules of those of these VMs that are in security groups; groups at the other end by their addresses.
+
+        What comes in is refused unless a rule lets it through; what goes out is refused where there are egress
+        rules and none lets it through. Answers to what was let through are.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """All that is remembered for one driver."""
@@ -244,6 +256,7 @@ class Records:
     copies: TemplateCopies
     orders: Orders
     counterparts: Counterparts
+    security_rules: SecurityRules
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]

@@ -1,5 +1,7 @@
 """``bulkdeploy db``: the schema and the first rows."""
 
+from functools import partial
+
 import click
 
 from bulkdeploy.manage.configuration import require, settings_of
@@ -44,6 +46,28 @@ def revision_command(ctx: click.Context) -> None:
     with engine.connect() as connection:
         click.echo(f"database: {current_revision(connection) or 'empty'}\nnewest:   {newest_revision()}")
     engine.dispose()
+
+
+@database.command("restored")
+@click.pass_context
+def restored_command(ctx: click.Context) -> None:
+    """Say that the database was put back to an earlier moment: after a restore, before programs start.
+
+    Numbers that were given out since (of jobs, guests, MAC addresses) are given to nobody again. Safe to repeat.
+    """
+    from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
+    from bulkdeploy.store.database.engine import run_transaction
+    from bulkdeploy.store.database.restored import LEAD, skip_numbers
+    from bulkdeploy.wiring.system import build_engine
+
+    settings = settings_of(ctx)
+    require(settings, "database_url")
+    engine = build_engine(settings, application_name="bulkdeploy restored")
+    try:
+        run_transaction(engine, partial(skip_numbers, leases_per_job=LEASES_PER_JOB))
+    finally:
+        engine.dispose()
+    click.echo(f"Numbers go on {LEAD} higher. Next: bulkdeploy audit, bulkdeploy unmanaged list.")
 
 
 def prepare(settings: Settings, *, half: str = "all") -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "admin": ("bulkdeploy.manage.admin:admin", "Show the administrator's keys."),
     "inventory": ("bulkdeploy.manage.inventory:inventory", "Load, export or generate zones."),
     "import": ("bulkdeploy.manage.importing:import_", "Take over what another cloud has."),
+    "follow": ("bulkdeploy.manage.following:follow", "Keep up with what another cloud does."),
     "simulator": (
         "bulkdeploy.manage.simulator:simulator",
         "Inject failures and delays into simulated hypervisors.",
@@ -29,6 +30,7 @@ COMMANDS = {
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),
+    "unmanaged": ("bulkdeploy.manage.unmanaged:unmanaged", "Adopt or remove guests that no row knows."),
     "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
     "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),
 }

@@ -1,4 +1,4 @@
-"""Driver calls for an assignment: the driver is found, fence and patience are given, failures are values."""
+"""Driver calls for an assignment, with fence and patience; failures are values (one file: all calls there are)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +12,7 @@ from bulkdeploy import metrics
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import (
     DriverError,
+    Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
@@ -115,6 +116,36 @@ class DriverCalls:
             seen.append(driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s))
 
         return self._call(work, "look", see) or seen[0]
+
+    def find(self, work: Assignment) -> Sequence[Guest] | DriverError:
+        """All there is of the guest, on whichever hosts; an error: that can not be seen."""
+        seen: list[Guest] = []
+        return self._call(work, "look", lambda driver: seen.extend(driver.find_guest(work.guest.uuid))) or seen
+
+    def volumes_there(self, work: Assignment) -> frozenset[UUID] | DriverError:
+        """Those of the guest's volumes that their pools have; an error: that can not be seen."""
+        wanted = {volume.uuid for volume in work.guest.volumes}
+        there: set[UUID] = set()
+        failure = self._call(
+            work,
+            "look",
+            lambda driver: there.update(uuid for uuid, _, _ in driver.list_volumes() if uuid in wanted),
+        )
+        return failure or frozenset(there)
+
+    def end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
+        """Make the guest, which belongs elsewhere, not be on this host.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "stop",
+            lambda driver: driver.ensure_copy_gone(
+                host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
 
     def remove(self, work: Assignment, *, with_volumes: bool) -> DriverError | None:
         """Make the guest, and with ``with_volumes`` its volumes, not exist.

@@ -1,4 +1,4 @@
-"""The sweeper's look at hosts that may fail and at guests that may end by themselves.
+"""The sweeper's look at hosts that may fail and at guests that may end (one file: one look, two uses).
 
 A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. It is Up again
 once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
@@ -7,8 +7,10 @@ alert. What is seen is remembered in rows, so that a host which any sweeper reac
 Where a host is Down and its driver can fence, its VMs with high availability are started elsewhere by a job that
 evacuates it, once it is fenced. Nothing else is started: a host that is silent may run its guests on.
 
-A VM whose guest was not running, in two looks in a row, gets a job that stops it: the job looks again, with its
-fence, takes away what is left of the guest, and gives claims back. What is missing in one look may be on its way.
+A VM whose guest was not running, in two looks a second or more apart, gets a job that stops it: the job looks
+again, with its fence, takes away what is left, and gives claims back. What is missing once may be on its way.
+Where a driver is told that a guest ended, its host is looked at in that round and in the next; all hosts are looked
+at less often, which finds what nobody told.
 """
 
 import time
@@ -47,6 +49,9 @@ log = structlog.get_logger(__name__)
 PATIENCE_S = 10.0
 """How long one host may take to answer."""
 
+APART_S = 1.0
+"""A guest that is missing in two looks so far apart has ended."""
+
 MOST_SILENT = 0.5
 """Where a larger share of a zone's hosts is silent, it is this process that is cut off: nothing is fenced."""
 
@@ -81,8 +86,16 @@ class Seen:
         return self.silence is None
 
 
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A VM without a running guest in the last look at its host, and since which moment."""
+
+    host_uuid: UUID
+    since: float
+
+
 class HostWatch:
-    """The pass.
+    """The passes.
 
     Args:
         engine: the database.
@@ -102,7 +115,7 @@ class HostWatch:
         self._engine, self._drivers, self._clock = engine, drivers, clock
         self._timeout_s = min(timeout_s, PATIENCE_S)
         self._silent_since: dict[int, float] = {}
-        self._missing: frozenset[UUID] = frozenset()
+        self._missing: dict[UUID, Missing] = {}
         self._withheld: frozenset[int] = frozenset()
 
     def watch_hosts(self) -> None:
@@ -124,6 +137,25 @@ class HostWatch:
             )
         self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before)
 
+    def look_after_ends(self) -> None:
+        """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
+        with read_only(self._engine) as connection:
+            drivers = self._watched(store.hypervisors_in_use(connection))
+            hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
+        reported = frozenset(self._missing).union(
+            *(driver.ended_guests(_addresses(kind, hosts)) for kind, driver in drivers.items())
+        )
+        if not reported:
+            return
+        answering = [host for host in hosts if host.state == HostState.UP]
+        with read_only(self._engine) as connection:
+            every = store.settled_vms(connection, [host.uuid for host in answering])
+        in_question = {vm.host_uuid for vm in every if vm.uuid in reported}
+        hosts = [host for host in answering if host.uuid in in_question]
+        before = {vm.uuid: vm for vm in every if vm.host_uuid in in_question}
+        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, hosts)]
+        self._stop_ended([one for one in seen if one.answers], before)
+
     def _watched(self, hypervisors: Sequence[str]) -> dict[str, HypervisorDriver]:
         found: dict[str, HypervisorDriver] = {}
         for kind in hypervisors:
@@ -136,11 +168,10 @@ class HostWatch:
     def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
         """What each host of a type answers; empty where the driver can ask none: then hosts are not to blame."""
         of_kind = [host for host in hosts if host.hypervisor == kind]
-        addresses = [
-            HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url) for host in of_kind
-        ]
+        if not of_kind:
+            return []
         try:
-            answers = driver.look_at_hosts(addresses, timeout_s=self._timeout_s)
+            answers = driver.look_at_hosts(_addresses(kind, hosts), timeout_s=self._timeout_s)
         except DriverError as error:
             log.warning("hosts_not_seen", hypervisor=kind, why=str(error))
             return []
@@ -206,13 +237,29 @@ class HostWatch:
             with read_only(self._engine) as connection:
                 after = store.settled_vms(connection, answering)
         running = frozenset[UUID]().union(*(one.running for one in seen))
-        missing = frozenset(vm.uuid for vm in after if before.get(vm.uuid) == vm and vm.uuid not in running)
-        ended, self._missing = missing & self._missing, missing
+        now = self._clock()
+        missing = {
+            vm.uuid: self._missing.get(vm.uuid, Missing(vm.host_uuid, now))
+            for vm in after
+            if before.get(vm.uuid) == vm and vm.uuid not in running
+        }
+        ended = frozenset(vm for vm, found in missing.items() if now - found.since >= APART_S)
+        unseen = {vm: found for vm, found in self._missing.items() if found.host_uuid not in set(answering)}
+        self._missing = unseen | missing
         if ended:
             stop = partial(_stop, host_uuids=answering, vm_uuids=ended)
             stopped = run_transaction(self._engine, stop, Failpoint.SWEEP_GUESTS)
             metrics.SWEPT.labels("ended_guests").inc(stopped)
             log.info("ended_guests", jobs=stopped)
+
+
+def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
+    """The hosts of a type."""
+    return [
+        HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
+        for host in hosts
+        if host.hypervisor == kind
+    ]
 
 
 def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:

@@ -39,8 +39,42 @@ class Expectation:
     unsettled: frozenset[UUID]
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between rows and hypervisors, by the uuid of VM or volume, in words; and what was seen.
+
+    Args:
+        guests, devices, volumes: breaches of the three promises, by uuid.
+        compared: how many of each were compared, in this order.
+        seen: the guests there are, by uuid.
+        pools: the pools that have each volume.
+    """
+
+    guests: Mapping[UUID, str]
+    devices: Mapping[UUID, str]
+    volumes: Mapping[UUID, str]
+    compared: tuple[int, int, int]
+    seen: Mapping[UUID, Sequence[Guest]]
+    pools: Mapping[UUID, Sequence[UUID]]
+
+    def findings(self) -> list[Finding]:
+        """As the audit shows it."""
+        promises = (("guests", GUESTS_PROMISE), ("devices", DEVICES_PROMISE), ("pools", VOLUMES_PROMISE))
+        breaches = (self.guests, self.devices, self.volumes)
+        return [
+            Finding(name, promise, compared, tuple(broken.values()))
+            for (name, promise), compared, broken in zip(promises, self.compared, breaches, strict=True)
+        ]
+
+
 def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
     """Check every invariant; an intact system has findings without breaches."""
+    compared = compare(engine, drivers)
+    return [*check_invariants(engine), *compared.findings()]
+
+
+def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
+    """Rows against what the hypervisors have."""
     before = _expectation(engine)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
@@ -50,11 +84,23 @@ def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
         for volume in driver.list_volumes():
             volumes.setdefault(volume[0], []).append(volume)
     after = _expectation(engine)
-    return [
-        *check_invariants(engine),
-        *_guests_findings(before, after, guests),
-        _volumes_finding(before, after, volumes),
-    ]
+    stable = _stable_guests(before, after, guests)
+    running = {
+        uuid: found for uuid in stable if uuid in before.guests and (found := _running(guests.get(uuid, ())))
+    }
+    still = sorted(_stable_volumes(before, after, volumes))
+    return Comparison(
+        _breaches({uuid: _compare_guest(uuid, before.guests.get(uuid), guests.get(uuid, ())) for uuid in stable}),
+        _breaches({uuid: _compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()}),
+        _breaches({uuid: _compare_volume(uuid, before.volumes.get(uuid), volumes.get(uuid, ())) for uuid in still}),
+        (len(stable), len(running), len(still)),
+        guests,
+        {uuid: [pool for _, pool, _ in found] for uuid, found in volumes.items()},
+    )
+
+
+def _breaches(compared: Mapping[UUID, str | None]) -> dict[UUID, str]:
+    return {uuid: breach for uuid, breach in compared.items() if breach is not None}
 
 
 def _expectation(engine: Engine) -> Expectation:
@@ -67,22 +113,13 @@ def _expectation(engine: Engine) -> Expectation:
         )
 
 
-def _guests_findings(
-    before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[Guest]]
-) -> list[Finding]:
+def _stable_guests(before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[Guest]]) -> list[UUID]:
     unsettled = before.unsettled | after.unsettled
-    stable = sorted(
+    return sorted(
         uuid
         for uuid in before.guests.keys() | after.guests.keys() | real.keys()
         if uuid not in unsettled and before.guests.get(uuid) == after.guests.get(uuid)
     )
-    breaches = [_compare_guest(uuid, before.guests.get(uuid), real.get(uuid, ())) for uuid in stable]
-    running = {uuid: found for uuid in stable if uuid in before.guests and (found := _running(real.get(uuid, ())))}
-    devices = [_compare_devices(before.guests[uuid], guest) for uuid, (guest, *_) in running.items()]
-    return [
-        Finding("guests", GUESTS_PROMISE, len(stable), tuple(filter(None, breaches))),
-        Finding("devices", DEVICES_PROMISE, len(running), tuple(filter(None, devices))),
-    ]
 
 
 def _running(real: Sequence[Guest]) -> list[Guest]:
@@ -116,12 +153,6 @@ def _compare_guest(uuid: UUID, expected: ExpectedGuest | None, real: Sequence[Gu
     if sizes != (expected.cpu_number, expected.cpu_mhz, expected.memory_mib):
         return f"VM {uuid} has other sizes on the hypervisor than in its row: {sizes}"
     return None
-
-
-def _volumes_finding(before: Expectation, after: Expectation, real: Mapping[UUID, Sequence[RealVolume]]) -> Finding:
-    stable = sorted(_stable_volumes(before, after, real))
-    breaches = [_compare_volume(uuid, before.volumes.get(uuid), real.get(uuid, ())) for uuid in stable]
-    return Finding("pools", VOLUMES_PROMISE, len(stable), tuple(filter(None, breaches)))
 
 
 def _stable_volumes(

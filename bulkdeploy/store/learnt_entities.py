@@ -10,6 +10,8 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.tables.hypervisors import learnt_entities
 
 CHUNK = 10_000
+FEW = 1000
+"""So many are written again rather than looked for."""
 
 
 def learnt_before(connection: Connection, entity: Entity) -> set[UUID]:
@@ -18,10 +20,18 @@ def learnt_before(connection: Connection, entity: Entity) -> set[UUID]:
     return set(connection.execute(select(learnt.uuid).where(learnt.entity == entity.value)).scalars())
 
 
+def learnt_among(connection: Connection, entity: Entity, uuids: Collection[UUID]) -> set[UUID]:
+    """Those of these entities that were learnt and not forgotten."""
+    learnt = learnt_entities.c
+    query = select(learnt.uuid).where(learnt.entity == entity.value, learnt.uuid.in_(uuids))
+    return set(connection.execute(query).scalars())
+
+
 def remember_learnt(connection: Connection, uuids: Mapping[Entity, Collection[UUID]]) -> None:
     """Note that another cloud has these."""
     for entity, of_kind in uuids.items():
-        new = [{"uuid": uuid, "entity": entity.value} for uuid in set(of_kind) - learnt_before(connection, entity)]
+        known = learnt_before(connection, entity) if len(of_kind) > FEW else set()
+        new = [{"uuid": uuid, "entity": entity.value} for uuid in set(of_kind) - known]
         for start in range(0, len(new), CHUNK):
             connection.execute(insert(learnt_entities).on_conflict_do_nothing(), new[start : start + CHUNK])
 

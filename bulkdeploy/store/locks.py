@@ -23,6 +23,9 @@ class Lock(Enum):
     ZONE_FILE = 4209
     """Loading a zone file: names of many nouns have no unique index. A load goes on in the order of its file."""
 
+    UNMANAGED = 4214
+    """Adopting or removing guests that no row knows."""
+
     REQUEST_TOKEN = 4207
     """A call with this token, by the token's hash."""
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Row
 
+from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import (
     CopyState,
@@ -20,13 +21,25 @@ from bulkdeploy.drivers.records import (
     TemplateImage,
 )
 from bulkdeploy.store.database.engine import read_only, run_transaction
-from bulkdeploy.store.hypervisors import counterparts, directory, guest_fences, orders, template_copies
+from bulkdeploy.store.hypervisors import (
+    counterparts,
+    directory,
+    guest_fences,
+    orders,
+    security_rules,
+    template_copies,
+)
 
 
 def records_in(engine: Engine, serves: Callable[[str], bool]) -> Records:
     """The records of a driver that serves these hypervisor types."""
     return Records(
-        _Directory(engine, serves), _Fences(engine), _TemplateCopies(engine), _Orders(engine), _Counterparts(engine)
+        _Directory(engine, serves),
+        _Fences(engine),
+        _TemplateCopies(engine),
+        _Orders(engine),
+        _Counterparts(engine),
+        _SecurityRules(engine),
     )
 
 
@@ -232,3 +245,12 @@ class _Counterparts:
         with read_only(self._engine) as connection:
             rows = counterparts.all_noted(connection)
         return {row.uuid: Counterpart(row.attempt, row.root_uuid) for row in rows}
+
+
+class _SecurityRules:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
+        with read_only(self._engine) as connection:
+            return security_rules.rules_of(connection, guest_uuids)

@@ -1,31 +1,24 @@
 """Consoles over websockets: who gets in, how often, and what is carried; hypervisors' part is a mirror here."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
 import pytest
-from uvicorn.server import Server
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from bulkdeploy.api.app import create_app, create_monitoring_app
-from bulkdeploy.api.asgi import Applications, ThreadedApplication
-from bulkdeploy.api.guest_console import GuestConsoles
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.manage.api_worker import server_config
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
+from tests.support.api_process import api_process
 from tests.support.clients import refused
 from tests.support.drivers import always
 from tests.support.vms import deployed_vm
@@ -60,29 +53,6 @@ class Mirror(SimulatorDriver):
         return given
 
 
-@contextmanager
-def served(system: System, settings: Settings) -> Iterator[str]:
-    """The API as a process of it serves it, in a thread; its URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    ready = threading.Event()
-    made: list[Server] = []
-
-    async def serve() -> None:
-        consoles = partial(GuestConsoles, system)
-        applications = Applications(create_app(system), create_monitoring_app(system), lambda _: False, consoles)
-        application = ThreadedApplication(applications, 2)
-        made.append(Server(server_config(settings, application, lambda _: False)))
-        asyncio.get_running_loop().call_soon(ready.set)
-        await made[0].serve(sockets=[listening])
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    ready.wait()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    made[0].should_exit = True
-    thread.join()
-
-
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, populated_database: str) -> Iterator[World]:
     """Accounts and places, and VMs that run as far as rows say."""
@@ -103,7 +73,7 @@ def url(world: World, mirror: Mirror, request: pytest.FixtureRequest) -> Iterato
     redis_url = request.getfixturevalue("redis_url")
     settings = Settings(database_url=str(world.engine.url), redis_url=redis_url, data_dir=folder)
     system = System(world.engine, build_job_queue(settings), world.cipher, folder, always(mirror))
-    with served(system, settings) as found:
+    with api_process(system, settings) as found:
         yield found
 
 

@@ -26,7 +26,7 @@ def test_every_metric_is_explained_and_every_explained_one_exists() -> None:
     counted = {
         _shown_name(family.name, family.type) for family in REGISTRY.collect() if family.name.startswith(PREFIX)
     }
-    looked_up = {family.name for family in state_metrics(StateFigures(outbox=Backlog()))}
+    looked_up = {family.name for family in state_metrics(StateFigures(outbox=Backlog(), upstream_lag_s=0.0))}
     assert sorted(explained) == sorted(counted | looked_up | {metrics.build_info(metrics.Program.API).name})
 
 

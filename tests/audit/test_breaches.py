@@ -7,7 +7,6 @@ from uuid import uuid4
 from sqlalchemy import text
 
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.heal import Healing, heal_connection
@@ -241,7 +240,7 @@ def test_what_the_hypervisors_have_is_compared(fleet: Fleet) -> None:
     lost, extra = _volume_of(fleet, short), uuid4()
     changed = "UPDATE simulator.guests SET volume_uuids = '{}', nic_uuids = nic_uuids || %s WHERE uuid = %s"
     fleet.control.execute(changed, [[extra], short.uuid])
-    _forget(fleet, orphan)
+    fleet.forget(orphan)
     fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [gone.uuid])
     fleet.control.execute("DELETE FROM simulator.volumes WHERE uuid = %s", [_volume_of(fleet, gone)])
     found = _breaches(fleet)
@@ -257,25 +256,6 @@ def test_what_the_hypervisors_have_is_compared(fleet: Fleet) -> None:
 
 def _volume_of(fleet: Fleet, vm: Any) -> Any:
     return fleet.zone.scalar("SELECT uuid FROM volumes WHERE vm_id = :vm", vm=vm.id)
-
-
-def _forget(fleet: Fleet, vm: Any) -> None:
-    """Give back all that a VM holds while its guest runs on."""
-    job = fleet.make_job(DESTROY, vm.id, expunge=True)
-    fleet.run(job, drivers=_Deaf())
-
-
-class _Deaf:
-    """Drivers that say yes and do nothing."""
-
-    def driver_for(self, hypervisor: str) -> Any:
-        """The driver."""
-        del hypervisor
-        return self
-
-    def ensure_absent(self, *arguments: Any, **named: Any) -> None:
-        """Do nothing."""
-        del arguments, named
 
 
 def test_work_in_flight_is_no_breach(fleet: Fleet) -> None:

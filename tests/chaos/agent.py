@@ -42,7 +42,6 @@ class Agent:
     system: System
     dice: Random
     tell: Callable[[str], None]
-    cuts_hosts_off: bool = True
     done: Counter[str] = field(default_factory=Counter)
     _later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _next_kill: float = 0.0
@@ -103,7 +102,7 @@ class Agent:
             (self._restart_postgres, 0.6),
             (self._kill_backend, 0.4),
             (self._break_hypervisors, 5),
-            *([(self._cut_off_a_host, 2)] if self.cuts_hosts_off else []),
+            (self._cut_off_a_host, 2),
         ]
 
     def _did(self, kind: str, what: str = "") -> None:

@@ -103,6 +103,7 @@ class Client(Thread):
             (self._cancel, 4),
             (self._poll, 14),
             (self._migrate, 5),
+            (self._repair, 3),
             (self._volume, 6),
             (self._maintain, 1),
             (self._balance, 1),
@@ -211,6 +212,12 @@ class Client(Thread):
             self._request(
                 "migrateVirtualMachine", vm, virtualmachineid=vm, hostid=self._dice.choice(self._names.hosts)
             )
+
+    def _repair(self) -> None:
+        """A VM that nothing is wrong with, or that a job leaves half-way just now."""
+        vm = self._journal.some_vm(self._dice)
+        if vm is not None:
+            self._request("repairVirtualMachine", vm, id=vm)
 
     def _volume(self) -> None:
         """A volume for a VM, which may lose it soon."""

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
@@ -61,10 +62,6 @@ class Figures:
     breaches: list[str] = field(default_factory=list)
 
 
-WITH_HOSTS_CUT_OFF_S = 20.0
-"""Shorter trials cut no host off: it would be fenced, and taken back, after the load has ended."""
-
-
 def run_trial(seed: int, seconds: float, directory: Path, tell: Callable[[str], object]) -> Figures:
     """Bring chaos to a fresh system for so many seconds, and check what it promises."""
     workers = Random(f"{seed} workers").choice([1, 1, 2, 3])  # noqa: S311 - dice
@@ -83,7 +80,7 @@ class _Trial:
         self._journal = Journal()
         self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
         dice = Random(f"{seed} agent")  # noqa: S311 - dice
-        self._agent = Agent(system, dice, self._say, cuts_hosts_off=seconds >= WITH_HOSTS_CUT_OFF_S)
+        self._agent = Agent(system, dice, self._say)
         self._watcher = Watcher(system.engine, Redis.from_url(system.valkey.url(), socket_timeout=5))
         self._zone = Zone(system.engine)
         self._began = time.monotonic()
@@ -145,9 +142,23 @@ class _Trial:
             self._tick()
         self._figures.breaches += [f"a client failed: {one.failure!r}" for one in clients if one.failure]
 
+    def _take_hosts_back(self) -> None:
+        """As an operator does once faults are over: jobs of VMs on a host that was fenced wait for it."""
+        client, deadline = self._system.clients[0], time.monotonic() + PATIENCE_S
+        while True:
+            answer = client.get("listHosts", state="Down")
+            down = answer.body.get("host", []) if answer.status == HTTPStatus.OK else None
+            if down == []:
+                return
+            for host in down or ():
+                client.get("reconnectHost", id=host["id"])  # refused while a job evacuates it
+            self._tick()
+            assert time.monotonic() < deadline, f"hosts were not taken back: {answer.text}"
+
     def _wait_for_quiet(self) -> None:
         faults_off = time.monotonic()
         self._wait_until_ready()
+        self._take_hosts_back()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
         self._figures.breaches += self._wait_for_jobs()
         self._figures.quiet_after_s = time.monotonic() - faults_off

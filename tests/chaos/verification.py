@@ -22,6 +22,7 @@ KINDS = {
     "stopVirtualMachine": "stop_virtual_machine",
     "startVirtualMachine": "start_virtual_machine",
     "migrateVirtualMachine": "migrate_virtual_machine",
+    "repairVirtualMachine": "repair_virtual_machine",
 }
 """Commands whose calls make one job each, and the job's kind."""
 

@@ -27,7 +27,7 @@ VMS = 2000
 BOOT_MS = 1500
 COMPONENTS = ("worker", "api", "sweeper", "redis", "postgres", "proxy")
 NEXT = "next"
-OPERATIONS = "docs/operations.md"
+OPERATIONS, BACKUP = "docs/operations.md", "docs/backup.md"
 
 
 class Cloud:
@@ -205,11 +205,11 @@ def backup(site: Production, cloud: Cloud) -> None:
     """A dump in the middle of a drain, a restore after its end: what was unfinished is run again."""
     deployment = cloud.deploy(200)
     wait_for(lambda: cloud.jobs(deployment)["succeeded"] > 0, "a first VM")
-    site.shell(commands_of(OPERATIONS, "Backup and restore"))
+    site.shell(commands_of(BACKUP, "Backup"))
     say(f"dumped; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
-    *restore, _audit = commands_of(OPERATIONS, "Backup and restore", 1).splitlines(keepends=True)
-    site.shell("".join(restore))
+    start, _heal, _audit = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
+    site.shell(commands_of(BACKUP, "Restore") + start)
     say(f"restored; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
 

@@ -2,17 +2,25 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
 
+from bulkdeploy.api.app import create_app
 from bulkdeploy.console import rendering
+from bulkdeploy.console.app import with_console
 from bulkdeploy.console.rendering import STATIC, TEMPLATES
 from bulkdeploy.console.texts import FILE, read_texts
+from bulkdeploy.services.system import System
 from bulkdeploy.store.audit import Finding, record_audit
+from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
-from tests.support.visitors import Page, Visitor
+from tests.conftest import ADMIN_PASSWORD
+from tests.support.api_server import serving
+from tests.support.consoles import NOWHERE
+from tests.support.visitors import Page, Visitor, words_of
 from tests.support.zone import Zone
 
 FOR_ALL = ("virtual-machines", "jobs", "events")
@@ -30,8 +38,6 @@ VENDORED = {"htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0
 @pytest.fixture(scope="module")
 def things(console_engine: Engine, zone_ids: Zone, console_url: str) -> dict[str, str]:
     """Pages of single things, after a deployment of two VMs whose names, and all others, are hostile."""
-    from tests.conftest import ADMIN_PASSWORD
-
     person = Visitor(console_url)
     person.sign_in("admin", ADMIN_PASSWORD)
     owner = f"account:{zone_ids.id_of('domains', 'acme')}:acme"
@@ -162,6 +168,19 @@ def test_things_that_are_not_there(admin: Visitor, page: str) -> None:
         answer = admin.get(page + given)
         assert answer.status_code in (404, 422)
         assert 'role="alert"' in answer.text
+
+
+def test_a_database_that_is_away(console_system: System) -> None:
+    """Is said in the words of the API, with the status that tells proxies and scripts that it may pass."""
+    engine = create_engine(NOWHERE)
+    with serving(with_console(create_app(replace(console_system, engine=engine)))) as url:
+        person = Visitor(url)
+        person.http.cookies.update({"JSESSIONID": "of-before", "sessionkey": "of-before"})
+        for answer in (person.sign_in("admin", ADMIN_PASSWORD), person.get(""), person.get("jobs")):
+            assert answer.status_code == 503
+            assert "The database cannot be reached at the moment" in words_of(answer.text)
+        person.close()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", ""])

@@ -15,6 +15,7 @@ action, file, seconds = sys.argv[1:]
 payload = json.loads(Path(file).read_text())
 shelf = Path(payload["externaldetails"]["extension"]["shelf"])
 (shelf / "log").open("a").write(f"{action} {' '.join(sorted(os.environ))}\n")
+(shelf / "requests").open("a").write(f"{action} {payload.get('requestid', '-')}\n")
 
 
 def fault_of(action: str) -> str:

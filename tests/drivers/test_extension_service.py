@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from bulkdeploy.manage.programs import SWEEPER, WORKER
 from bulkdeploy.store.database.bootstrap import admin_row
@@ -54,8 +54,13 @@ def ended(caller: ApiClient, job_id: str) -> dict[str, Any]:
         time.sleep(0.05)
 
 
-def test_vms_are_deployed_audited_and_removed(caller: ApiClient, extended: Settings, tmp_path: Path) -> None:
-    """An answer that is lost makes no VM twice; data disks and live migration are refused before a job is made."""
+def test_vms_are_deployed_audited_and_removed(
+    caller: ApiClient, extended: Settings, engine: Engine, tmp_path: Path
+) -> None:
+    """An answer that is lost makes no VM twice; data disks and live migration are refused before a job is made.
+
+    The program hears for which request it works.
+    """
     ids = {
         parameter: caller.call(command, **found)[key][0]["id"]
         for parameter, command, key, found in (
@@ -67,6 +72,10 @@ def test_vms_are_deployed_audited_and_removed(caller: ApiClient, extended: Setti
     fault(tmp_path, "create", "lost")
     jobs = caller.call("bulkDeployVirtualMachine", virtualmachinecount=3, **ids)["asyncjobs"]
     assert [ended(caller, job["jobid"])["jobstatus"] for job in jobs] == [1, 1, 1]
+    made_for = {line for line in (tmp_path / "requests").read_text().splitlines() if line.startswith("create ")}
+    with engine.connect() as connection:
+        (request_id,) = connection.execute(text("SELECT DISTINCT request_id FROM async_jobs")).scalars()
+    assert made_for == {f"create {request_id}"}
     vms = caller.call("listVirtualMachines", listall=True)["virtualmachine"]
     assert shelved(tmp_path) == {vm["instancename"]: "PowerOn" for vm in vms}
     audited = bulkdeploy(extended, "audit")

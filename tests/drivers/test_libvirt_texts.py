@@ -1,11 +1,14 @@
 """What the libvirt driver writes and reads, as far as no libvirt is needed: domains, images, options."""
 
 from dataclasses import replace
+from typing import TypeAlias
 from uuid import UUID, uuid4
 from xml.etree import ElementTree as Tree
 
 import pytest
 
+from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.drivers.driver import GuestNic
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
     Domain,
@@ -15,12 +18,16 @@ from bulkdeploy.drivers.libvirt.domain import (
     target_name,
     write_domain,
 )
+from bulkdeploy.drivers.libvirt.filters import FIRST, is_guarded, write_filter
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 
+Filtered: TypeAlias = tuple[str | None, str, dict[str, str]]
+"""A rule of a filter: its way, protocol, and what it matches."""
+
 VOLUMES = [uuid4() for _ in range(3)]
-NIC = uuid4()
+NIC, NETWORK = uuid4(), uuid4()
 DOMAIN = Domain(
     uuid=uuid4(),
     name="i-2-3-VM",
@@ -33,7 +40,20 @@ DOMAIN = Domain(
     memory_mib=4096,
     shares=cpu_shares(4, 2000),
     disks=[Disk(volume, f"/pool/{volume}.qcow2") for volume in VOLUMES],
-    interfaces=[Interface(NIC, "02:00:00:00:00:01", "bridge", "cloudbr0", mtu=9000, address="10.0.0.5")],
+    interfaces=[
+        Interface(
+            NIC,
+            "02:00:00:00:00:01",
+            "bridge",
+            "cloudbr0",
+            mtu=9000,
+            address="10.0.0.5",
+            filter_name="web",
+            network_uuid=NETWORK,
+            ip_address="10.0.0.5",
+        )
+    ],
+    template_uuid=uuid4(),
     seed_path="/pool/seed.iso",
     console_log="/log/i-2-3-VM",
 )
@@ -45,9 +65,22 @@ def test_what_is_written_is_read_again() -> None:
     assert seen is not None
     assert (seen.uuid, seen.cpu_number, seen.cpu_mhz) == (DOMAIN.uuid, 4, 2000)
     assert seen.disks == dict(zip(VOLUMES, ("vda", "vdb", "vdc"), strict=True))
-    assert seen.nic_uuids == {NIC}
+    assert seen.nics == (GuestNic(NIC, "02:00:00:00:00:01", NETWORK, "10.0.0.5"),)
+    assert (seen.name, seen.template_uuid) == (DOMAIN.name, DOMAIN.template_uuid)
     assert set(seen.devices) == {*VOLUMES, NIC}
     assert seen.targets == {"vda", "vdb", "vdc", "sda"}
+
+
+def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
+    """VCPUs are those of now; memory is plugged into a node, which is there only where it may grow."""
+    growing = write_domain(replace(DOMAIN, growth=4))
+    seen = read_domain(growing)
+    assert seen is not None
+    assert (seen.cpu_number, seen.most_cpus) == (4, 16)
+    written = Tree.fromstring(growing)  # noqa: S314
+    assert (written.findtext("memory"), written.findtext("maxMemory")) == ("4096", str(4 * 4096))
+    assert [cell.get("memory") for cell in written.findall("cpu/numa/cell")] == ["4096"]
+    assert "numa" not in write_domain(DOMAIN)
 
 
 def test_other_peoples_domains_are_left_alone() -> None:
@@ -85,10 +118,38 @@ def test_addresses_are_guarded_and_networks_tagged() -> None:
     guard = first.find("filterref/parameter")
     assert guard is not None
     assert (guard.get("name"), guard.get("value")) == ("IP", "10.0.0.5")
+    assert [one.get("filter") for one in first.findall("filterref")] == ["web"]
     assert last.find("filterref") is None
     tag = last.find("vlan/tag")
     assert tag is not None
     assert tag.get("id") == "101"
+
+
+def test_a_filter_lets_through_what_rules_say_and_refuses_the_rest() -> None:
+    """What goes out is refused only where there is a rule for it; numbers that say everything are left out."""
+
+    def filtered(*rules: Rule) -> dict[str, list[Filtered]]:
+        root = Tree.fromstring(write_filter(NIC, rules, guarded=True))  # noqa: S314
+        assert (root.findtext("uuid"), is_guarded(write_filter(NIC, rules, guarded=True))) == (str(NIC), True)
+        found = [(one, one[0]) for one in root.findall("rule") if one.get("priority") != FIRST]
+        return {
+            action: [
+                (one.get("direction"), what.tag, what.attrib) for one, what in found if one.get("action") == action
+            ]
+            for action in ("accept", "drop")
+        }
+
+    web = Rule(Direction.INGRESS, Traffic(Protocol.TCP, 80, 90), "10.1.2.3/8")
+    ping = Rule(Direction.INGRESS, Traffic(Protocol.ICMP, icmp_type=-1, icmp_code=-1), "2001:db8::/32")
+    out = Rule(Direction.EGRESS, Traffic(Protocol.ALL), "192.0.2.0/24")
+    refused: list[Filtered] = [("in", "all", {}), ("in", "all-ipv6", {})]
+    free: list[Filtered] = [("out", "all", {}), ("out", "all-ipv6", {})]
+    ports = {"srcipaddr": "10.0.0.0", "srcipmask": "8", "dstportstart": "80", "dstportend": "90"}
+    pinged = {"srcipaddr": "2001:db8::", "srcipmask": "32"}
+    let_in = [("in", "icmpv6", pinged), ("in", "tcp", ports)]
+    assert filtered(web, ping) == {"accept": [*let_in, *free], "drop": refused}
+    sent = ("out", "all", {"dstipaddr": "192.0.2.0", "dstipmask": "24"})
+    assert filtered(out) == {"accept": [sent], "drop": [free[0], refused[0], free[1], refused[1]]}
 
 
 def test_targets_go_on_after_the_alphabet() -> None:

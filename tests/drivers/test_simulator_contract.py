@@ -10,6 +10,7 @@ from psycopg import Connection
 from bulkdeploy.drivers.contract import (
     BatchContract,
     CapacityContract,
+    DetailsContract,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -53,6 +54,7 @@ class TestSimulatorContract(
     BatchContract,
     MigrationContract,
     ScalingContract,
+    DetailsContract,
     DeviceContract,
     ResizeContract,
     FencingContract,

@@ -1,77 +1,80 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+import dataclasses
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
+from xml.etree import ElementTree as Tree
 
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import (
     Caller,
     ConsoleContract,
+    DetailsContract,
     DeviceContract,
     DriverContract,
     FencingContract,
+    Filtering,
     HostContract,
     Machines,
     MigrationContract,
     ResizeContract,
     Rig,
+    ScalingContract,
+    SecurityGroupContract,
     Subjects,
     VolumeContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
-from bulkdeploy.drivers.libvirt.probe_guest import boot_image
-from bulkdeploy.drivers.records import Pool, TemplateImage
-from bulkdeploy.wiring.driver_records import records_in
+from bulkdeploy.drivers.libvirt.filters import ALLOWED, filter_name
+from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.libvirt_hosts import LibvirtHosts, why_not
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
 
-POOL, TEMPLATE = (UUID(f"00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
+
+SUBJECTS = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, memory_mib=32)
 
 
-@dataclass(frozen=True)
-class FixedDirectory:
-    """Hosts with one pool and one template."""
+def applied_rules(host: HostAddress, guest_uuid: UUID) -> frozenset[Rule] | None:
+    """What a daemon's filter of a guest lets through, read back; None: it has none."""
+    import libvirt
 
-    known_hosts: Sequence[HostAddress]
-    pool: Pool
-    image: TemplateImage
+    connection = libvirt.open(str(host.url).split("#")[0])
+    try:
+        found = {one.name(): one.XMLDesc() for one in connection.listAllNWFilters()}
+    finally:
+        connection.close()
+    xml = found.get(filter_name(guest_uuid))
+    if xml is None:
+        return None
+    return frozenset(map(rule_of, Tree.fromstring(xml).findall(f"rule[@priority='{ALLOWED}']")))  # noqa: S314
 
-    def hosts(self) -> Sequence[HostAddress]:
-        """All."""
-        return self.known_hosts
 
-    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
-        """All."""
-        assert pool_uuid == self.pool.uuid
-        return self.known_hosts
-
-    def pools(self) -> Sequence[Pool]:
-        """The one."""
-        return [self.pool]
-
-    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
-        """The one."""
-        assert host_uuid in {host.uuid for host in self.known_hosts}
-        return [self.pool]
-
-    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """The one."""
-        del volume_uuids
-        return [self.pool]
-
-    def template(self, template_uuid: UUID) -> TemplateImage | None:
-        """The one."""
-        return self.image if template_uuid == self.image.uuid else None
+def rule_of(element: Tree.Element) -> Rule:
+    """One of our rules, from libvirt's."""
+    (matched,) = element
+    protocol = {"icmpv6": "icmp"}.get(matched.tag, matched.tag.removesuffix("-ipv6"))
+    start, end, kind, code = (matched.get(name) for name in ("dstportstart", "dstportend", "type", "code"))
+    is_icmp = protocol == "icmp"
+    traffic = Traffic(
+        Protocol(protocol),
+        None if start is None else int(start),
+        None if end is None else int(end),
+        int(kind or -1) if is_icmp else None,
+        int(code or -1) if is_icmp else None,
+    )
+    direction = Direction.INGRESS if element.get("direction") == "in" else Direction.EGRESS
+    way = "src" if direction is Direction.INGRESS else "dst"
+    return Rule(direction, traffic, f"{matched.get(f'{way}ipaddr')}/{matched.get(f'{way}ipmask')}")
 
 
 def failing_calls() -> dict[str, tuple[type, str]]:
@@ -83,6 +86,7 @@ def failing_calls() -> dict[str, tuple[type, str]]:
         "boot": (libvirt.virDomain, "create"),
         "stop": (libvirt.virDomain, "destroy"),
         "delete": (libvirt.virStorageVol, "delete"),
+        "scale": (libvirt.virDomain, "setVcpusFlags"),
         "devices": (libvirt.virDomain, "attachDeviceFlags"),
         "migrate": (libvirt.virDomain, "migrate3"),
         "resize": (libvirt.virDomain, "blockResize"),
@@ -94,9 +98,12 @@ class TestLibvirtContract(
     VolumeContract,
     HostContract,
     MigrationContract,
+    DetailsContract,
+    ScalingContract,
     DeviceContract,
     ResizeContract,
     ConsoleContract,
+    SecurityGroupContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
@@ -120,29 +127,24 @@ class TestLibvirtContract(
 
     @pytest.fixture
     def driver(self, kvm_hosts: LibvirtHosts, engine: Engine, tmp_path: Path) -> Iterator[HypervisorDriver]:
-        """The driver, with hosts, pool and template, and the product's own records of fences."""
-        from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
-        from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-
-        image = tmp_path / "boot.raw"
-        image.write_bytes(boot_image())
-        given = {**kvm_hosts.driver_options, "seed": False, "shutdown_seconds": 0.2}
-        driver = LibvirtDriver(LibvirtOptions.model_validate(given))
-        hosts = [HostAddress(host.uuid, host.name, "127.0.0.1", "KVM", host.url) for host in kvm_hosts.hosts]
-        pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(kvm_hosts.pool), None)
-        template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
-        kept = records_in(engine, lambda _: True)
-        driver.use_records(replace(kept, directory=FixedDirectory(hosts, pool, template)))
-        driver.ensure_template(hosts[0], POOL, TEMPLATE, timeout_s=30)
-        yield driver
-        driver.close()
+        """The driver on all three."""
+        with driver_on(kvm_hosts, engine, tmp_path, FixedRules()) as driver:
+            yield driver
 
     @pytest.fixture
     def rig(self, kvm_hosts: LibvirtHosts, driver: HypervisorDriver, fail_next: Callable[[str], None]) -> Rig:
         """All three hosts."""
-        hosts = tuple(HostAddress(host.uuid, host.name, "127.0.0.1", "KVM", host.url) for host in kvm_hosts.hosts)
-        subjects = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, memory_mib=32)
-        return Rig(driver, hosts, fail_next, ("volume", "boot"), subjects)
+        return Rig(driver, tuple(map(address_of, kvm_hosts.hosts)), fail_next, ("volume", "boot"), SUBJECTS)
+
+    @pytest.fixture
+    def filtering(
+        self, bridged: LibvirtHosts, engine: Engine, tmp_path: Path, fail_next: Callable[[str], None]
+    ) -> Iterator[Filtering]:
+        """The driver on hosts with bridges; what they have applied is read from their daemons."""
+        rules = FixedRules()
+        with driver_on(bridged, engine, tmp_path, rules, network="bridge") as driver:
+            rig = Rig(driver, tuple(map(address_of, bridged.hosts)), fail_next, ("volume", "boot"), SUBJECTS)
+            yield Filtering(rig, rules.rules.__setitem__, applied_rules)
 
     @pytest.fixture
     def machines(self, kvm_hosts: LibvirtHosts) -> Machines:
@@ -171,3 +173,22 @@ class TestLibvirtContract(
         finally:
             source.close()
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
+
+    def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:
+        """Beyond, and backwards, is refused for good and changes nothing; what it grew to moves with it."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        larger = dataclasses.replace(guest, cpu_number=4, memory_mib=4 * guest.memory_mib, cpu_mhz=900)
+        for wrong in (
+            dataclasses.replace(guest, cpu_number=5),
+            dataclasses.replace(guest, memory_mib=4 * guest.memory_mib + 2),
+            dataclasses.replace(guest, memory_mib=guest.memory_mib - 2),
+        ):
+            with pytest.raises(DriverError) as refused:
+                caller.scale(rig.hosts[0], wrong)
+            assert (refused.value.step, refused.value.transient) == ("scale", False)
+        caller.scale(rig.hosts[0], larger)
+        caller.migrate(rig.hosts[0], rig.hosts[1], larger)
+        there = guests_of(rig.driver)[guest.uuid]
+        sizes = there.cpu_number, there.cpu_mhz, there.memory_mib
+        assert (there.host_uuid, *sizes) == (rig.hosts[1].uuid, 4, 900, larger.memory_mib)

@@ -20,6 +20,7 @@ ELSEWHERE = {
         "listCapabilities",
         "listNics",
         "listProjectAccounts",
+        "listUnmanagedInstances",
     ),
 }
 """Lists with tests of their own."""

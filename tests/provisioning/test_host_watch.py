@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,15 +20,27 @@ class Window(OneDriver):
 
     is_watched = guests_may_end = True
     abilities: frozenset[Ability] = frozenset()
+    reported: frozenset[UUID] = frozenset()
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self.looked: list[list[UUID]] = []
 
     def driver_for(self, hypervisor: str) -> Any:
         """Itself."""
         del hypervisor
         return self
 
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """What a test tells, once."""
+        del hosts
+        reported, self.reported = self.reported, frozenset()
+        return reported
+
     def look_at_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[Sequence[Guest]]:
         """What the simulator has there."""
         del timeout_s
+        self.looked.append([host.uuid for host in hosts])
         guests = list(self.driver.list_guests())
         return [[guest for guest in guests if guest.host_uuid == host.uuid] for host in hosts]
 
@@ -55,9 +68,15 @@ def watch(fleet: Fleet, clock: Clock) -> HostWatch:
 
 
 @pytest.fixture
-def guest_watch(fleet: Fleet) -> HostWatch:
-    """The pass, over hosts that tell of their guests."""
-    return HostWatch(fleet.engine, Window(fleet.driver), 1.0)
+def window(fleet: Fleet) -> Window:
+    """Hosts that tell of their guests."""
+    return Window(fleet.driver)
+
+
+@pytest.fixture
+def guest_watch(fleet: Fleet, window: Window, clock: Clock) -> HostWatch:
+    """The passes over them."""
+    return HostWatch(fleet.engine, window, 1.0, clock=clock)
 
 
 def later(fleet: Fleet, clock: Clock, seconds: float) -> None:
@@ -72,7 +91,7 @@ def state_of(fleet: Fleet, host: str) -> object:
 
 
 def alerts(fleet: Fleet) -> list[str]:
-    """What operators are told, oldest first."""
+    """What operators are reported, oldest first."""
     return [row.description for row in fleet.zone.rows("SELECT description FROM alerts ORDER BY id")]
 
 
@@ -159,23 +178,53 @@ def test_states_follow_from_answers(state: HostState) -> None:
     assert state_after(state, answers=False, lasted_s=59, waits=waits) == silent
 
 
-def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, guest_watch: HostWatch) -> None:
-    """By a job of its own, after two looks; it gives its host back, and others run on."""
+def end_guest(fleet: Fleet, vm: Any) -> None:
+    """Let a VM's guest end by itself."""
+    host = fleet.zone.rows("SELECT uuid, name FROM hosts WHERE id = :id", id=vm.host_id)[0]
+    address = HostAddress(host.uuid, host.name, "192.0.2.1", "Simulator")
+    fleet.driver.ensure_stopped(address, vm.uuid, forced=True, fence=1 << 40, timeout_s=5)
+
+
+def test_a_vm_whose_guest_ended_is_stopped(fleet: Fleet, guest_watch: HostWatch, clock: Clock) -> None:
+    """By a job of its own, after two looks that are a while apart; it gives its host back, and others run on."""
     fleet.deploy()
     fleet.run()
     ended, *others = fleet.vms()
     jobs = len(fleet.jobs())
-    host = fleet.zone.rows("SELECT uuid, name FROM hosts WHERE id = :id", id=ended.host_id)[0]
-    address = HostAddress(host.uuid, host.name, "192.0.2.1", "Simulator")
-    fleet.driver.ensure_stopped(address, ended.uuid, forced=True, fence=1 << 40, timeout_s=5)
-    guest_watch.watch_hosts()
-    assert len(fleet.jobs()) == jobs
-    guest_watch.watch_hosts()
-    assert len(fleet.jobs()) == jobs + 1
-    guest_watch.watch_hosts()
-    assert len(fleet.jobs()) == jobs + 1
+    end_guest(fleet, ended)
+    for _ in range(2):
+        guest_watch.watch_hosts()
+        assert len(fleet.jobs()) == jobs
+    clock.now += 1
+    for _ in range(2):
+        guest_watch.watch_hosts()
+        assert len(fleet.jobs()) == jobs + 1
     states = {row.uuid: row.state for row in fleet.vms()}
     assert {states[row.uuid] for row in others} == {"Running"}
+
+
+def test_hosts_that_report_an_end_are_looked_at_at_once(
+    fleet: Fleet, window: Window, guest_watch: HostWatch, clock: Clock
+) -> None:
+    """They and no others; what they tell is a hint, and a guest that runs on is left alone."""
+    fleet.deploy()
+    fleet.run()
+    ended, running, unheard = fleet.vms()
+    jobs = len(fleet.jobs())
+    end_guest(fleet, ended)
+    end_guest(fleet, unheard)
+    guest_watch.look_after_ends()
+    assert window.looked == []
+    window.reported = frozenset({ended.uuid, running.uuid})
+    for _ in range(2):
+        guest_watch.look_after_ends()
+        clock.now += 1
+    reported = {row.uuid for row in fleet.zone.rows("SELECT uuid FROM hosts WHERE id = :host", host=ended.host_id)}
+    reporting = {vm.host_id for vm in (ended, running)}
+    assert (len(window.looked[0]), set(window.looked[1])) == (len(reporting), reported)
+    stopped = fleet.zone.rows("SELECT instance_id FROM async_jobs ORDER BY id OFFSET :jobs", jobs=jobs)
+    same_host = {vm.id for vm in (ended, unheard) if vm.host_id == ended.host_id}
+    assert {row.instance_id for row in stopped} == same_host
 
 
 def test_a_vm_that_a_job_works_on_is_left_alone(fleet: Fleet, guest_watch: HostWatch) -> None:

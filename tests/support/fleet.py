@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 
 from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployRequest
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, clear_faults
 from bulkdeploy.drivers.simulator.database import clear_state, connect, drop_database, ensure_database
@@ -20,6 +21,7 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import SimulatedHost
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
+from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.sweeping import Sweeper
 from bulkdeploy.queue.job_queue import INTERACTIVE
 from bulkdeploy.services.audit import audit
@@ -52,6 +54,14 @@ class OneDriver:
         """The driver."""
         del hypervisor
         return self.driver
+
+
+class Deaf:
+    """A driver that says yes and does nothing."""
+
+    def ensure_absent(self, *arguments: Any, **named: Any) -> None:
+        """Do nothing."""
+        del arguments, named
 
 
 @dataclass
@@ -117,6 +127,10 @@ class Fleet:
             for job_id in job_ids or [row.id for row in self.zone.rows("SELECT id FROM async_jobs ORDER BY id")]:
                 runner.accept(job_id)
 
+    def forget(self, vm: Any) -> None:
+        """Expunge a VM while its guest and its volumes stay where they are."""
+        self.run(self.make_job(DESTROY, vm.id, expunge=True), drivers=OneDriver(Deaf()))
+
     def sweeper(self) -> Sweeper:
         """A sweeper."""
         return Sweeper(self.engine, self.system.job_queue)
@@ -153,6 +167,11 @@ class Fleet:
     def guests(self) -> dict[UUID, Any]:
         """What the hypervisors run."""
         return {guest.uuid: guest for guest in self.driver.list_guests()}
+
+    def addresses(self) -> dict[UUID, HostAddress]:
+        """The hosts as drivers are told of them, by uuid."""
+        rows = self.zone.rows("SELECT uuid, name, ip_address, hypervisor FROM hosts")
+        return {row.uuid: HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor) for row in rows}
 
     def volumes(self) -> set[UUID]:
         """What the pools hold."""

@@ -118,13 +118,7 @@ class LibvirtHost:
 
     def guest_pids(self) -> dict[UUID, int]:
         """The processes of its guests."""
-        found = {}
-        for file in (self.folder / "run" / "libvirt" / "qemu" / "run").glob("*.pid"):
-            with suppress(OSError, ValueError):
-                pid = int(file.read_text())
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                found[UUID(arguments[arguments.index(b"-uuid") + 1].decode())] = pid
-        return found
+        return guest_processes(self.folder / "run" / "libvirt" / "qemu" / "run")
 
     def stop(self) -> None:
         """End the guests, then the daemon."""
@@ -136,18 +130,29 @@ class LibvirtHost:
             self.signal(signal.SIGTERM)
 
 
+def guest_processes(folder: Path) -> dict[UUID, int]:
+    """The processes of guests by the files that a daemon keeps of them."""
+    found = {}
+    for file in folder.glob("*.pid"):
+        with suppress(OSError, ValueError):
+            pid = int(file.read_text())
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            found[UUID(arguments[arguments.index(b"-uuid") + 1].decode())] = pid
+    return found
+
+
 class LibvirtHosts:
     """Daemons that share a pool of volumes."""
 
     hypervisor, driver, image_format = "KVM", "libvirt", "RAW"
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, kind: type[LibvirtHost] = LibvirtHost) -> None:
         self.folder = folder
         self.pool, self.consoles = folder / "pool", folder / "consoles"
-        self.hosts = [LibvirtHost(folder, number) for number in range(1, count + 1)]
+        self.hosts = [kind(folder, number) for number in range(1, count + 1)]
         for made in (self.pool, self.consoles):
             made.mkdir()
-        if os.geteuid() == 0:
+        if os.geteuid() == 0 and kind is LibvirtHost:
             subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", folder], check=True)
 
     @property
@@ -212,14 +217,14 @@ class LibvirtHosts:
 
 
 @contextmanager
-def libvirt_hosts(count: int) -> Iterator[LibvirtHosts]:
+def libvirt_hosts(count: int, kind: type[LibvirtHost] = LibvirtHost) -> Iterator[LibvirtHosts]:
     """That many hosts, which end with the context."""
     import libvirt
 
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
     folder = Path(tempfile.mkdtemp(prefix="kvm-"))
     folder.chmod(0o755)
-    made = LibvirtHosts(folder, count)
+    made = LibvirtHosts(folder, count, kind)
     try:
         for host in made.hosts:
             host.start()

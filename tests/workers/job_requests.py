@@ -108,10 +108,47 @@ def _deploy(world: World) -> int:
     )
 
 
+def _repair_elsewhere(world: World) -> int:
+    """It runs on another host than its row says, and on a third one; with other sizes and devices."""
+    vm = world.running()
+    control = world.fleet.control
+    control.execute(
+        "INSERT INTO simulator.stray_guests SELECT g.uuid, max(h.uuid::text)::uuid FROM simulator.hosts h"
+        " JOIN simulator.guests g ON g.host_uuid <> h.uuid WHERE g.uuid = %s GROUP BY g.uuid",
+        [vm],
+    )
+    control.execute(
+        "SELECT simulator_code.change_host(g, (SELECT min(uuid::text)::uuid FROM simulator.hosts"
+        " WHERE uuid <> g.host_uuid)) FROM simulator.guests g WHERE uuid = %s",
+        [vm],
+    )
+    control.execute("UPDATE simulator.guests SET cpu_mhz = cpu_mhz - 1, volume_uuids = '{}' WHERE uuid = %s", [vm])
+    return world.request("repairVirtualMachine", id=vm)
+
+
+def _repair_gone(world: World) -> int:
+    vm = world.running()
+    world.fleet.control.execute("DELETE FROM simulator.guests WHERE uuid = %s", [vm])
+    return world.request("repairVirtualMachine", id=vm)
+
+
 def _scale(world: World) -> int:
     larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
     custom = world.id_of("service_offerings", "Custom")
     return world.request("scaleVirtualMachine", id=world.running(), serviceofferingid=custom, **larger)
+
+
+def _scale_elsewhere(world: World) -> int:
+    """Its host has no room for more."""
+    vm = world.running()
+    world.fleet.zone.change(
+        "UPDATE host_capacity SET memory_mib_limit = CASE WHEN host_id = (SELECT host_id FROM virtual_machines"
+        " WHERE uuid = CAST(:vm AS uuid)) THEN memory_mib_used ELSE 65536 END",
+        vm=vm,
+    )
+    custom = world.id_of("service_offerings", "Custom")
+    larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
+    return world.request("scaleVirtualMachine", id=vm, serviceofferingid=custom, automigrate=True, **larger)
 
 
 def _detach(world: World) -> int:
@@ -159,6 +196,8 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.running()),
         lambda world: world.request("restoreVirtualMachine", virtualmachineid=world.stopped()),
     ],
+    "repair_virtual_machine": [_repair_elsewhere, _repair_gone],
+    "scale_and_migrate": [_scale_elsewhere],
     "scale_virtual_machine": [_scale],
     "migrate_virtual_machine": [
         lambda world: world.request("migrateVirtualMachine", virtualmachineid=world.running(), autoselect=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,7 @@ from bulkdeploy.provisioning.completion import SOURCES
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.provisioning.kinds.registry import job_kinds
+from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
 from bulkdeploy.provisioning.outcome import FinalState
 from bulkdeploy.provisioning.progress import TOO_LATE
 from bulkdeploy.wiring.settings import Settings
@@ -156,6 +158,8 @@ def test_a_job_is_given_up_on(world: World, kind: JobKind) -> None:
         world.fleet.sweeper().end_late()
         assert "never began" in world.fleet.job(job).result
         assert state_of(world, job) == state_after(kind.if_never_begun, before)
+        if kind is REPAIR:
+            repair(world, world.fleet.job(job).instance_uuid)
         world.fleet.assert_intact()
 
 
@@ -268,10 +272,19 @@ def run(world: World, job: int, **named: Any) -> None:
         runner.accept(job)
 
 
+def repair(world: World, vm: UUID) -> None:
+    """Repair a VM whose hypervisor works again, and that is to run."""
+    world.fleet.clear_faults()
+    if world.fleet.zone.scalar("SELECT state FROM virtual_machines WHERE uuid = :vm", vm=vm) == "Unknown":
+        world.fleet.zone.change("UPDATE virtual_machines SET state = 'Running' WHERE uuid = :vm", vm=vm)
+    world.done("repairVirtualMachine", id=vm)
+
+
 def finish(world: World, job: int, run_job: Callable[[int], None]) -> None:
     """Run the job to its end, and all that it makes; that is its end however often its message comes again.
 
-    A guest of which a failure says that its devices are not known has those of its VM after its next start.
+    A guest of which a failure says that its devices are not known has those of its VM after its next start. What
+    was not repaired can be repaired again.
     """
     fleet = world.fleet
     for _ in range(MOST_TRIES):
@@ -286,6 +299,8 @@ def finish(world: World, job: int, run_job: Callable[[int], None]) -> None:
     assert ended.status != JobStatus.IN_PROGRESS, ended
     run(world, job)
     assert fleet.job(job) == ended
+    if ended.kind == REPAIR.name and ended.status == JobStatus.FAILED and "is not known" not in ended.result:
+        repair(world, ended.instance_uuid)
     if "What its guest has now is not known" in ended.result:
         world.done("stopVirtualMachine", id=ended.instance_uuid)
         world.done("startVirtualMachine", id=ended.instance_uuid)

@@ -55,10 +55,14 @@ OF_SWEEPERS = [
 """In the order in which a sweeper passes them after its start."""
 
 OF_KINDS = frozenset().union(*(kind.failpoints for kind in job_kinds().values()))
-OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS, Failpoint.SWEEP_EVACUATIONS}
+OF_WATCHED_HOSTS = {Failpoint.SWEEP_GUESTS, Failpoint.SWEEP_EVACUATIONS, Failpoint.SWEEP_FILTERS}
 """Passed when hosts fall silent, or guests end: ``tests/provisioning``."""
 
-OF_WORKERS = [point for point in Failpoint if point not in {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS, *OF_WATCHED_HOSTS}]
+OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
+"""Passed by what operators run: ``tests/manage``."""
+
+OF_OTHERS = {*OF_CALLS, *OF_SWEEPERS, *OF_KINDS, *OF_WATCHED_HOSTS, *OF_PROGRAMS}
+OF_WORKERS = [point for point in Failpoint if point not in OF_OTHERS]
 
 
 def places(points: Sequence[str]) -> Iterator[tuple[str, str]]:

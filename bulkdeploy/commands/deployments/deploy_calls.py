@@ -6,7 +6,7 @@ from typing import Any
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.placement_fields import EXCLUDED, HOSTS
-from bulkdeploy.commands.plan_indexes import PLACED, fingerprints
+from bulkdeploy.commands.plan_indexes import PLACED, fingerprints, inventory_age
 from bulkdeploy.commands.unsupported import NO_IPV6
 from bulkdeploy.commands.virtual_machines.key_pair_parameters import key_pair_names
 from bulkdeploy.declare.command import Instead
@@ -125,6 +125,7 @@ def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
         "fits": result.fits,
         "capacity": result.plan["capacity"],
         "index": result.index,
+        "inventoryage": inventory_age(call.connection),
         "placedhosts": host_rows(call.connection, result.parts),
         **spread_rows(call.connection, [result.plan])[0],
         "hosts": answered_hosts(call.connection, result.hosts),

@@ -17,9 +17,8 @@ from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY, RoleType
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import PermissionDenied, ResourceInUse, ResourceUnavailable
 from bulkdeploy.domain.topology import AllocationState, HypervisorType
-from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.services.infrastructure import hosts as host_service
-from bulkdeploy.services.infrastructure.hosts import ReachedHost
+from bulkdeploy.services.infrastructure.hosts import HostReachedAgain, ReachedHost
 from bulkdeploy.services.live_entities import ONE, only_row
 from bulkdeploy.services.virtual_machines.virtual_machine_migration import find_hosts_for_migration
 from bulkdeploy.store.infrastructure import hosts
@@ -68,14 +67,14 @@ def delete_host(call: Call) -> None:
     host_service.delete_hosts(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
-def reach_again(call: Call) -> HostModel:
+def reach_again(call: Call) -> HostReachedAgain:
     """Ask a host again what it has."""
     return host_service.reach_again(call.connection, call.system, call.arguments["id"])
 
 
-def reconnect_host(call: Call, model: HostModel) -> JobTicket:
+def reconnect_host(call: Call, reached: HostReachedAgain) -> JobTicket:
     """Take over what a host has now."""
-    return host_service.reconnect_host(call.connection, call.caller, call.arguments["id"], model)
+    return host_service.reconnect_host(call.connection, call.caller, call.arguments["id"], reached)
 
 
 def _page(call: Call, host: EntityRef) -> Page:
@@ -165,7 +164,7 @@ DELETE = Command(
 
 RECONNECT = Command(
     name="reconnectHost",
-    description="Reaches a host again and takes over what it says it has now",
+    description="Reaches a host again and takes over what it says it has now; not while evacuateHost empties it",
     handler=reconnect_host,
     prepare=reach_again,
     shape=Shape.JOB,

@@ -107,6 +107,7 @@ def scale_virtual_machine(call: Call) -> JobTicket:
         call.arguments["id"],
         call.arguments["serviceofferingid"],
         details_of(call.arguments.get("details", ())),
+        may_move=call.flag("automigrate"),
     )
 
 
@@ -209,14 +210,19 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="scaleVirtualMachine",
-        description="Gives a virtual machine another service offering; a running one only grows, on its host",
+        description="Gives a virtual machine another service offering; a running one only grows",
         handler=scale_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
         errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
-        parameters=NEW_SIZE,
-        unsupported={**NO_DISK_CHANGES, "automigrate": "a VM whose host has no room is migrated by its own call"},
+        parameters=(
+            *NEW_SIZE,
+            boolean(
+                "automigrate", "move a running VM live to another host, where its own has no room for the new size"
+            ),
+        ),
+        unsupported=NO_DISK_CHANGES,
     ),
     Command(
         name="resetSSHKeyForVirtualMachine",

@@ -60,6 +60,13 @@ def reboot_virtual_machine(call: Call) -> JobTicket:
     )
 
 
+def repair_virtual_machine(call: Call) -> JobTicket:
+    """Make a VM's guest be what its rows say; the job's result is the VM."""
+    return virtual_machines.repair_virtual_machine(
+        call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
+    )
+
+
 def expunge_virtual_machine(call: Call) -> JobTicket:
     """Remove a destroyed VM now; the job's result is success."""
     return virtual_machines.expunge_virtual_machine(call.connection, call.system, call.caller, call.arguments["id"])
@@ -136,6 +143,20 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
+    ),
+    Command(
+        name="repairVirtualMachine",
+        description="Makes the guest of a virtual machine be what its rows say, on the host that they say, once",
+        handler=repair_virtual_machine,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        roles=ROOT_ADMIN_ONLY,
+        changes_state=True,
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            boolean("forced", "stop and start a guest that can not be set right while it runs"),
+        ),
     ),
     Command(
         name="destroyVirtualMachine",

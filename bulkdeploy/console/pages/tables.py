@@ -17,18 +17,26 @@ SIZES = (50, 100, 200, 500)
 LARGEST_PAGE = SIZES[-1]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How texts begin that a spreadsheet would compute."""
+LETTERS: Mapping[str, int] = MappingProxyType(
+    {"moment": 14, "number": 8, "mebibytes": 10, "progress": 16, "long": 28}
+)
+"""How many letters wide columns of these kinds are; all others are as wide as their longest value."""
+MOST_LETTERS, SHORT = 28, 8
+RIGHT = ("number", "mebibytes")
 
 
 def show(table: Table, visit: Visit) -> Response:
     """One page of a table."""
     given = visit.given
     size, number = _size(given), _page_number(given)
-    rows, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
+    answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
+    rows, columns = list(map(table.read, answered)), _columns(table, visit)
     return visit.page(
         "table.html",
         table=table,
-        columns=_columns(table, visit),
-        rows=list(map(table.read, rows)),
+        columns=columns,
+        looks={column.name: _look(column, rows, visit) for column in columns},
+        rows=rows,
         count=count,
         number=number,
         size=size,
@@ -86,6 +94,20 @@ def _may(one: Filter, visit: Visit) -> bool:
 def _columns(table: Table, visit: Visit) -> Sequence[Column]:
     chosen = set(visit.request.args.getlist("column"))
     return [one for one in table.columns if (one.name in chosen if chosen else one.shown)]
+
+
+def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
+    """The classes of a column's cells: how many letters wide they are, since rows are laid out one by one."""
+    texts = visit.pages.texts
+    widest = len(texts.columns.get(column.name)) + 2
+    if column.kind in LETTERS:
+        widest = max(widest, LETTERS[column.kind])
+    else:
+        values = {str(row.get(column.name) or "")[: SHORT if column.name == "id" else None] for row in rows}
+        if column.kind == "state":
+            values = {texts.states.get(value) for value in values if value}
+        widest = max(widest, *(len(value) + 2 for value in values), 0)
+    return f"letters-{min(widest + widest % 2, MOST_LETTERS)}{' number' if column.kind in RIGHT else ''}"
 
 
 def _size(given: Mapping[str, str]) -> int:

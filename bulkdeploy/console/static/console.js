@@ -33,19 +33,20 @@
   }
   function answered(good) {
     pause = good ? CALM : Math.min(LONGEST, pause * 2);
+    asked -= 1;
+    if (asked <= 0) next();
+  }
+  // What cannot be answered now changes nothing on the page; a strip says so until something is answered.
+  document.addEventListener("htmx:finally:request", (event) => {
+    const context = event.detail.ctx;
+    const status = context.response ? context.response.status : 0;
+    const good = status > 0 && status < 500 && status !== 429;
     const trouble = document.getElementById("trouble");
     if (trouble) {
       trouble.hidden = good;
       if (!good && !trouble.textContent) trouble.textContent = document.body.dataset.offline;
     }
-    asked -= 1;
-    if (asked <= 0) next();
-  }
-  document.addEventListener("htmx:finally:request", (event) => {
-    const context = event.detail.ctx;
-    if (!context.sourceElement.closest("[data-live]")) return;
-    const status = context.response ? context.response.status : 0;
-    answered(status > 0 && status < 500);
+    if (context.sourceElement.closest("[data-live]")) answered(good);
   });
   document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : wake()));
   window.addEventListener("online", wake);

@@ -14,8 +14,10 @@ if (!given) {
   where.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   where.hash = "";
   const socket = new WebSocket(where);
+  let taken = false;
+  socket.addEventListener("open", () => { taken = true; });
   socket.addEventListener("close", (event) => {
-    state.textContent = event.reason || texts.ended;
+    state.textContent = event.reason || (taken ? texts.ended : texts.notTaken);
     keys.disabled = true;
   });
   const screen = new RFB(document.getElementById("screen"), socket, { shared: true });

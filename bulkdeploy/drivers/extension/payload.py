@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.hosts import HostModel
+from bulkdeploy.request_id import current_request
 
 SCHEME = "extension"
 SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"
@@ -48,11 +49,17 @@ def payload_of(
     virtual_machine: Mapping[str, str] | None = None,
     vm: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it."""
+    """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it.
+
+    ``requestid``, ours, is the id of the API's call that the action is for, if one is; programs may log it.
+    """
     external: dict[str, Any] = {"extension": extension, "host": host, "resourcemap": {}}
+    request_id = current_request()
+    request = {} if request_id is None else {"requestid": request_id}
     if vm is None:
-        return {"externaldetails": external}
+        return {**request, "externaldetails": external}
     return {
+        **request,
         "externaldetails": {**external, "virtualmachine": virtual_machine or {}},
         "virtualmachineid": vm["uuid"],
         "virtualmachinename": vm["name"],

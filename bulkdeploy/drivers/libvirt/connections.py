@@ -10,6 +10,7 @@ than that.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import Event, Lock, Semaphore, Thread
 from typing import Any, TypeVar
@@ -242,7 +243,8 @@ def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> 
             errors.append(error)
         ended.set()
 
-    Thread(target=run, name=f"libvirt-{step}", daemon=True).start()
+    # In a copy of the context: what it logs has the id of the request that it works for.
+    Thread(target=copy_context().run, args=(run,), name=f"libvirt-{step}", daemon=True).start()
     if not ended.wait(deadline.left_s() + 0.05):
         raise DriverError(step, host, "no answer in time", transient=True, unanswered=True)
     if errors:

@@ -1,17 +1,22 @@
-"""Guests as libvirt's domain XML: written from a typed model, and read again for what drivers are asked.
+"""Guests as libvirt's domain XML, from a typed model and read again (one file: what is written is what is read).
 
 What only we know of a guest (fence, MHz) stands in its metadata, in a namespace of ours: domains without it are
 other people's, and are left alone. A device's uuid is in its alias, which libvirt keeps while the guest runs and
 when it does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.drivers.driver import GuestNic
+
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"
 VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
+SLOTS = 16
+"""Times that a guest's memory may grow while it runs."""
+
 MOST_SHARES = 10_000
 """Largest weight that control groups know."""
 
@@ -30,7 +35,8 @@ class Disk:
 class Interface:
     """A nic: ``kind`` bridge, network or user, and the name of the bridge or network; ``vlan`` for Open vSwitch.
 
-    ``address``: the only one that it may send with; None: any.
+    ``address``: the only one that it may send with; None: any. ``filter_name``: the network filter that it has.
+    ``network_uuid``, ``ip_address``: what it was plugged for, to be known again.
     """
 
     nic_uuid: UUID
@@ -40,6 +46,9 @@ class Interface:
     vlan: str | None = None
     mtu: int | None = None
     address: str | None = None
+    filter_name: str | None = None
+    network_uuid: UUID | None = None
+    ip_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,10 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups)."""
+    """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups).
+
+    ``growth``: how many times its vCPUs and memory it may have while it runs; 1: it does not grow.
+    """
 
     uuid: UUID
     name: str
@@ -69,13 +81,20 @@ class Domain:
     seed_path: str | None = None
     screen: Screen | None = None
     console_log: str | None = None
+    template_uuid: UUID | None = None
+    growth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SeenDomain:
-    """A guest of ours as a daemon has it."""
+    """A guest of ours as a daemon has it.
+
+    Of a nic that was plugged into it since it was started, only what the device itself tells is known.
+    """
 
     uuid: UUID
+    name: str
+    template_uuid: UUID | None
     cpu_number: int
     cpu_mhz: int
     memory_mib: int
@@ -85,8 +104,11 @@ class SeenDomain:
     devices: dict[UUID, str]
     """Every volume's and nic's own XML, by its uuid."""
 
-    nic_uuids: frozenset[UUID]
+    nics: tuple[GuestNic, ...]
     targets: frozenset[str]
+    most_cpus: int
+    most_memory_mib: int
+    """What it may grow to while it runs."""
 
 
 def write_domain(domain: Domain) -> str:
@@ -94,10 +116,13 @@ def write_domain(domain: Domain) -> str:
     root = Tree.Element("domain", type=domain.kind)
     _child(root, "name", domain.name)
     _child(root, "uuid", str(domain.uuid))
-    ours = Tree.SubElement(Tree.SubElement(root, "metadata"), f"{{{NAMESPACE}}}guest")
-    ours.attrib |= {"fence": str(domain.fence), "cpu-mhz": str(domain.cpu_mhz)}
+    nics = [GuestNic(one.nic_uuid, one.mac_address, one.network_uuid, one.ip_address) for one in domain.interfaces]
+    ours = _of_guest(domain.fence, domain.cpu_mhz, domain.template_uuid, nics, f"{{{NAMESPACE}}}")
+    Tree.SubElement(root, "metadata").append(ours)
+    if domain.growth > 1:
+        _child(root, "maxMemory", str(domain.memory_mib * domain.growth), slots=str(SLOTS), unit="MiB")
     _child(root, "memory", str(domain.memory_mib), unit="MiB")
-    _child(root, "vcpu", str(domain.cpu_number), placement="static")
+    _child(root, "vcpu", str(domain.cpu_number * domain.growth), placement="static", current=str(domain.cpu_number))
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
     os = Tree.SubElement(root, "os")
@@ -123,6 +148,33 @@ def write_domain(domain: Domain) -> str:
     rng = Tree.SubElement(devices, "rng", model="virtio")
     _child(rng, "backend", "/dev/urandom", model="random")
     return Tree.tostring(root, encoding="unicode")
+
+
+def write_metadata(fence: int, cpu_mhz: int, template_uuid: UUID | None, nics: Iterable[GuestNic]) -> str:
+    """What stands in a domain of ours alone, for ``setMetadata``, which puts it into our namespace."""
+    return Tree.tostring(_of_guest(fence, cpu_mhz, template_uuid, nics, ""), encoding="unicode")
+
+
+def _of_guest(
+    fence: int, cpu_mhz: int, template_uuid: UUID | None, nics: Iterable[GuestNic], namespace: str
+) -> Tree.Element:
+    ours = Tree.Element(f"{namespace}guest", {"fence": str(fence), "cpu-mhz": str(cpu_mhz)})
+    if template_uuid is not None:
+        ours.set("template", str(template_uuid))
+    for nic in nics:
+        known = {"uuid": nic.uuid, "network": nic.network_uuid, "address": nic.ip_address}
+        given = {name: str(value) for name, value in known.items() if value is not None}
+        Tree.SubElement(ours, f"{namespace}nic", given)
+    return ours
+
+
+def write_memory(size_mib: int) -> str:
+    """A memory module's XML, to attach it."""
+    element = Tree.Element("memory", model="dimm")
+    target = Tree.SubElement(element, "target")
+    _child(target, "size", str(size_mib), unit="MiB")
+    _child(target, "node", "0")
+    return Tree.tostring(element, encoding="unicode")
 
 
 def write_disk(disk: Disk, target: str) -> str:
@@ -158,7 +210,8 @@ def read_domain(xml: str) -> SeenDomain | None:
         return None
     disks: dict[UUID, str] = {}
     devices: dict[UUID, str] = {}
-    nics: set[UUID] = set()
+    known = {nic.get("uuid"): nic for nic in ours.findall(f"{{{NAMESPACE}}}nic")}
+    nics: list[GuestNic] = []
     for kind, prefix in (("disk", VOLUME_ALIAS), ("interface", NIC_ALIAS)):
         for device in root.findall(f"devices/{kind}"):
             alias = device.find("alias")
@@ -170,17 +223,33 @@ def read_domain(xml: str) -> SeenDomain | None:
             if kind == "disk":
                 disks[uuid] = device.find("target").get("dev", "")  # type: ignore[union-attr]
             else:
-                nics.add(uuid)
+                nics.append(_seen_nic(uuid, device, known.get(str(uuid))))
+    template = ours.get("template")
+    vcpu, memory = root.find("vcpu"), root.findtext("memory", "0")
+    most_cpus = int(root.findtext("vcpu", "0"))
     return SeenDomain(
         uuid=UUID(root.findtext("uuid")),
-        cpu_number=int(root.findtext("vcpu", "0")),
+        name=root.findtext("name", ""),
+        template_uuid=None if template is None else UUID(template),
+        cpu_number=most_cpus if vcpu is None else int(vcpu.get("current", most_cpus)),
         cpu_mhz=int(ours.get("cpu-mhz", "0")),
-        memory_mib=int(root.findtext("memory", "0")) // 1024,
+        memory_mib=int(memory) // 1024,
         disks=disks,
         devices=devices,
-        nic_uuids=frozenset(nics),
+        nics=tuple(nics),
         targets=frozenset(target.get("dev", "") for target in root.findall("devices/disk/target")),
+        most_cpus=most_cpus,
+        most_memory_mib=int(root.findtext("maxMemory", memory)) // 1024,
     )
+
+
+def _seen_nic(uuid: UUID, device: Tree.Element, kept: Tree.Element | None) -> GuestNic:
+    network = None if kept is None else kept.get("network")
+    address = None if kept is None else kept.get("address")
+    if address is None and (allowed := device.find("filterref/parameter[@name='IP']")) is not None:
+        address = allowed.get("value")
+    mac_address = device.find("mac").get("address", "")  # type: ignore[union-attr]
+    return GuestNic(uuid, mac_address, None if network is None else UUID(network), address)
 
 
 def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> None:
@@ -188,11 +257,18 @@ def _child(parent: Tree.Element, name: str, content: str, **attributes: str) -> 
 
 
 def _write_cpu(root: Tree.Element, domain: Domain) -> None:
+    cpu = Tree.Element("cpu")
     if domain.cpu_model is not None:
-        cpu = Tree.SubElement(root, "cpu", mode="custom", match="exact")
+        cpu.attrib |= {"mode": "custom", "match": "exact"}
         _child(cpu, "model", domain.cpu_model, fallback="forbid")
     elif domain.kind == "kvm":
-        Tree.SubElement(root, "cpu", mode="host-model")
+        cpu.set("mode", "host-model")
+    if domain.growth > 1:  # memory is plugged into a node
+        cpus = f"0-{domain.cpu_number * domain.growth - 1}"
+        node = {"id": "0", "cpus": cpus, "memory": str(domain.memory_mib), "unit": "MiB"}
+        Tree.SubElement(Tree.SubElement(cpu, "numa"), "cell", node)
+    if cpu.attrib or len(cpu):
+        root.append(cpu)
 
 
 def _disk(disk: Disk, target: str) -> Tree.Element:
@@ -225,9 +301,10 @@ def _interface(interface: Interface) -> Tree.Element:
     Tree.SubElement(element, "model", type="virtio")
     if interface.mtu is not None:
         Tree.SubElement(element, "mtu", size=str(interface.mtu))
-    if interface.address is not None:
-        filtered = Tree.SubElement(element, "filterref", filter="clean-traffic")
-        Tree.SubElement(filtered, "parameter", name="IP", value=interface.address)
+    if interface.filter_name is not None:
+        filtered = Tree.SubElement(element, "filterref", filter=interface.filter_name)
+        if interface.address is not None:
+            Tree.SubElement(filtered, "parameter", name="IP", value=interface.address)
     Tree.SubElement(element, "alias", name=f"{NIC_ALIAS}{interface.nic_uuid}")
     return element
 

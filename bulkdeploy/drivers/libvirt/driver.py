@@ -7,7 +7,7 @@ at the fence again and creates; a removal raises the fence, undefines, and only 
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -23,6 +23,7 @@ from bulkdeploy.drivers.driver import (
     ConsoleKind,
     DriverError,
     Guest,
+    GuestDetails,
     GuestSpec,
     HypervisorDriver,
     NicSpec,
@@ -34,6 +35,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
 from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt.domain import (
+    NAMESPACE,
     Disk,
     Domain,
     Interface,
@@ -45,8 +47,18 @@ from bulkdeploy.drivers.libvirt.domain import (
     write_disk,
     write_domain,
     write_interface,
+    write_memory,
+    write_metadata,
 )
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.events import GuestEvents
+from bulkdeploy.drivers.libvirt.filters import (
+    GUARD,
+    filter_name,
+    is_guarded,
+    write_filter,
+)
+from bulkdeploy.drivers.libvirt.host_filters import define_filter, find_filter, remove_filter
 from bulkdeploy.drivers.libvirt.hosts import host_model, read_url
 from bulkdeploy.drivers.libvirt.images import ensure_copy
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
@@ -91,11 +103,14 @@ class LibvirtDriver(HypervisorDriver):
         {
             Ability.DATA_VOLUMES,
             Ability.LIVE_MIGRATION,
+            Ability.LIVE_SCALING,
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.CONSOLE,
+            Ability.SECURITY_GROUPS,
+            Ability.GUEST_DETAILS,
         }
     )
     is_watched = True
@@ -104,6 +119,7 @@ class LibvirtDriver(HypervisorDriver):
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
         self._links = Links(options.connections_per_host, options.keepalive_seconds)
+        self._events = GuestEvents(self._links)
         self._lock = Lock()
         self._guests_at_work: dict[UUID, tuple[Lock, int]] = {}
         self._pools: dict[UUID, Pool] = {}
@@ -119,6 +135,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def close(self) -> None:
         """See HypervisorDriver."""
+        self._events.close()
         self._links.close()
 
     # Hosts
@@ -134,6 +151,10 @@ class LibvirtDriver(HypervisorDriver):
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """See HypervisorDriver."""
         return self._links.run("look", host, Deadline(timeout_s), _list_guests)
+
+    def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
+        """See HypervisorDriver."""
+        return self._events.ended(hosts)
 
     # Templates
 
@@ -164,7 +185,9 @@ class LibvirtDriver(HypervisorDriver):
         with call.failing("volume"):
             disks = [Disk(volume.uuid, self._ensure_volume(call, volume)) for volume in guest.volumes]
             seed = self._write_seed(call, guest)
-        defined = write_domain(self._domain(call, guest, fence, disks, seed))
+        with call.failing("filter"):
+            is_filtered = self._ensure_filter(call, guest)
+        defined = write_domain(self._domain(call, guest, fence, disks, seed, is_filtered=is_filtered))
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
         try:
@@ -191,10 +214,21 @@ class LibvirtDriver(HypervisorDriver):
 
         self._of_guest("stop", host, guest_uuid, timeout_s, stop)
 
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. Where the guest belongs, and what it holds, stays as it is."""
+
+        def end(call: HostCall) -> None:
+            if call.host.uuid in self._raise_fence("stop", call.host.name, guest_uuid, fence).host_uuids:
+                raise DriverError("stop", call.host.name, "the guest belongs to this host", transient=False)
+            self._end(call, guest_uuid, fence, patience_s=0.0)
+
+        self._of_guest("stop", host, guest_uuid, timeout_s, end)
+
     def _end(self, call: HostCall, guest_uuid: UUID, fence: int, *, patience_s: float) -> None:
         """Let the guest neither run nor be defined here."""
         domain = _find_domain(call, guest_uuid)
         if domain is None:
+            self._remove_filter(call, guest_uuid)
             return
         if patience_s and domain.isActive():
             _press_power_button(domain, min(patience_s, call.deadline.left_s() / 2))
@@ -203,6 +237,7 @@ class LibvirtDriver(HypervisorDriver):
         _undefine(domain)
         with suppress_gone():
             domain.destroy()
+        self._remove_filter(call, guest_uuid)
 
     def _require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
         if not self._records.fences.is_highest(guest_uuid, fence):
@@ -327,14 +362,47 @@ class LibvirtDriver(HypervisorDriver):
                 self._pool(destination, pool_uuid)
             with _overtaken_at("migrate", destination.host.name):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
+            self._copy_filter(source, destination, guest.uuid)
             destination.go_on("migrate")
             address = destination.host.ip_address
             uri = f"tcp://[{address}]" if ":" in address else f"tcp://{address}"
             flags = MOVE | (libvirt.VIR_MIGRATE_UNSAFE if self._options.unsafe_migration else 0)
             leaving.migrate3(destination.connection, {libvirt.VIR_MIGRATE_PARAM_URI: uri}, flags)
         _remove_remains(source, guest.uuid)
+        self._remove_filter(source, guest.uuid)
         with _overtaken_at("migrate", destination.host.name):
             fences.move(guest.uuid, destination.host.uuid, None, fence)
+
+    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver. vCPUs and memory are plugged in, as far as the guest was started for."""
+        self._of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
+
+    def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
+        self._fenced_here(call, "scale", guest.uuid, fence)
+        domain, seen = _running(call, "scale", guest.uuid)
+        for what, wanted, has, most in (
+            ("vCPUs", guest.cpu_number, seen.cpu_number, seen.most_cpus),
+            ("MiB of memory", guest.memory_mib, seen.memory_mib, seen.most_memory_mib),
+        ):
+            if not has <= wanted <= most:
+                reason = (
+                    f"a running guest that has {has} {what} can have {has} to {most}, not {wanted}: stop it first"
+                )
+                raise DriverError("scale", call.host.name, reason, transient=False)
+        flags = _affected(domain)
+        if guest.memory_mib > seen.memory_mib:
+            call.go_on("scale")
+            domain.attachDeviceFlags(write_memory(guest.memory_mib - seen.memory_mib), flags)
+        if guest.cpu_number > seen.cpu_number:
+            call.go_on("scale")
+            domain.setVcpusFlags(guest.cpu_number, flags)
+        if not _is_session(call.host):
+            domain.setSchedulerParametersFlags(
+                {"cpu_shares": cpu_shares(guest.cpu_number, guest.cpu_mhz)}, libvirt.VIR_DOMAIN_AFFECT_LIVE
+            )
+        of_ours = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+        metadata = write_metadata(fence, guest.cpu_mhz, seen.template_uuid, seen.nics)
+        domain.setMetadata(of_ours, metadata, "bulkdeploy", NAMESPACE, flags)
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A volume or nic goes when the guest lets it go; else the call fails."""
@@ -347,9 +415,7 @@ class LibvirtDriver(HypervisorDriver):
         domain, seen = _running(call, "devices", guest.uuid)
         wanted = {volume.uuid for volume in guest.volumes}
         self._claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
-        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE
-        if domain.isPersistent():
-            flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
+        flags = _affected(domain)
         kept = wanted | {nic.uuid for nic in guest.nics}
         for device in seen.devices.keys() - kept:
             _detach(call, domain, device, seen.devices[device], flags)
@@ -361,10 +427,52 @@ class LibvirtDriver(HypervisorDriver):
                 with call.failing("devices"):
                     disk = Disk(volume.uuid, self._ensure_volume(call, volume))
                     _attach(call, domain, write_disk(disk, target), flags)
+        is_filtered = self._can_filter and find_filter(call, guest.uuid) is not None
         for nic in guest.nics:
-            if nic.uuid not in seen.nic_uuids:
-                _attach(call, domain, write_interface(self._interface(nic)), flags)
+            if nic.uuid not in {seen_nic.uuid for seen_nic in seen.nics}:
+                named = filter_name(guest.uuid) if is_filtered else None
+                _attach(call, domain, write_interface(self._interface(nic, named)), flags)
         self._claim(call, "devices", guest, wanted, fence)
+
+    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+        """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
+        if not self._can_filter:
+            return
+
+        def filter_guests(call: HostCall) -> None:
+            rules = self._records.security_rules.of(guest_uuids)
+            for guest_uuid in guest_uuids:
+                found = find_filter(call, guest_uuid)
+                if found is not None:
+                    guarded = is_guarded(found.XMLDesc())
+                    define_filter(call, write_filter(guest_uuid, rules.get(guest_uuid, ()), guarded=guarded))
+
+        self._links.run("filter", host, Deadline(timeout_s), filter_guests)
+
+    @property
+    def _can_filter(self) -> bool:
+        """Libvirt's filters are for bridges."""
+        return self._options.network not in UNFILTERED
+
+    def _ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:
+        """Before a start: whether the guest is in security groups, and so has a filter."""
+        if not self._can_filter:
+            return False
+        rules = self._records.security_rules.of([guest.uuid]).get(guest.uuid)
+        if rules is None:
+            return False
+        guarded = all(self._guarded_address(nic) is not None for nic in guest.nics)
+        define_filter(call, write_filter(guest.uuid, rules, guarded=guarded))
+        return True
+
+    def _copy_filter(self, source: HostCall, destination: HostCall, guest_uuid: UUID) -> None:
+        found = find_filter(source, guest_uuid) if self._can_filter else None
+        if found is not None:
+            define_filter(destination, found.XMLDesc())
+
+    def _remove_filter(self, call: HostCall, guest_uuid: UUID) -> None:
+        if self._can_filter:
+            remove_filter(call, guest_uuid)
 
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
@@ -447,6 +555,18 @@ class LibvirtDriver(HypervisorDriver):
             return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
 
         yield from _each(self._records.directory.hosts(), listed)
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """See HypervisorDriver. Of a nic that was plugged into a running guest, the network is not known."""
+        wanted: dict[UUID, set[UUID]] = {}
+        for guest in guests:
+            wanted.setdefault(guest.host_uuid, set()).add(guest.uuid)
+
+        def details(host: HostAddress) -> list[GuestDetails]:
+            work = partial(_details, uuids=wanted[host.uuid])
+            return self._links.run("look", host, Deadline(LISTING_S), work)
+
+        return list(_each([host for host in self._records.directory.hosts() if host.uuid in wanted], details))
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -564,33 +684,44 @@ class LibvirtDriver(HypervisorDriver):
         return self._pool(call, guest.volumes[0].pool_uuid).write(seed_name(guest.uuid), make_seed(guest))
 
     def _domain(
-        self, call: HostCall, guest: GuestSpec, fence: int, disks: Sequence[Disk], seed_path: str | None
+        self,
+        call: HostCall,
+        guest: GuestSpec,
+        fence: int,
+        disks: Sequence[Disk],
+        seed_path: str | None,
+        *,
+        is_filtered: bool,
     ) -> Domain:
         options, log = self._options, self._options.console_log
-        is_session = urlsplit(urldefrag(call.host.url or "").url).path == "/session"
         return Domain(
             uuid=guest.uuid,
             name=guest.name,
             fence=fence,
             kind=options.virtualization,
             machine=options.machine,
+            growth=options.growth,
             cpu_model=options.cpu_model,
             cpu_number=guest.cpu_number,
             cpu_mhz=guest.cpu_mhz,
             memory_mib=guest.memory_mib,
-            shares=None if is_session else cpu_shares(guest.cpu_number, guest.cpu_mhz),
+            shares=None if _is_session(call.host) else cpu_shares(guest.cpu_number, guest.cpu_mhz),
             disks=disks,
-            interfaces=[self._interface(nic) for nic in guest.nics],
+            interfaces=[
+                self._interface(nic, filter_name(guest.uuid) if is_filtered else None) for nic in guest.nics
+            ],
             seed_path=seed_path,
             screen=Screen(options.vnc_address, new_password()) if options.vnc_address else None,
             console_log=None if log is None else log.format(name=guest.name, uuid=guest.uuid),
+            template_uuid=guest.volumes[0].template_uuid if guest.volumes else None,
         )
 
-    def _interface(self, nic: NicSpec) -> Interface:
+    def _interface(self, nic: NicSpec, named: str | None) -> Interface:
+        """A nic with the filter that is ``named``, or with no more than a guard against spoofing."""
         options, kind = self._options, self._options.network
         label = nic.label or options.default_label
         source = options.bridge.format(label=label, vlan=nic.vlan or "")
-        is_filtered = options.anti_spoofing and kind not in UNFILTERED
+        address = self._guarded_address(nic)
         return Interface(
             nic_uuid=nic.uuid,
             mac_address=nic.mac_address,
@@ -598,8 +729,16 @@ class LibvirtDriver(HypervisorDriver):
             source=None if kind == "user" else source,
             vlan=nic.vlan if kind == "openvswitch" else None,
             mtu=None if kind == "user" else nic.mtu,
-            address=nic.ip_address if is_filtered and _is_ipv4(nic.ip_address) else None,
+            address=address,
+            filter_name=named or (None if address is None else GUARD),
+            network_uuid=nic.network_uuid,
+            ip_address=nic.ip_address,
         )
+
+    def _guarded_address(self, nic: NicSpec) -> str | None:
+        """The only address that a nic may send with; None: any."""
+        is_guarded = self._can_filter and self._options.anti_spoofing and _is_ipv4(nic.ip_address)
+        return nic.ip_address if is_guarded else None
 
 
 def _is_ipv4(address: str | None) -> bool:
@@ -679,6 +818,17 @@ def _press_power_button(domain: Any, patience_s: float) -> None:
             time.sleep(LOOKS_S)
 
 
+def _affected(domain: Any) -> int:
+    """Flags of a change of a guest that runs: it itself, and its definition."""
+    live, config = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    return int(live | config if domain.isPersistent() else live)
+
+
+def _is_session(host: HostAddress) -> bool:
+    """Whether a host's daemon is an ordinary user's, who has no control groups."""
+    return urlsplit(urldefrag(host.url or "").url).path == "/session"
+
+
 def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
     call.go_on("devices")
     domain.attachDeviceFlags(device, flags)
@@ -715,6 +865,19 @@ def _list_guests(call: HostCall) -> list[Guest]:
     return guests
 
 
+def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
+    found = []
+    for uuid in uuids:
+        domain = _find_domain(call, uuid)
+        if domain is None:
+            continue
+        with suppress_gone():
+            seen = read_domain(domain.XMLDesc())
+            if seen is not None:
+                found.append(GuestDetails(seen.uuid, seen.name, seen.template_uuid, tuple(seen.disks), seen.nics))
+    return found
+
+
 def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
     return Guest(
         seen.uuid,
@@ -724,7 +887,7 @@ def _guest(call: HostCall, seen: SeenDomain, power: PowerState) -> Guest:
         seen.cpu_mhz,
         seen.memory_mib,
         frozenset(seen.disks),
-        seen.nic_uuids,
+        frozenset(nic.uuid for nic in seen.nics),
     )
 
 

@@ -17,6 +17,13 @@ class LibvirtOptions(DriverOptions):
     cpu_model: str | None = Field(
         default=None, description="CPU model that all hosts have, so that guests can move. Unset: as each host is."
     )
+    growth: int = Field(
+        default=4,
+        ge=1,
+        le=16,
+        description="A running guest may grow to so many times the vCPUs and memory that it was started with;"
+        " 1: not at all.",
+    )
     network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
         default="bridge",
         description="How nics are joined to networks: a Linux bridge, one of Open vSwitch with a VLAN tag, a "

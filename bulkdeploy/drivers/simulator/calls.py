@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
+from uuid import UUID
 
 import orjson
 
 from bulkdeploy.drivers.batches import GuestCall, RemoveCall, StartCall, StopCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence
 from bulkdeploy.drivers.hosts import HostAddress
 
 STEPS: Mapping[type[GuestCall], str] = {StartCall: "boot", StopCall: "stop", RemoveCall: "delete"}
@@ -30,6 +31,19 @@ def write_calls(calls: Sequence[tuple[GuestCall, float]]) -> str:
         return json.dumps(rows, default=str)
 
 
+def template_of(guest: GuestSpec) -> UUID | None:
+    """What its root volume starts from."""
+    return guest.volumes[0].template_uuid if guest.volumes else None
+
+
+def nic_details(guest: GuestSpec) -> list[dict[str, object]]:
+    """Its nics, as the simulator keeps them."""
+    return [
+        {"uuid": nic.uuid, "mac": nic.mac_address, "network": nic.network_uuid, "ip": nic.ip_address}
+        for nic in guest.nics
+    ]
+
+
 def _parameters(call: GuestCall) -> dict[str, object]:
     match call:
         case StartCall(host, guest):
@@ -44,6 +58,8 @@ def _parameters(call: GuestCall) -> dict[str, object]:
                 "pools": [volume.pool_uuid for volume in guest.volumes],
                 "sizes": [volume.size_bytes for volume in guest.volumes],
                 "nics": [nic.uuid for nic in guest.nics],
+                "template": template_of(guest),
+                "nic_details": nic_details(guest),
             }
         case StopCall(host, forced=forced):
             return {"kind": "stop", "host": host.uuid, "forced": forced}

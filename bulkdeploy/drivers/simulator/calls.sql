@@ -4,7 +4,8 @@ CREATE FUNCTION simulator_code.ensure_running(
     p_host uuid, p_guest uuid, p_name text, p_cpu_number bigint, p_cpu_mhz bigint, p_memory_mib bigint,
     p_volumes uuid[], p_pools uuid[], p_sizes bigint[],
     p_fence bigint, p_timeout_ms double precision, p_draw double precision,
-    p_nics uuid[] DEFAULT NULL -- workers of the release before this one do not say
+    -- workers of the releases before this one do not say
+    p_nics uuid[] DEFAULT NULL, p_template uuid DEFAULT NULL, p_nic_details jsonb DEFAULT NULL
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -51,13 +52,16 @@ BEGIN
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
     ELSE -- a guest that did not boot is left there, half-made
         INSERT INTO simulator.guests AS g
-            (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids)
+            (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids,
+            template_uuid, nics)
         VALUES (p_guest, p_fence, CASE WHEN v_ends_at IS NULL THEN 'Running' ELSE 'Stopped' END,
-            p_host, p_name, p_cpu_number, p_cpu_mhz, p_memory_mib, p_volumes, p_nics)
+            p_host, p_name, p_cpu_number, p_cpu_mhz, p_memory_mib, p_volumes, p_nics,
+            p_template, p_nic_details)
         ON CONFLICT (uuid) DO UPDATE SET fence = excluded.fence, power = excluded.power,
             host_uuid = excluded.host_uuid, name = excluded.name, cpu_number = excluded.cpu_number,
             cpu_mhz = excluded.cpu_mhz, memory_mib = excluded.memory_mib,
-            volume_uuids = excluded.volume_uuids, nic_uuids = excluded.nic_uuids, changed = now();
+            volume_uuids = excluded.volume_uuids, nic_uuids = excluded.nic_uuids,
+            template_uuid = excluded.template_uuid, nics = excluded.nics, changed = now();
     END IF;
     RETURN simulator_code.answer(
         v_fate, v_steps[1:array_position(v_steps, coalesce(v_ends_at, 'boot'))], 'boot', p_timeout_ms, p_draw
@@ -109,10 +113,35 @@ BEGIN
     ELSE
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
     END IF;
+    PERFORM simulator_code.end_stray(p_host, p_guest) WHERE v_fate.verdict = 'done';
     IF p_forced THEN -- pulling the plug takes no time
         v_steps := '{}';
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'stop', p_timeout_ms, p_draw);
+END $$;
+
+-- A guest that belongs to another host leaves this one, its power cut.
+CREATE FUNCTION simulator_code.ensure_copy_gone(
+    p_host uuid, p_guest uuid, p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_call(p_host, p_guest, p_fence, 'copy');
+    v_guest simulator.guests;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    PERFORM simulator_code.remember_fence(p_guest, p_fence);
+    SELECT * INTO v_guest FROM simulator.guests WHERE uuid = p_guest;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, '{stop}', 'stop', true, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' OR v_fate.step IS NULL THEN
+        IF v_guest.host_uuid = p_host THEN
+            PERFORM simulator_code.take_off(v_guest, p_fence);
+        END IF;
+        PERFORM simulator_code.end_stray(p_host, p_guest);
+    END IF;
+    RETURN simulator_code.answer(v_fate, '{}', 'stop', p_timeout_ms, p_draw);
 END $$;
 
 -- The guest's power stands where other calls have their reason. The fence is remembered, so what is seen
@@ -175,6 +204,7 @@ BEGIN
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
     END IF;
     IF v_happens THEN
+        PERFORM simulator_code.end_stray(p_host, p_guest);
         DELETE FROM simulator.volumes WHERE uuid = ANY (p_volumes);
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);

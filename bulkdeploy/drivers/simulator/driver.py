@@ -8,17 +8,28 @@ towards a caller that dies while it waits: what it was asked to do gets done.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any, LiteralString, Self
 from uuid import UUID
 
+import orjson
+
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, GuestSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.driver import (
+    ANY_HOST,
+    DriverError,
+    Guest,
+    GuestDetails,
+    GuestNic,
+    GuestSpec,
+    PowerState,
+    VolumeSpec,
+)
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, write_calls
+from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
 from bulkdeploy.drivers.simulator.inventory import (
     AdoptedGuest,
@@ -36,6 +47,14 @@ from bulkdeploy.drivers.simulator.options import SimulatorOptions
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""
+
+STRAYS: LiteralString = (
+    "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[] FROM simulator.stray_guests"
+)
+GUESTS: LiteralString = (
+    "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
+    " FROM simulator.guests WHERE power <> 'Absent'"
+)
 
 
 class SimulatorDriver(BatchDriver):
@@ -67,6 +86,7 @@ class SimulatorDriver(BatchDriver):
             Ability.RESIZE_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
+            Ability.GUEST_DETAILS,
         }
     )
 
@@ -125,6 +145,22 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("look", host, fence, timeout_s),
         )
         return None if power is None or power == ABSENT else PowerState(power)
+
+    def find_guest(self, guest_uuid: UUID) -> list[Guest]:
+        """See HypervisorDriver."""
+        query = f"{GUESTS} AND uuid = %s UNION ALL {STRAYS} WHERE guest_uuid = %s"
+        rows = self._link.request(
+            "look", ANY_HOST, lambda link: link.execute(query, [guest_uuid, guest_uuid]).fetchall()
+        )
+        return [_guest(row) for row in rows]
+
+    def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_copy_gone(%s, %s, %s, %s, %s)",
+            [host.uuid, guest_uuid],
+            SimulatedCall("stop", host, fence, timeout_s),
+        )
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver. Refuses while a guest uses it (transient)."""
@@ -209,9 +245,10 @@ class SimulatorDriver(BatchDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver. A call that fails has made the volumes and plugged none."""
         self._call(
-            "SELECT * FROM simulator_code.ensure_devices(%s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[],"
-            " %s, %s, %s)",
+            "SELECT done.* FROM (SELECT %s::jsonb AS nics) given, simulator_code.ensure_devices("
+            " %s, %s, %s::uuid[], %s::uuid[], %s::bigint[], %s::uuid[], %s, %s, %s, given.nics) done",
             [
+                orjson.dumps(nic_details(guest)).decode(),
                 host.uuid,
                 guest.uuid,
                 [volume.uuid for volume in guest.volumes],
@@ -243,17 +280,20 @@ class SimulatorDriver(BatchDriver):
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once; once more for each cut-off host."""
-        for row in self._link.pages(
-            "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL FROM simulator.stray_guests"
-            " WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"
-        ):
-            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5])
-        for row in self._link.pages(
-            "SELECT uuid, host_uuid, power, cpu_number, cpu_mhz, memory_mib, volume_uuids, nic_uuids"
-            " FROM simulator.guests WHERE power <> 'Absent' AND uuid > %s ORDER BY uuid LIMIT %s"
-        ):
-            nics = None if row[7] is None else frozenset(row[7])
-            yield Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
+        for row in self._link.pages(f"{STRAYS} WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"):
+            yield _guest(row)
+        for row in self._link.pages(f"{GUESTS} AND uuid > %s ORDER BY uuid LIMIT %s"):
+            yield _guest(row)
+
+    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
+        """See HypervisorDriver. Of guests that were running when it learnt to keep these, it has no nics."""
+        query = (
+            "SELECT uuid, name, template_uuid, volume_uuids, coalesce(nics, '[]') FROM simulator.guests"
+            " WHERE uuid = ANY(%s) AND power <> 'Absent'"
+        )
+        uuids = [guest.uuid for guest in guests]
+        rows = self._link.request("look", ANY_HOST, lambda link: link.execute(query, [uuids]).fetchall())
+        return [GuestDetails(row[0], row[1], row[2], tuple(row[3]), tuple(map(_nic, row[4]))) for row in rows]
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver."""
@@ -297,6 +337,15 @@ class SimulatorDriver(BatchDriver):
 
     def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
         call.answer(row, self._sleep)
+
+
+def _guest(row: Sequence[Any]) -> Guest:
+    nics = None if row[7] is None else frozenset(row[7])
+    return Guest(row[0], row[1], PowerState(row[2]), row[3], row[4], row[5], frozenset(row[6]), nics)
+
+
+def _nic(kept: Mapping[str, Any]) -> GuestNic:
+    return GuestNic(UUID(kept["uuid"]), kept["mac"], UUID(kept["network"]), kept["ip"])
 
 
 DRIVER = SimulatorDriver

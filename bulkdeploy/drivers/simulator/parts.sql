@@ -27,7 +27,7 @@ LANGUAGE sql IMMUTABLE
 RETURN ROW('failed', p_step, p_reason, p_transient, 0::double precision, p_host_name)::simulator_code.outcome;
 
 -- Opens a call: waits for earlier calls for the guest, and refuses a host that is not known, a
--- fence that is overtaken and a guest that is on another host. p_host NULL: wherever it is.
+-- fence that is overtaken and, but for copies, a guest that is on another host. p_host NULL: wherever it is.
 -- Verdict 'done': go on; host_name is the host that the call concerns, if any.
 CREATE FUNCTION simulator_code.open_call(p_host uuid, p_guest uuid, p_fence bigint, p_step text)
 RETURNS simulator_code.outcome
@@ -58,7 +58,7 @@ BEGIN
     IF v_guest.host_uuid <> p_host AND simulator_code.leave_behind(v_guest, p_step) THEN
         v_guest.host_uuid := NULL;
     END IF;
-    IF v_guest.host_uuid <> p_host THEN
+    IF v_guest.host_uuid <> p_host AND p_step <> 'copy' THEN
         PERFORM simulator_code.remember_fence(p_guest, p_fence);
         RETURN simulator_code.refusal(p_step, format('guest %s is on host %s (%s)', p_guest,
             (SELECT name FROM simulator.hosts WHERE uuid = v_guest.host_uuid), v_guest.power), false, v_host_name);
@@ -163,3 +163,11 @@ BEGIN
         nic_uuids = NULL, changed = now()
     WHERE uuid = p_guest.uuid;
 END $$;
+
+-- Ends a guest on a host that was cut off while it was started elsewhere; p_host NULL: on every host.
+CREATE FUNCTION simulator_code.end_stray(p_host uuid, p_guest uuid) RETURNS void
+LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM simulator.stray_guests s USING simulator.hosts h
+    WHERE s.guest_uuid = p_guest AND h.uuid = s.host_uuid AND h.uuid = coalesce(p_host, h.uuid) AND NOT h.is_cut_off;
+END;

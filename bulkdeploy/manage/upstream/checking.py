@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
 from bulkdeploy.drivers.need import Need
+from bulkdeploy.manage.upstream.events import EVENTS
 from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN
 from bulkdeploy.manage.upstream.sections import SOURCES
 
@@ -50,6 +51,7 @@ def _version(capability: Row) -> Need:
 def _lists(client: Client) -> Iterator[Need]:
     wanted = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
     wanted |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
+    wanted |= {EVENTS: ({"listall": "true"}, True)}
     for command, (parameters, of_projects) in wanted.items():
         for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
             try:

@@ -1,8 +1,9 @@
 """Importing a CloudStack: what it has is made, changed and removed here, in one transaction, by what calls use."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -12,18 +13,20 @@ from bulkdeploy.declare.noun import Noun
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.upstream.nouns import ADOPTED, nouns_of_imports
-from bulkdeploy.manage.upstream.reading import Rows, Upstream
+from bulkdeploy.manage.upstream.reading import VIRTUAL_MACHINES as VMS
+from bulkdeploy.manage.upstream.reading import VOLUMES, Rows, Upstream
 from bulkdeploy.manage.upstream.removals import REMOVALS
 from bulkdeploy.manage.upstream.sections import SOURCES, NotRepresented, Texts
-from bulkdeploy.manage.upstream.virtual_machines import NOT_HERE, virtual_machines_of
+from bulkdeploy.manage.upstream.virtual_machines import NO_VOLUME, NOT_HERE, virtual_machines_of
 from bulkdeploy.manage.zone_files.document import Entries, Items, Node, Problems, Scalar
 from bulkdeploy.manage.zone_files.entries import Entry, EntryReader
 from bulkdeploy.manage.zone_files.loading import Loader, LoadReport
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.learnt_vms import Learnt, follow_virtual_machines
 from bulkdeploy.store.accounts.callers import default_admin
-from bulkdeploy.store.database.engine import run_transaction
-from bulkdeploy.store.learnt_entities import forget_learnt, learnt_before, remember_learnt
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.followed_clouds import database_time
+from bulkdeploy.store.learnt_entities import forget_learnt, learnt_among, learnt_before, remember_learnt
 from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows
 
 VIRTUAL_MACHINES = "virtualmachines"
@@ -68,12 +71,11 @@ def import_cloudstack(
     Raises:
         CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
     """
-    upstream = Upstream(client, zones)
-    upstream.read()
+    reading = read_upstream(system, Upstream(client, zones))
     reports: list[ImportReport] = []
 
     def work(connection: Connection) -> None:
-        reports.append(_Import(connection, system, client, upstream).run())
+        reports.append(write_reading(connection, system, reading))
         if dry_run:
             raise _NothingKept
 
@@ -82,39 +84,80 @@ def import_cloudstack(
     return reports[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of a CloudStack, and when, by the database's clock, the reading began."""
+
+    upstream: Upstream
+    began: datetime
+
+
+def read_upstream(system: System, upstream: Upstream) -> Reading:
+    """Read what is wanted of a CloudStack.
+
+    Raises:
+        CallRefused, NotAnswered: see the client.
+    """
+    with read_only(system.engine) as connection:
+        began = database_time(connection)
+    upstream.read()
+    return Reading(upstream, began)
+
+
+def write_reading(connection: Connection, system: System, reading: Reading) -> ImportReport:
+    """Make what was read true here, in a transaction.
+
+    Of what was read whole, that which is no longer there is removed; of the rest, what was wanted and is not there.
+    """
+    return _Import(connection, system, reading).run()
+
+
 class _Import:
-    def __init__(self, connection: Connection, system: System, client: Client, upstream: Upstream) -> None:
-        self._connection, self._system, self._upstream = connection, system, upstream
-        self._client = client
+    def __init__(self, connection: Connection, system: System, reading: Reading) -> None:
+        self._connection, self._system, self._began = connection, system, reading.began
+        self._upstream = reading.upstream
         self._caller = default_admin(connection)
-        self._report = ImportReport(incomplete=sorted(upstream.incomplete))
+        self._report = ImportReport(incomplete=sorted(self._upstream.incomplete))
 
     def run(self) -> ImportReport:
         nouns = nouns_of_imports()
-        rows = self._upstream.rows
+        rows, wanted = self._upstream.rows, self._upstream.wanted
         problems = Problems("upstream")
         self._adopt_root(nouns, rows)
         entries = self._entries(nouns, rows, problems)
         loaded = Loader(self._connection, self._system, nouns, problems, ADOPTED).load_possible(entries)
         self._add(loaded)
-        machines, left_out = virtual_machines_of(rows)
-        self._report.left_out += left_out
-        self._add_vms(follow_virtual_machines(self._connection, self._caller, machines, self._gone_vms(rows)))
+        if VMS in rows:
+            machines, left_out = virtual_machines_of(rows)
+            self._report.left_out += left_out
+            machines = replace(
+                machines,
+                gone_vms=self._gone(
+                    Entity.VIRTUAL_MACHINE, _uuids_of_vms(rows), None if wanted is None else wanted.vms
+                ),
+                gone_volumes=self._gone(
+                    Entity.VOLUME, _uuids_of_volumes(rows), None if wanted is None else wanted.volumes
+                ),
+                is_all=wanted is None,
+            )
+            self._add_vms(follow_virtual_machines(self._connection, self._caller, machines, self._began))
         self._remove(nouns)
         remember_learnt(self._connection, self._refs(entries))
         self._report.left_out += problems.texts()
-        self._report.calls = sum(self._client.calls.values())
+        self._report.calls = sum(self._upstream.client.calls.values())
         return self._report
 
     def _adopt_root(self, nouns: Mapping[str, Noun], rows: Rows) -> None:
         """The domain above all others is ours and theirs."""
-        above_all = next((row for row in rows["listDomains"] if not row.get("parentdomainid")), None)
+        above_all = next((row for row in rows.get("listDomains", ()) if not row.get("parentdomainid")), None)
+        if above_all is None:
+            return
         (root,) = (
             EntityRef(Entity.DOMAIN, row["_id"], row["_uuid"], row["name"])
             for row in nouns["domains"].read(self._connection)
             if row["parentdomainid"] is None
         )
-        if above_all is not None and str(root.uuid) != above_all["id"]:
+        if str(root.uuid) != above_all["id"]:
             change_rows(self._connection, [(root, {UUID_OF_ITS_OWN: UUID(str(above_all["id"]))})])
             self._caller = default_admin(self._connection)
 
@@ -123,7 +166,7 @@ class _Import:
         number = 0
         for source in SOURCES:
             has_id = nouns[source.section].entity is not None
-            for row in rows[source.command]:
+            for row in rows.get(source.command, ()):
                 number += 1
                 try:
                     for texts in source.entries(row, rows):
@@ -158,24 +201,29 @@ class _Import:
             for entry in section:
                 if entry.ref is not None and UUID_OF_ITS_OWN in entry.values:
                     refs.setdefault(entry.ref.entity, set()).add(entry.values[UUID_OF_ITS_OWN])
-        refs[Entity.VIRTUAL_MACHINE] = _uuids_of_vms(self._upstream.rows)
+        if VMS in self._upstream.rows:
+            refs[Entity.VIRTUAL_MACHINE] = _uuids_of_vms(self._upstream.rows)
+            refs[Entity.VOLUME] = _uuids_of_volumes(self._upstream.rows)
         return refs
 
-    def _gone_vms(self, rows: Rows) -> set[UUID]:
-        if "listVirtualMachines" in self._upstream.incomplete or "listVolumes" in self._upstream.incomplete:
+    def _gone(self, entity: Entity, there: set[UUID], wanted: Collection[str] | None) -> set[UUID]:
+        """What was learnt and is not there: of what was wanted by its id; None: of all."""
+        if self._upstream.incomplete & {VMS, VOLUMES}:
             return set()
-        there = _uuids_of_vms(rows)
-        before = learnt_before(self._connection, Entity.VIRTUAL_MACHINE)
-        return {uuid for uuid in before if uuid not in there}
+        if wanted is None:
+            return learnt_before(self._connection, entity) - there
+        return learnt_among(self._connection, entity, {UUID(one) for one in wanted} - there)
 
     def _remove(self, nouns: Mapping[str, Noun]) -> None:
         """Remove what an import brought and upstream no longer has, the innermost things first."""
         commands = {source.section: source.command for source in SOURCES}
         for section in reversed(list(nouns)):
             entity, remove = nouns[section].entity, REMOVALS.get(section)
-            if entity is None or remove is None or commands[section] in self._upstream.incomplete:
+            command = commands[section]
+            was_read = command in self._upstream.rows and command not in self._upstream.incomplete
+            if entity is None or remove is None or not was_read:
                 continue
-            there = {UUID(str(row["id"])) for row in self._upstream.rows[commands[section]]}
+            there = {UUID(str(row["id"])) for row in self._upstream.rows[command]}
             gone = [uuid for uuid in learnt_before(self._connection, entity) if uuid not in there]
             if gone:
                 self._remove_each(nouns[section], gone, remove)
@@ -227,7 +275,11 @@ class _Import:
 
 
 def _uuids_of_vms(rows: Rows) -> set[UUID]:
-    return {UUID(str(row["id"])) for row in rows["listVirtualMachines"] if row.get("state") not in NOT_HERE}
+    return {UUID(str(row["id"])) for row in rows[VMS] if row.get("state") not in NOT_HERE}
+
+
+def _uuids_of_volumes(rows: Rows) -> set[UUID]:
+    return {UUID(str(row["id"])) for row in rows[VOLUMES] if row.get("state") not in NO_VOLUME}
 
 
 def _name(section: str, row: Row) -> str:

@@ -16,7 +16,9 @@ from bulkdeploy.services.virtual_machines.learnt_vms import (
 )
 
 NOT_HERE = frozenset({"Error", "Expunging", "Expunged"})
-"""States of VMs, and of volumes, that hold nothing, or are about to."""
+"""States of VMs that hold nothing, or are about to; of volumes there are more."""
+
+NO_VOLUME = NOT_HERE | {"Destroy", "Destroyed"}
 
 STOPPED = frozenset({"Stopped", "Shutdown", "Shutdowned"})
 NO_TEMPLATE = "00000000-0000-0000-0000-000000000000"
@@ -37,7 +39,7 @@ def virtual_machines_of(rows: Rows) -> tuple[LearntMachines, list[str]]:
     there = {vm.uuid for vm in vms}
     volumes: list[LearntVolume] = []
     for row in rows["listVolumes"]:
-        if row.get("state") in (*NOT_HERE, "Destroy", "Destroyed"):
+        if row.get("state") in NO_VOLUME:
             continue
         try:
             volume = _volume(row)

@@ -3,7 +3,8 @@
 Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
 
 The host is Down before that, so that no VM comes to it. Where its driver cannot fence, an operator has said that it
-is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them. Each
+is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them. VMs that were
+about to come up there when it was fenced are waited for: their jobs may not know yet that the guests are gone. Each
 time the host's job runs it sees what is there: dying anywhere loses nothing, and fencing twice is fencing once.
 """
 
@@ -38,7 +39,12 @@ from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.hypervisors.watching import highly_available
 from bulkdeploy.store.infrastructure.host_maintenance import count_moves, lock_vms_to_move, submitter_of
-from bulkdeploy.store.infrastructure.host_migration import read_address, set_fenced, vms_to_evacuate
+from bulkdeploy.store.infrastructure.host_migration import (
+    read_address,
+    set_fenced,
+    vms_that_may_come_up,
+    vms_to_evacuate,
+)
 from bulkdeploy.store.jobs.alerts import record_alerts
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.ledger.release import release_hosts
@@ -93,14 +99,15 @@ class EvacuateHost(JobSteps[PlaceWork]):
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job
+        coming = vms_that_may_come_up(connection, job.instance_id)  # first: what came up since is among those left
         left = vms_to_evacuate(connection, job.instance_id, job.id)
         moving = count_moves(connection, job.id)
         progress = {**job.progress, FENCED: True}
         note(connection, job, progress, self.tools.lease_seconds)
-        if not left and not moving:
+        if not (left or moving or coming):
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:
-            return self._not_done(work, len(left) + moving)
+            return self._not_done(work, len(left) + moving + coming)
         return Paused(LOOK_AGAIN_S, {}, _start_elsewhere(connection, work, left))
 
     def _not_done(self, work: PlaceWork, left: int) -> Failed:

@@ -4,11 +4,12 @@ Claims, counts and the VM's sizes change in one transaction, which notes the old
 guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.errors import ResourceLimitExceeded
 from bulkdeploy.domain.events import EventType
@@ -17,8 +18,9 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
 from bulkdeploy.provisioning.outcome import (
@@ -49,17 +51,21 @@ SCALE_COMMIT = "scale.commit"
 class ScaleVirtualMachine(VmSteps):
     """Params: the VM's new COLUMNS."""
 
+    grown, not_grown = UNCHANGED, NOT_GROWN
+
     def at_once(self, work: Assignment) -> Outcome | None:
         """See JobSteps. What an earlier try claimed is given back."""
         refused = super().at_once(work)
-        return replace(refused, final=NOT_GROWN) if isinstance(refused, Failed) else refused
+        if not isinstance(refused, Failed):
+            return refused
+        return replace(refused, final=FinalState(release=self.not_grown.release))
 
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed."""
         is_over = OVERDUE in work.job.progress
         if OLD not in work.job.progress:
             if is_over:
-                return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), NOT_GROWN)
+                return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), self.not_grown)
             claimed = run_transaction(self.tools.engine, partial(self._grow, work=work), SCALE_COMMIT)
             if isinstance(claimed, Failed):
                 return claimed
@@ -69,26 +75,58 @@ class ScaleVirtualMachine(VmSteps):
             host = "no host" if work.host is None else work.host.name
             failure = DriverError("scale", host, why_overdue(work.job.progress), transient=True)
         if failure is None:
-            failure = self.tools.calls.scale(work, _sized(work.guest, work.job.params))
+            failure = self.change(work)
         if failure is None:
-            return Succeeded(UNCHANGED)
+            return Succeeded(self.grown)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
-        left = self.tools.calls.scale(work, _sized(work.guest, work.job.progress[OLD]))
+        left = self.undo(work)
         if left is not None and not self._is_off(work, left):
             return pause(work, failure)
-        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GROWN)
+        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), self.not_grown)
+
+    def change(self, work: Assignment) -> DriverError | None:
+        """Give the guest what was claimed."""
+        return self.tools.calls.scale(work, sized(work.guest, work.job.params))
+
+    def undo(self, work: Assignment) -> DriverError | None:
+        """Give the guest what it had, however far the change got."""
+        return self.tools.calls.scale(work, sized(work.guest, work.job.progress[OLD]))
+
+    def hosts_of(self, work: Assignment) -> list[HostAddress]:
+        """The hosts that the guest may be on."""
+        return [] if work.host is None else [work.host]
+
+    def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
+        """Claim the new sizes; ``reason``: that of the rule by which the VM's host does not take them.
+
+        Raises:
+            TransactionConflict: repeat the whole transaction.
+        """
+        if reason is not None:
+            why = f"its host can not take it; {why_not(reason)}. Another host may: automigrate=true moves it there"
+            return self.failed(work, INSUFFICIENT_CAPACITY, why, self.not_grown)
+        new = work.job.params
+        cpu_mhz = new["cpu_number"] * new["cpu_mhz"]
+        if not resize_claim(connection, row.uuid, cpu_mhz=cpu_mhz, memory_mib=new["memory_mib"]):
+            raise TransactionConflict
+        return None
 
     def _is_off(self, work: Assignment, left: DriverError) -> bool:
         """Whether going back was refused because the guest does not run any more: it has no size, then."""
-        if left.transient or left.unanswered or work.host is None:
+        if left.transient or left.unanswered:
             return False
-        return self.tools.calls.look(work, work.host) in (None, PowerState.STOPPED)
+        hosts = self.hosts_of(work)
+        return bool(hosts) and all(
+            self.tools.calls.look(work, host) in (None, PowerState.STOPPED) for host in hosts
+        )
 
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
         """Claim, count and write the new sizes, and note the old ones."""
         new, row = work.job.params, read_vm_row(connection, work.vm_id)
         if any(new[name] < getattr(row, name) for name in ("cpu_number", "cpu_mhz", "memory_mib")):
-            return self.failed(work, INTERNAL_ERROR, "a running VM is only scaled up, and it has grown meanwhile")
+            return self.failed(
+                work, INTERNAL_ERROR, "a running VM is only scaled up, and it has grown meanwhile", self.not_grown
+            )
         owner = owners_by_id(connection, [row.account_id])[row.account_id]
         more = ResourceAmounts(
             cpu=new["cpu_number"] - row.cpu_number, memory_mib=new["memory_mib"] - row.memory_mib
@@ -96,21 +134,19 @@ class ScaleVirtualMachine(VmSteps):
         try:
             check_limits(connection, owner, more)
         except ResourceLimitExceeded as error:
-            return self.failed(work, LIMIT_EXCEEDED, str(error), NOT_GROWN)
-        if (reason := why_not_grow(connection, work.vm_id, new)) is not None:
-            why = f"its host can not take it; {why_not(reason)}. Another host may: stop it first, or migrate it"
-            return self.failed(work, INSUFFICIENT_CAPACITY, why, NOT_GROWN)
-        cpu_mhz = new["cpu_number"] * new["cpu_mhz"]
-        if not resize_claim(connection, row.uuid, cpu_mhz=cpu_mhz, memory_mib=new["memory_mib"]):
-            raise TransactionConflict
+            return self.failed(work, LIMIT_EXCEEDED, str(error), self.not_grown)
+        failed = self.claim(connection, work, row, why_not_grow(connection, work.vm_id, new))
+        if failed is not None:
+            return failed
         if more.by_type():
             add_amounts(connection, owner, more)
         update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
         progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
-        return replace(work, job=note(connection, work.job, progress, self.tools.lease_seconds))
+        return read_assignment(connection, note(connection, work.job, progress, self.tools.lease_seconds))
 
 
-def _sized(guest: GuestSpec, sizes: Any) -> GuestSpec:
+def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:
+    """The guest with the sizes of these columns."""
     return replace(guest, cpu_number=sizes["cpu_number"], cpu_mhz=sizes["cpu_mhz"], memory_mib=sizes["memory_mib"])
 
 

@@ -62,7 +62,7 @@ def _check_request(
         raise OwnerDisabled(owner.account_name, state.value)
     zone = _check_zone(connection, caller, request, owner)
     offering = check_offering(connection, request, owner, zone)
-    cpu_number, cpu_mhz, memory_mib = vm_sizes(offering, request)
+    cpu_number, cpu_mhz, memory_mib = vm_sizes(configuration, offering, request)
     disk_offerings = _check_disk_offerings(connection, request, owner, zone)
     template = _check_template(connection, request, owner, zone)
     hypervisor = _check_hypervisor(request, template)

@@ -20,12 +20,35 @@ from bulkdeploy.store.configuration.configuration import Configuration
 WHOLE_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
-def vm_sizes(offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
+MOST = (
+    ("max.guest.cpu.cores", "cpuNumber", "cores"),
+    ("max.guest.cpu.speed", "cpuSpeed", "MHz"),
+    ("max.guest.memory", "memory", "MiB"),
+)
+"""Settings that bound each VM, the details that name its sizes, and their units; 0 is no bound."""
+
+
+def vm_sizes(configuration: Configuration, offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
     """Cores, MHz a core and MiB: the offering's, completed by ``details`` where it is custom.
 
     Raises:
-        InvalidParameter, InvalidCombination: sizes missing, out of bounds, or given for a fixed offering.
+        InvalidParameter, InvalidCombination: sizes missing, out of bounds, above a limit of MOST, or given for a
+            fixed offering.
     """
+    sizes = _sizes_of(offering, request)
+    for size, (setting, detail, unit) in zip(sizes, MOST, strict=True):
+        most = configuration.number(setting)
+        if 0 < most < size:
+            parameter, value = f"details[0].{detail}", request.details.get(detail)
+            if value is None:
+                value = request.uuids.get("serviceofferingid", {}).get(offering.id, offering.name)
+                parameter = "serviceofferingid"
+            rule = f"a virtual machine must have at most {most} {unit} ({setting}), not {size}"
+            raise InvalidParameter(parameter, value, rule)
+    return sizes
+
+
+def _sizes_of(offering: OfferingFacts, request: DeployRequest) -> tuple[int, int, int]:
     given = {name: request.details[name] for name in ("cpuNumber", "cpuSpeed", "memory") if name in request.details}
     if not offering.is_custom:
         if given:

@@ -40,6 +40,7 @@ from bulkdeploy.services.live_entities import (
 )
 from bulkdeploy.services.system import System
 from bulkdeploy.store.filters import Arguments
+from bulkdeploy.store.hypervisors.watching import evacuation_of
 from bulkdeploy.store.infrastructure import host_rows, hosts
 from bulkdeploy.store.infrastructure.dedications import release_places
 from bulkdeploy.store.jobs.done_jobs import Instance
@@ -70,6 +71,14 @@ class ReachedHost:
     vms_limit: int
     model: HostModel
     has_pool: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostReachedAgain:
+    """What a host says it has, and since when it was fenced before it was asked; None: it was not."""
+
+    model: HostModel
+    fenced: datetime | None
 
 
 def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Arguments]) -> list[ReachedHost]:
@@ -189,31 +198,44 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
     record_events(connection, caller, deleted_events(EventType.HOST_DELETE, KIND, refs))
 
 
-def reach_again(connection: Connection, system: System, host: EntityRef) -> HostModel:
+def reach_again(connection: Connection, system: System, host: EntityRef) -> HostReachedAgain:
     """Reach a host again and learn what it has now; before the transaction.
 
     Raises:
-        InvalidParameter: it was deleted, or there is no url to reach it by.
+        InvalidParameter: it was deleted, is being evacuated, or there is no url to reach it by.
         ResourceUnavailable: it does not answer.
     """
     facts = host_rows.reaching_facts(connection, host.id)
     if facts is None or facts["url"] is None:
         why = "the host was deleted" if facts is None else "the host has no url to reach it by"
         raise InvalidParameter("id", str(host.uuid), why)
+    _require_not_evacuated(connection, host)
     promise = HostPromise(facts["cpu_overcommit"], facts["memory_overcommit"], facts["vms_limit"])
     (model,) = reach(system, [NewHost(host.uuid, facts["hypervisor"], HostAccess(facts["url"]), promise)])
-    return model
+    return HostReachedAgain(model, facts["fenced"])
 
 
-def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, model: HostModel) -> JobTicket:
+def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reached: HostReachedAgain) -> JobTicket:
     """Take over what a host that was reached again says it has; the job's result is the host.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: it was deleted, is being evacuated, or was fenced after it was reached.
     """
-    hold(connection, host)
-    change_row(connection, host, {"state": HostState.UP, "fenced": None, **hardware(model)})
+    row = hold(connection, host)
+    _require_not_evacuated(connection, host)
+    if row["fenced"] != reached.fenced:
+        raise InvalidParameter("id", str(host.uuid), "the host was fenced while it was reached: call again")
+    change_row(connection, host, {"state": HostState.UP, "fenced": None, **hardware(reached.model)})
     host_rows.refresh_limits(connection, [host.id])
     record_event(connection, caller, EventType.HOST_RECONNECT, f"reconnected host {host.name}", subject(KIND, host))
     row = only_row(hosts.list_hosts(connection, {"id": host}, ONE, with_capacity=True))
     return done_with_object(connection, caller, RECONNECT, "host", row, Instance(KIND, host.id, host.uuid))
+
+
+def _require_not_evacuated(connection: Connection, host: EntityRef) -> None:
+    """A host that is about to be fenced takes no VMs, though it answers: they would end with it."""
+    job = evacuation_of(connection, host.id)
+    if job is not None:
+        raise InvalidParameter(
+            "id", str(host.uuid), f"job {job} evacuates the host: reconnect it once that has ended"
+        )

@@ -1,4 +1,7 @@
-"""Rules of security groups, added and removed (reference section 8.10). Rows only: no hypervisor enforces them."""
+"""Rules of security groups, added and removed (reference section 8.10).
+
+These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.filter_updates``).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

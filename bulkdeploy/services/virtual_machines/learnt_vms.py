@@ -5,6 +5,7 @@ They were placed there: no plan, no limit and no driver has a say, and capacity 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any
 from uuid import UUID
@@ -94,10 +95,20 @@ class LearntVm:
 
 @dataclass(frozen=True, slots=True)
 class LearntMachines:
-    """All VMs and volumes of another cloud."""
+    """VMs and volumes of another cloud.
+
+    Attributes:
+        vms: with their nics.
+        volumes: of these VMs all, and others that are attached to nothing.
+        gone_vms: what it had and has no longer, as ``gone_volumes``.
+        is_all: whether it has no others.
+    """
 
     vms: Sequence[LearntVm]
     volumes: Sequence[LearntVolume]
+    gone_vms: Collection[UUID] = ()
+    gone_volumes: Collection[UUID] = ()
+    is_all: bool = True
 
 
 @dataclass(slots=True)
@@ -111,39 +122,51 @@ class Learnt:
 
 
 def follow_virtual_machines(
-    connection: Connection, caller: Caller, machines: LearntMachines, gone: Collection[UUID]
+    connection: Connection, caller: Caller, machines: LearntMachines, read: datetime
 ) -> Learnt:
     """Make true here what another cloud says of its VMs, with volumes and nics.
+
+    A VM that a job of ours works on, or has worked on since it was read, is left as it is.
 
     Args:
         connection: in a transaction.
         caller: in whose name.
-        machines: all VMs and volumes that it has.
-        gone: VMs that it had and has no longer.
+        machines: what it says.
+        read: when the reading of it began, by the database's clock.
     """
-    return _Following(connection, caller, machines).run(gone)
+    return _Following(connection, caller, machines, read).run()
 
 
 class _Following:
-    def __init__(self, connection: Connection, caller: Caller, machines: LearntMachines) -> None:
+    def __init__(self, connection: Connection, caller: Caller, machines: LearntMachines, read: datetime) -> None:
         self._connection, self._caller, self._machines = connection, caller, machines
         self._learnt = Learnt()
         self._ids = store.ids_by_uuid(connection)
         self._accounts = store.accounts_by_name(connection)
         self._hosts = store.host_places(connection)
         self._touched: set[int] = set()
-        self._vms = store.present(connection, Entity.VIRTUAL_MACHINE)
+        self._ordered = ordered_there(connection)
+        self._part = None if machines.is_all else self._part_of(machines)
+        self._vms = store.present(connection, Entity.VIRTUAL_MACHINE, self._part)
         self._brought = store.brought_by_imports(connection)
-        self._ordered = _ordered(connection)
-        held = store.held_by_jobs(connection)
+        held = store.held_by_jobs(connection, read)
         self._busy = {uuid for uuid, row in self._vms.items() if row["id"] in held}
 
-    def run(self, gone: Collection[UUID]) -> Learnt:
-        self._machines = LearntMachines(
-            list(self._under_our_ids()),
-            [volume for volume in self._machines.volumes if volume.uuid not in self._ordered],
+    def _part_of(self, machines: LearntMachines) -> store.Part:
+        there = [vm.uuid for vm in machines.vms] + list(machines.gone_vms)
+        ours = {self._ordered.get(uuid) or uuid for uuid in there}
+        volumes = {volume.uuid for volume in machines.volumes} | set(machines.gone_volumes)
+        return store.Part(ours, volumes, {vm.name.lower() for vm in machines.vms})
+
+    def run(self) -> Learnt:
+        self._machines = replace(
+            self._machines,
+            vms=list(self._under_our_ids()),
+            volumes=[volume for volume in self._machines.volumes if volume.uuid not in self._ordered],
         )
-        self._remove([uuid for uuid in gone if uuid in self._vms and uuid not in self._busy])
+        gone = {uuid: self._ordered.get(uuid, uuid) for uuid in self._machines.gone_vms}
+        forget_learnt(self._connection, [uuid for uuid, ours in gone.items() if ours not in self._busy])
+        self._remove([uuid for uuid in gone.values() if uuid in self._vms and uuid not in self._busy])
         self._follow_vms()
         self._follow_volumes()
         self._follow_nics()
@@ -167,13 +190,12 @@ class _Following:
         """Whether volumes and nics of a VM are taken over as they are said to be."""
         return vm in self._vms and vm not in self._busy and not self._is_ours(vm)
 
-    def _remove(self, gone: Sequence[UUID]) -> None:
-        rows = [self._vms.pop(uuid) for uuid in gone]
+    def _remove(self, gone: Iterable[UUID | None]) -> None:
+        rows = [self._vms.pop(uuid) for uuid in gone if uuid is not None]
         if rows:
             ids = [row["id"] for row in rows]
             release_vms(self._connection, ids)
             store.mark_removed(self._connection, Entity.VIRTUAL_MACHINE, ids, VmState.EXPUNGING.value)
-            forget_learnt(self._connection, gone)
             self._learnt.removed = len(rows)
 
     def _follow_vms(self) -> None:
@@ -285,7 +307,7 @@ class _Following:
         store.write_memberships(self._connection, security, affinity)
 
     def _follow_volumes(self) -> None:
-        there = store.present(self._connection, Entity.VOLUME)
+        there = store.present(self._connection, Entity.VOLUME, self._part)
         new: list[dict[str, Any]] = []
         changed: list[tuple[EntityRef, dict[str, Any]]] = []
         seen: set[UUID] = set()
@@ -304,7 +326,13 @@ class _Following:
             elif different := _different(columns, row):
                 changed.append((EntityRef(Entity.VOLUME, row["id"], volume.uuid, volume.name), different))
         learnt = {self._vms[vm.uuid]["id"] for vm in self._machines.vms if self._is_followed(vm.uuid)}
-        gone = [row for uuid, row in there.items() if uuid not in seen and row["vm_id"] in learnt]
+        no_more = set(self._machines.gone_volumes) - self._ordered.keys()
+        gone = [
+            row
+            for uuid, row in there.items()
+            if uuid not in seen and (row["vm_id"] in learnt or (row["vm_id"] is None and uuid in no_more))
+        ]
+        forget_learnt(self._connection, no_more)
         self._write_volumes(new, changed, there, gone)
 
     def _write_volumes(
@@ -350,7 +378,7 @@ class _Following:
         }
 
     def _follow_nics(self) -> None:
-        there = store.present(self._connection, Entity.NIC)
+        there = store.present(self._connection, Entity.NIC, self._part)
         ranges = _Ranges(store.ranges_of_networks(self._connection))
         held = {(row["network_id"], row["vm_name"]) for row in there.values() if row["vm_name"] is not None}
         new: list[dict[str, Any]] = []
@@ -435,7 +463,7 @@ class _Following:
         return known[vm.template]
 
 
-def _ordered(connection: Connection) -> dict[UUID, UUID | None]:
+def ordered_there(connection: Connection) -> dict[UUID, UUID | None]:
     """What we had made there: our VM or volume by its id there; None: an earlier attempt's."""
     found: dict[UUID, UUID | None] = {}
     for row in counterparts.all_noted(connection):

@@ -14,7 +14,10 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.kinds.scale_and_migrate import SCALE_AND_MIGRATE
 from bulkdeploy.provisioning.kinds.scale_virtual_machine import SCALE
+from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.deployments.deployment_checks import check_offering
 from bulkdeploy.services.deployments.deployment_sizes import vm_sizes
 from bulkdeploy.services.jobs.done_jobs import done_with_object
@@ -22,6 +25,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
+from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import read_zone
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
     is_scalable,
@@ -99,7 +103,7 @@ class NewSizes:
         if zone is None:
             raise InvalidParameter("id", str(row.uuid), "the zone of the virtual machine was deleted")
         facts = check_offering(connection, request, owner, zone)
-        return facts, vm_sizes(facts, request)
+        return facts, vm_sizes(read_configuration(connection), facts, request)
 
 
 def change_service(
@@ -125,13 +129,17 @@ def scale_virtual_machine(
     vm: EntityRef,
     offering: EntityRef,
     details: Mapping[str, str],
+    *,
+    may_move: bool = False,
 ) -> JobTicket:
     """Give a VM another service offering: a stopped one at once, a running one by a job, and only larger sizes.
+
+    ``may_move``: a running one whose host has no room moves to another.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
         InvalidParameter, InvalidCombination: its state, or the offering, does not go with it, or its hypervisor
-            does not scale what runs.
+            does not scale, or does not move, what runs.
         ResourceLimitExceeded: the new sizes would pass a limit.
     """
     new = NewSizes(offering, details)
@@ -143,7 +151,10 @@ def scale_virtual_machine(
             return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
     columns = new.columns(connection, seen, owner)
-    return submit(connection, system, caller, vm, SCALE, columns, partial(_check_growth, columns=columns))
+    if may_move:
+        require_ability(system.drivers, seen.hypervisor, Ability.LIVE_MIGRATION, "automigrate", True)
+    kind = SCALE_AND_MIGRATE if may_move else SCALE
+    return submit(connection, system, caller, vm, kind, columns, partial(_check_growth, columns=columns))
 
 
 def _check_growth(connection: Connection, row: Row[Any], *, columns: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
 from bulkdeploy.provisioning.kinds.reboot_virtual_machine import REBOOT
+from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
 from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
@@ -151,6 +152,18 @@ def reboot_virtual_machine(
     if forced:
         require_right(connection, caller, "allow.user.force.stop.vm", "reboot a virtual machine with force")
     return submit(connection, system, caller, vm, REBOOT, {"forced": forced})
+
+
+def repair_virtual_machine(
+    connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
+) -> JobTicket:
+    """Make a VM's guest be what its rows say; ``forced``: by a restart, where it must be.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it is in no state for it, or was expunged.
+    """
+    return submit(connection, system, caller, vm, REPAIR, {"forced": forced})
 
 
 def expunge_virtual_machine(connection: Connection, system: System, caller: Caller, vm: EntityRef) -> JobTicket:

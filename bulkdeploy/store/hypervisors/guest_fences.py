@@ -38,6 +38,21 @@ def claim(
     connection.execute(_CLAIM, given)
 
 
+_ADOPT = text(
+    "INSERT INTO guest_fences AS f (guest_uuid, fence, host_uuid, volume_uuids)"
+    " VALUES (:guest, 0, :host, CAST(:volumes AS uuid[]))"
+    " ON CONFLICT (guest_uuid) DO UPDATE SET host_uuid = excluded.host_uuid, destination_uuid = NULL,"
+    "   volume_uuids = excluded.volume_uuids, updated = now()"
+)
+
+
+def adopt(connection: Connection, guests: Collection[tuple[UUID, UUID, Collection[UUID]]]) -> None:
+    """Guests run: each with its host and volumes, whatever was known of it. Fences stay as high as they were."""
+    rows = [{"guest": guest, "host": host, "volumes": list(volumes)} for guest, host, volumes in sorted(guests)]
+    if rows:
+        connection.execute(_ADOPT, rows)
+
+
 _IS_HIGHEST = text("SELECT fence <= :fence FROM guest_fences WHERE guest_uuid = :guest")
 
 

@@ -70,14 +70,18 @@ def note_answers(connection: Connection, host_ids: Collection[int], *, answers: 
     return set(connection.execute(_NOTE, given).scalars())
 
 
+_EVACUATIONS = (
+    "SELECT j.uuid FROM async_jobs j WHERE j.instance_id = h.id AND j.status = 0 AND j.kind = 'evacuate_host'"
+)
+"""Unfinished jobs that evacuate host ``h``."""
+
 _SET_STATE = text(
     "WITH changed AS (UPDATE hosts h SET state = :state"
     "   WHERE id = ANY(CAST(:hosts AS bigint[])) AND removed IS NULL AND state <> :state"
-    "   AND (:state = 'Down' OR (fenced IS NULL AND NOT EXISTS (SELECT FROM async_jobs j"
-    "     WHERE j.instance_id = h.id AND j.status = 0 AND j.kind = 'evacuate_host')))"
+    "   AND (:state = 'Down' OR (fenced IS NULL AND NOT EXISTS ($evacuations)))"
     "   RETURNING id),"
     " forgotten AS (DELETE FROM host_watches w USING changed c WHERE w.host_id = c.id AND :state = 'Up')"
-    " SELECT id FROM changed"
+    " SELECT id FROM changed".replace("$evacuations", _EVACUATIONS)
 )
 
 
@@ -98,8 +102,9 @@ _TO_EVACUATE = text(
     "SELECT h.id, h.uuid, h.name FROM hosts h JOIN host_watches w ON w.host_id = h.id AND NOT w.answers"
     " WHERE h.id = :host AND h.removed IS NULL AND h.state = 'Down' AND h.fenced IS NULL"
     " AND EXISTS ($vms AND v.host_id = h.id AND v.state = 'Running')"
-    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = h.id AND j.status = 0"
-    "   AND j.kind = 'evacuate_host') FOR UPDATE OF h".replace("$vms", _HIGHLY_AVAILABLE)
+    " AND NOT EXISTS ($evacuations) FOR UPDATE OF h".replace("$vms", _HIGHLY_AVAILABLE).replace(
+        "$evacuations", _EVACUATIONS
+    )
 )
 
 
@@ -110,6 +115,16 @@ def lock_host_to_evacuate(connection: Connection, host_id: int) -> Row[Any] | No
     """
     connection.execute(text("SELECT FROM host_capacity WHERE host_id = :host FOR UPDATE"), {"host": host_id})
     return connection.execute(_TO_EVACUATE, {"host": host_id}).one_or_none()
+
+
+_EVACUATION_OF = text(
+    "SELECT ($evacuations LIMIT 1) FROM hosts h WHERE h.id = :host".replace("$evacuations", _EVACUATIONS)
+)
+
+
+def evacuation_of(connection: Connection, host_id: int) -> UUID | None:
+    """The uuid of an unfinished job that evacuates a host; None: there is none."""
+    return connection.execute(_EVACUATION_OF, {"host": host_id}).scalar_one_or_none()
 
 
 def highly_available(connection: Connection, vm_ids: Collection[int]) -> set[int]:

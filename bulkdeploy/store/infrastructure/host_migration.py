@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
@@ -24,6 +25,15 @@ def read_address(connection: Connection, host_id: int) -> Row[Any]:
     return connection.execute(query, {"host": host_id}).one()
 
 
+def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Where hosts are: uuid, name, ip_address, hypervisor, url; removed ones are left out."""
+    query = text(
+        "SELECT uuid, name, ip_address, hypervisor, url FROM hosts"
+        " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL"
+    )
+    return connection.execute(query, {"hosts": list(host_uuids)}).all()
+
+
 def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
     """Write a host's state; the row that claims of it lock is held by the caller."""
     values = {"host": host_id, "state": state.value}
@@ -42,6 +52,19 @@ def vms_to_evacuate(connection: Connection, host_id: int, job_id: int) -> list[i
         " (SELECT instance_id FROM async_jobs WHERE parent_id = :job) ORDER BY v.id"
     )
     return list(connection.execute(query, {"host": host_id, "job": job_id}).scalars())
+
+
+_COMING = text(
+    "SELECT count(*) FROM async_jobs j JOIN virtual_machines v ON v.id = j.instance_id"
+    " WHERE j.instance_type = 'VirtualMachine' AND j.status = 0 AND j.phase = 'running' AND v.state <> 'Running'"
+    " AND (v.host_id = :host"
+    "   OR EXISTS (SELECT FROM host_claims c WHERE c.host_id = :host AND c.consumer = v.uuid))"
+)
+
+
+def vms_that_may_come_up(connection: Connection, host_id: int) -> int:
+    """How many VMs are worked on now by jobs that may write that they run on a host, which was fenced meanwhile."""
+    return int(connection.execute(_COMING, {"host": host_id}).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,10 @@ def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
 
 
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
-    """How a live host is reached, and what it may promise of itself."""
+    """How a live host is reached, what it may promise of itself, and since when it is fenced."""
     query = (
         select(
+            hosts.c.fenced,
             hosts.c.url,
             hosts.c.hypervisor,
             clusters.c.cpu_overcommit,

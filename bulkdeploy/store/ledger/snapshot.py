@@ -202,9 +202,6 @@ def _read_pools(
     """The pools and what each may promise: size x over-provisioning (shared only) x threshold."""
     rows, cluster, host = read_pools(connection, zone_id, cluster_ids, host_ids, with_local=with_local)
     ids = rows["id"]
-    factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
-    share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
-    factor[rows["local"].astype(bool)] = 1.0
     pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=True)
     restricted = {
         row.id: row.hypervisor
@@ -222,13 +219,22 @@ def _read_pools(
             cluster=cluster,
             host=host,
             up=rows["up"].astype(bool),
-            limit=np.floor(rows["capacity"] * factor * share).astype(np.int64),
+            limit=pool_limits(configuration, ids, rows["capacity"], rows["local"]),
             allocated=rows["allocated"],
             tag_set=pool_tags,
             hypervisor=tuple(restricted.get(pool_id, "") for pool_id in ids.tolist()),
         ),
         tag_sets,
     )
+
+
+def pool_limits(configuration: Configuration, ids: Ints, capacity: Ints, local: Ints) -> Ints:
+    """The bytes that each pool may promise: size x over-provisioning (shared only) x threshold."""
+    factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
+    share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
+    factor[local.astype(bool)] = 1.0
+    limits: Ints = np.floor(capacity * factor * share).astype(np.int64)
+    return limits
 
 
 def _per_pool(configuration: Configuration, name: str, ids: Ints) -> Floats:

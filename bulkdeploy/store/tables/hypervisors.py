@@ -1,4 +1,4 @@
-"""What is remembered for drivers whose hypervisors can not; silent hosts; and what another cloud has."""
+"""What is remembered for drivers whose hypervisors can not; silent hosts; what is known of another cloud."""
 
 from sqlalchemy import (
     ARRAY,
@@ -62,6 +62,16 @@ host_watches = Table(
     comment="hosts that fell silent and are not Up again",
 )
 
+guest_filters = Table(
+    "guest_filters",
+    metadata,
+    Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", Text, comment="of the rules that its guest has; NULL: nobody knows"),
+    Column("vm_updated", DateTime(timezone=True), nullable=False, comment="the VM's; a later one began anew"),
+    Column("version", BigInteger, nullable=False, server_default=text("1"), comment="grows with every write"),
+    comment="the security group rules that running guests were given",
+)
+
 counterparts = Table(
     "counterparts",
     metadata,
@@ -78,3 +88,14 @@ learnt_entities = Table(
     Column("entity", Text, nullable=False),
 )
 """What another cloud was seen to have: only that is removed here when it is no longer there."""
+
+followed_clouds = Table(
+    "followed_clouds",
+    metadata,
+    Column("url", Text, primary_key=True),
+    Column("leader", Uuid, comment="the process that follows it"),
+    Column("leased_until", DateTime(timezone=True), comment="another process may follow it after this"),
+    Column("newest_event", DateTime(timezone=True), comment="its events up to this moment, by its clock, are here"),
+    Column("seen", DateTime(timezone=True), comment="what it was at this moment, by our clock, is here"),
+    Column("imported", DateTime(timezone=True), comment="when it was last read whole"),
+)

@@ -1,6 +1,8 @@
 """Rows of VMs, volumes and nics that another cloud has: read, written by COPY, and changed, many at a time."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -68,16 +70,40 @@ def ranges_of_networks(connection: Connection) -> list[tuple[int, int, str, str]
     return [tuple(row) for row in connection.execute(query)]
 
 
-def present(connection: Connection, entity: Entity) -> dict[UUID, dict[str, Any]]:
-    """The live rows of a kind by uuid."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some VMs and what is theirs: VMs by uuid, volumes by uuid, VMs' names in networks in lower case."""
+
+    vms: Collection[UUID]
+    volumes: Collection[UUID]
+    names: Collection[str]
+
+
+_OF_PART: Mapping[Entity, str] = {
+    Entity.VIRTUAL_MACHINE: "uuid = ANY(:vms)",
+    Entity.VOLUME: "vm_id IN (SELECT id FROM virtual_machines WHERE uuid = ANY(:vms)) OR uuid = ANY(:volumes)",
+    Entity.NIC: "vm_id IN (SELECT id FROM virtual_machines WHERE uuid = ANY(:vms)) OR vm_name = ANY(:names)",
+}
+
+
+def present(connection: Connection, entity: Entity, part: Part | None = None) -> dict[UUID, dict[str, Any]]:
+    """The live rows of a kind by uuid: all, or those of a part; of nics also those that hold one of its names."""
     table = TABLES[entity]
     left_out = ("created", "updated", "details", "user_data", "key_pairs", "password_encrypted")
     columns = [column for column in table.c if column.name not in left_out]
     if entity is Entity.NIC:
         columns = [column for column in columns if column.name != "ip_address"]
         columns.append(text("host(ip_address) AS ip_address"))  # type: ignore[arg-type]
-    rows = connection.execute(table.select().with_only_columns(*columns).where(table.c.removed.is_(None)))
-    return {row["uuid"]: dict(row) for row in rows.mappings()}
+    query = table.select().with_only_columns(*columns).where(table.c.removed.is_(None))
+    if part is not None:
+        named = {"vms": list(part.vms), "volumes": list(part.volumes), "names": list(part.names)}
+        condition = _OF_PART[entity]
+        query = query.where(
+            text(f"({condition})").bindparams(
+                **{name: value for name, value in named.items() if f":{name}" in condition}
+            )
+        )
+    return {row["uuid"]: dict(row) for row in connection.execute(query).mappings()}
 
 
 def brought_by_imports(connection: Connection) -> set[int]:
@@ -89,14 +115,22 @@ def brought_by_imports(connection: Connection) -> set[int]:
     return set(connection.execute(text(query), {"learnt": LEARNT}).scalars())
 
 
-def held_by_jobs(connection: Connection) -> set[int]:
-    """VMs that a job of ours works on."""
-    query = "SELECT instance_id FROM async_jobs WHERE status = 0 AND instance_type = 'VirtualMachine'"
-    return set(connection.execute(text(query)).scalars())
+def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
+    """VMs that a job of ours works on, or has worked on since then."""
+    query = (
+        "SELECT instance_id FROM async_jobs WHERE instance_type = 'VirtualMachine'"
+        " AND (status = 0 OR (status <> 0 AND completed >= :since))"
+    )
+    return set(connection.execute(text(query), {"since": since}).scalars())
 
 
-def insert_deployment(connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int) -> int:
-    """The row that VMs of an owner in a zone hang on: they came with no call of ours."""
+def insert_deployment(
+    connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int, *, learnt: bool = True
+) -> int:
+    """The row that VMs of an owner in a zone hang on: they came with no call of ours.
+
+    ``learnt``: another cloud has them, whose word holds.
+    """
     values = {
         "bulk": False,
         "account_id": account_id,
@@ -104,7 +138,7 @@ def insert_deployment(connection: Connection, user_id: int, account_id: int, zon
         "zone_id": zone_id,
         "vm_count": vms,
         "asked_count": vms,
-        "config": {"account_id": account_id, LEARNT: True},
+        "config": {"account_id": account_id, **({LEARNT: True} if learnt else {})},
         "pinned": False,
         "plan": {"seed": 0, "capacity": 0, "excluded": {}, "clusters": [], "before": [], "room": [], "added": []},
     }

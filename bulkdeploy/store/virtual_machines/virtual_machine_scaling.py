@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.store.accounts.resource_counts import subtract_amounts
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import release_destinations
 
 OLD = "old"
 """Key of a scaling job's progress: the columns of its VM before it grew."""
@@ -74,6 +75,12 @@ _SHRINK_VMS = text(
     " RETURNING v.account_id, grown.cpu_number - g.cpu_number AS cpu, grown.memory_mib - g.memory_mib AS memory"
     "".replace("$grown", _GROWN)
 )
+
+
+def release_growth_and_move(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """As ``release_growth``; VMs that moved to grow hold what they held at their sources, and nothing else."""
+    release_growth(connection, vm_ids)
+    release_destinations(connection, vm_ids)
 
 
 def release_growth(connection: Connection, vm_ids: Sequence[int]) -> None:

@@ -1,15 +1,16 @@
 """evacuateHost: a dead host is fenced and its VMs run elsewhere, each of them once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.driver import DriverError, GuestSpec
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
+from bulkdeploy.failpoints import Failpoint, arm
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
@@ -23,12 +24,31 @@ from tests.support.fleet import Fleet
 __all__ = ["host"]
 
 
+class InterruptedDriver(SimulatorDriver):
+    """Lets something happen after a host was reached, and before that is written."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
+        """As SimulatorDriver."""
+        models = super().admit_hosts(hosts, timeout_s=timeout_s)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        return models
+
+
 @pytest.fixture
-def system(settings: Settings, engine: Engine, cipher: FernetCipher, fleet_simulator_url: str) -> Iterator[System]:
-    """One that asks the simulator itself whether a host answers."""
-    driver = SimulatorDriver(fleet_simulator_url)
-    yield System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
+def driver(fleet_simulator_url: str) -> Iterator[InterruptedDriver]:
+    """The API's driver."""
+    driver = InterruptedDriver(fleet_simulator_url)
+    yield driver
     driver.close()
+
+
+@pytest.fixture
+def system(settings: Settings, engine: Engine, cipher: FernetCipher, driver: InterruptedDriver) -> System:
+    """One that asks the simulator itself whether a host answers."""
+    return System(engine, build_job_queue(settings), cipher, settings.data_dir, always(driver))
 
 
 @pytest.fixture
@@ -98,6 +118,48 @@ def test_a_fenced_host_starts_nothing(fleet: Fleet, client: ApiClient, dead: str
     with pytest.raises(DriverError, match="the host is off"):
         fleet.driver.ensure_running(address, late, fence=1 << 60, timeout_s=10)
     assert not fleet.driver.answers(address, timeout_s=10)
+
+
+def test_a_vm_that_comes_up_while_its_host_is_fenced_runs_elsewhere(fleet: Fleet, client: ApiClient) -> None:
+    """Its guest was there before the fence, its row says so after it: the host's job waits for that."""
+    host = fleet.zone.id_of("hosts", "a-1-1")
+    jobs: list[str] = []
+
+    def fence_before_it_is_written(place: str) -> None:
+        if place == f"{Failpoint.COMPLETION_COMMIT}.before" and not jobs:
+            jobs.append(client.call("evacuateHost", id=host, force=True)["jobid"])
+            fleet.run(int(fleet.zone.scalar("SELECT id FROM async_jobs WHERE uuid = :job", job=jobs[0])))
+
+    fleet.deploy(1, host="a-1-1")
+    arm(fence_before_it_is_written)
+    try:
+        fleet.run()
+    finally:
+        arm(None)
+    assert _finish(fleet, client, jobs[0])["jobstatus"] == 1
+    assert ({vm.state for vm in fleet.vms()}, len(fleet.guests()), _on(fleet, host)) == ({"Running"}, 1, 0)
+    fleet.assert_intact()
+
+
+def test_a_host_is_not_reconnected_while_it_is_evacuated(fleet: Fleet, client: ApiClient, host: str) -> None:
+    """It answers until it is fenced: VMs that it took meanwhile would end with it. Afterwards it is taken back."""
+    job = client.call("evacuateHost", id=host, force=True)["jobid"]
+    failure = refused(client, "reconnectHost", id=host)
+    assert (failure.status, f"job {job} evacuates the host" in failure.errortext) == (431, True)
+    assert client.call("listHosts", id=host)["host"][0]["state"] == "Down"
+    assert _finish(fleet, client, job)["jobstatus"] == 1
+    client.call("reconnectHost", id=host)
+    assert client.call("listHosts", id=host)["host"][0]["state"] == "Up"
+    fleet.assert_intact()
+
+
+def test_a_host_that_was_fenced_after_it_was_reached_stays_down(
+    fleet: Fleet, client: ApiClient, driver: InterruptedDriver, host: str
+) -> None:
+    """What it said of itself is no longer so."""
+    driver.meanwhile = lambda: _finish(fleet, client, client.call("evacuateHost", id=host, force=True)["jobid"])
+    assert "fenced while it was reached" in refused(client, "reconnectHost", id=host).errortext
+    assert client.call("listHosts", id=host)["host"][0]["state"] == "Down"
 
 
 def test_only_root_admins_evacuate(fleet: Fleet, api_url: str) -> None:

@@ -136,6 +136,37 @@ def test_vms_that_came_or_went_make_the_plan_of_a_host_stale(fleet: Fleet, clien
     assert f"virtual machine {there[0].name} is on the host by now" in failure.errortext
 
 
+def test_a_plan_of_a_start_that_does_not_stand_any_more_is_refused(
+    fleet: Fleet, client: ApiClient, host: str
+) -> None:
+    """409 where its host takes the VM no more, though others would; the VM stays Stopped, and no job is made."""
+    vm = str(fleet.vms()[0].uuid)
+    _finish(fleet, client, client.call("stopVirtualMachine", id=vm)["jobid"])
+    plan = client.call("startVirtualMachine", id=vm, dryrun=True)["plan"]
+    ((_, chosen),) = planned(plan).items()
+    number = fleet.zone.scalar("SELECT id FROM hosts WHERE uuid = CAST(:host AS uuid)", host=chosen)
+    jobs = len(fleet.jobs())
+    for name, statement in CHANGES.items():
+        if name == "a VM that is elsewhere":
+            continue
+        for table in SAVED:
+            fleet.zone.change(f"CREATE TABLE before_{table} AS TABLE {table}")
+        fleet.zone.change(statement, host=number)
+        failure = refused(client, "startVirtualMachine", id=vm, planindex=plan["index"])
+        assert (failure.status, f"Plan {plan['index']} is stale: " in failure.errortext) == (409, True), name
+        for table, (key, *columns) in SAVED.items():
+            values = ", ".join(f"{column} = s.{column}" for column in columns)
+            fleet.zone.change(f"UPDATE {table} t SET {values} FROM before_{table} s WHERE s.{key} = t.{key}")
+            fleet.zone.change(f"DROP TABLE before_{table}")
+    assert (len(fleet.jobs()), client.call("listVirtualMachines", id=vm)["virtualmachine"][0]["state"]) == (
+        jobs,
+        "Stopped",
+    )
+    _finish(fleet, client, client.call("startVirtualMachine", id=vm, planindex=plan["index"])["jobid"])
+    assert where(fleet)[vm] == chosen
+    del host
+
+
 def test_a_plan_is_of_one_command_and_one_user(client: ApiClient, host: str) -> None:
     """Another call is refused by name; judged with dryrun it stays what it was."""
     plan = client.call("migrateHost", id=host, dryrun=True)["plan"]

@@ -317,6 +317,96 @@ def test_a_guest_that_is_gone_keeps_no_growth_waiting(owned: Fleet, acme: ApiCli
     owned.assert_intact()
 
 
+@pytest.mark.parametrize(
+    ("setting", "most", "named"),
+    [("max.guest.cpu.cores", 3, "cpuNumber"), ("max.guest.memory", 1023, "memory")],
+)
+def test_no_vm_becomes_larger_than_any_may_be(
+    owned: Fleet, client: ApiClient, acme: ApiClient, setting: str, most: int, named: str
+) -> None:
+    """By a scale or by a deploy: refused before there is a job. What is larger by now stays as it is."""
+    client.call("updateConfiguration", name=setting, value=most)
+    custom = owned.zone.id_of("service_offerings", "Custom")
+    calls: dict[str, dict[str, object]] = {
+        "scaleVirtualMachine": {"id": _vm(owned)},
+        "deployVirtualMachine": {
+            "zoneid": owned.zone.id_of("zones", "small"),
+            "templateid": owned.zone.id_of("templates", "Debian 12"),
+        },
+    }
+    for command, call in calls.items():
+        failure = refused(acme, command, **call, serviceofferingid=custom, **LARGER)
+        assert (failure.status, f"details[0].{named}" in failure.errortext) == (431, True), failure.errortext
+        assert f"at most {most} " in failure.errortext
+    client.call("updateConfiguration", name="max.guest.cpu.speed", value=1)
+    failure = refused(
+        acme,
+        "deployVirtualMachine",
+        serviceofferingid=owned.zone.id_of("service_offerings", "Small"),
+        **calls["deployVirtualMachine"],
+    )
+    assert "serviceofferingid" in failure.errortext
+    assert _done(owned, acme, "rebootVirtualMachine")["jobstatus"] == 1
+
+
+FULL = (
+    "UPDATE host_capacity SET memory_mib_limit = memory_mib_used"
+    " WHERE host_id = (SELECT host_id FROM virtual_machines)"
+)
+"""The VM's host has no room."""
+
+
+def test_a_vm_whose_host_is_full_moves_and_grows(owned: Fleet, acme: ApiClient) -> None:
+    """With ``automigrate``: live, to a host that takes the new size; where its own host does it stays there."""
+    before = owned.vms()[0]
+    owned.zone.change(FULL)
+    job = _scale(owned, acme, automigrate=True)
+    assert (job["jobstatus"], job["jobresult"]["virtualmachine"]["cpunumber"]) == (1, 4)
+    moved = owned.vms()[0]
+    (guest,) = owned.guests().values()
+    assert (guest.cpu_number, guest.memory_mib) == (moved.cpu_number, moved.memory_mib) == (4, 1024)
+    assert (moved.host_id != before.host_id, moved.last_host_id, moved.state) == (True, before.host_id, "Running")
+    assert _count(owned, 8) == 4
+    larger = {"details[0].cpuNumber": 5, "details[0].memory": 1024}
+    assert _scale(owned, acme, automigrate=True, **larger)["jobstatus"] == 1
+    assert owned.vms()[0].host_id == moved.host_id
+    owned.assert_intact()
+
+
+def test_a_vm_that_no_host_takes_larger_is_as_before(owned: Fleet, acme: ApiClient) -> None:
+    """The job says why none does, and nothing is claimed, counted or changed."""
+    before = owned.vms()[0]
+    owned.zone.change("UPDATE host_capacity SET memory_mib_limit = memory_mib_used + 511")
+    job = _scale(owned, acme, automigrate=True)
+    assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (2, 533)
+    assert "neither its host nor another" in job["jobresult"]["errortext"]
+    after = owned.vms()[0]
+    assert (after.cpu_number, after.host_id, after.details) == (before.cpu_number, before.host_id, before.details)
+    assert (after.state, _count(owned, 8)) == ("Running", 1)
+    owned.assert_intact()
+
+
+@pytest.mark.parametrize("step", [Step.MIGRATE, Step.SCALE])
+def test_a_vm_that_moves_to_grow_and_does_not_is_where_it_was(owned: Fleet, acme: ApiClient, step: Step) -> None:
+    """Until it is known where the guest is, VM and migration hold both hosts, each with its sizes."""
+    before = owned.vms()[0]
+    owned.zone.change(FULL)
+    owned.fault(step)
+    owned.fault(Step.ANY)
+    assert _scale(owned, acme, automigrate=True)["jobstatus"] == 0
+    held = owned.zone.rows("SELECT consumer_kind, host_id, memory_mib FROM host_claims ORDER BY consumer_kind")
+    (vm, migration) = held
+    assert (vm.memory_mib, migration.memory_mib, migration.host_id) == (1024, before.memory_mib, before.host_id)
+    assert (vm.host_id != before.host_id, owned.vms()[0].state) == (True, "Migrating")
+    owned.clear_faults()
+    owned.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+    owned.run()
+    after = owned.vms()[0]
+    assert (owned.jobs()[-1].status, after.host_id, after.cpu_number) == (2, before.host_id, before.cpu_number)
+    assert (after.state, _count(owned, 8)) == ("Running", 1)
+    owned.assert_intact()
+
+
 def test_a_stopped_vm_is_scaled_at_once(stopped: Fleet, acme: ApiClient) -> None:
     """Its job is done with the call; flags may forbid scaling while it runs."""
     vm = _scale(stopped, acme)["jobresult"]["virtualmachine"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_tab(service: WholeService, browser: Any) -> Iterator[Callable[..., Tab]]:
-    """Tabs of browsers that know nothing of each other."""
+def open_tab_at(browser: Any) -> Iterator[Callable[..., Tab]]:
+    """Tabs of browsers that know nothing of each other, each at a console of this address."""
     contexts: list[Any] = []
 
-    def come(*, width: int = 1280, height: int = 800, theme: str = "light") -> Tab:
+    def come(url: str, *, width: int = 1280, height: int = 800, theme: str = "light") -> Tab:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
         contexts.append(context)
-        tab = Tab(context.new_page(), f"{service.url}/console/")
+        tab = Tab(context.new_page(), f"{url}/console/")
         tab.page.on("request", lambda request: tab.requested.append(request.url))
         tab.page.on("console", lambda message: tab.complaints.append(message.text))
         tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
@@ -89,6 +90,12 @@ def open_tab(service: WholeService, browser: Any) -> Iterator[Callable[..., Tab]
     yield come
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def open_tab(service: WholeService, open_tab_at: Callable[..., Tab]) -> Callable[..., Tab]:
+    """Such tabs at the whole service."""
+    return partial(open_tab_at, service.url)
 
 
 @pytest.fixture

@@ -1,0 +1,207 @@
+"""listUnmanagedInstances, importUnmanagedInstance: guests that hypervisors run and no row knows (docs/backup.md).
+
+CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
+"""
+
+from typing import Any
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
+from bulkdeploy.declare.owner_parameters import FOR_OWNER
+from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.response_fields import large_number, number, objects, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import (
+    InvalidParameter,
+    PermissionDenied,
+    ResourceLimitExceeded,
+    ResourceUnavailable,
+)
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.services.jobs.done_jobs import done_with_object
+from bulkdeploy.services.ownership import named_owner_of
+from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
+from bulkdeploy.services.virtual_machines.unmanaged import UnmanagedGuest, find_unmanaged
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
+
+IMPORT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ImportUnmanagedInstanceCmd"
+
+UNMANAGED_INSTANCE = Response(
+    "unmanagedinstance",
+    (
+        text("id", "its id on its hypervisor, which its virtual machine would have"),
+        text("name", "its name there"),
+        text("clusterid", "the cluster it is in"),
+        text("clustername", "the cluster's name"),
+        text("hostid", "the host it is on"),
+        text("hostname", "the host's name"),
+        text("powerstate", "PowerOn or PowerOff"),
+        number("cpunumber", "its cores"),
+        number("cpuspeed", "MHz of one core"),
+        number("memory", "its memory in MiB"),
+        objects(
+            "disk",
+            "its volumes",
+            (
+                text("id", "the volume"),
+                large_number("capacity", "its size in bytes"),
+                text("datastorename", "the id of the pool that it is in"),
+            ),
+        ),
+        objects(
+            "nic",
+            "its nics",
+            (
+                text("id", "the nic"),
+                text("macaddress", "its MAC address"),
+                text("networkid", "the network it is in"),
+                text("ipaddress", "its address"),
+            ),
+        ),
+    ),
+)
+
+
+def list_unmanaged_instances(call: Call) -> Page:
+    """Guests of a cluster that no row knows.
+
+    Raises:
+        ResourceUnavailable: a hypervisor does not answer.
+    """
+    found = _of_cluster(call)
+    keyword, name = (call.text("keyword") or "").lower(), call.text("name")
+    if name is not None:
+        found = [one for one in found if name in (one.name, str(one.guest.uuid))]
+    found = [one for one in found if keyword in one.name.lower()]
+    page = paging(call)
+    end = None if page.limit is None else page.offset + page.limit
+    return Page([_row(one) for one in found[page.offset : end]], len(found))
+
+
+def look(call: Call) -> list[UnmanagedGuest]:
+    """The guest that is named, once for each host that it is on.
+
+    Raises:
+        InvalidParameter: there is none of this name or id, or more than one of this name.
+        ResourceUnavailable: a hypervisor does not answer.
+    """
+    name = call.arguments["name"]
+    found = [one for one in _of_cluster(call) if name in (one.name, str(one.guest.uuid))]
+    if len({one.guest.uuid for one in found}) != 1:
+        rule = "it must be the name or the id of one guest of the cluster that listUnmanagedInstances shows"
+        raise InvalidParameter("name", name, f"{rule}, and its id where the name is not the only one")
+    return found
+
+
+def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTicket:
+    """Make a virtual machine of a guest, where it runs.
+
+    Raises:
+        InvalidParameter: it can not be adopted, with the reason.
+    """
+    offering, template = call.ref_id("serviceofferingid"), call.ref_id("templateid")
+    wanted = Adoption(named_owner_of(call.arguments), offering, template, call.text("displayname"))
+    adopted = adopt(call.connection, call.caller, found, wanted)
+    uuid = found[0].guest.uuid
+    if uuid not in adopted.vm_ids:
+        why = adopted.left_out.get(uuid, "it was adopted meanwhile")
+        raise InvalidParameter("name", call.arguments["name"], why)
+    vm_id = adopted.vm_ids[uuid]
+    row = virtual_machine_rows(call.connection, [vm_id])[vm_id]
+    about = Instance(InstanceType.VIRTUAL_MACHINE, vm_id, uuid)
+    return done_with_object(
+        call.connection, call.caller, IMPORT_COMMAND_CLASS, "virtualmachine", row, about, created=True
+    )
+
+
+def _of_cluster(call: Call) -> list[UnmanagedGuest]:
+    cluster = call.arguments["clusterid"]
+    try:
+        found = find_unmanaged(call.connection, call.system.drivers)
+    except DriverError as error:
+        raise ResourceUnavailable(str(error)) from error
+    return [one for one in found.guests if one.host is not None and one.host.cluster_id == cluster.id]
+
+
+def _row(one: UnmanagedGuest) -> dict[str, Any]:
+    host, guest = one.host, one.guest
+    if host is None:
+        return {}
+    return {
+        "id": str(guest.uuid),
+        "name": one.name,
+        "clusterid": str(host.cluster_uuid),
+        "clustername": host.cluster_name,
+        "hostid": str(guest.host_uuid),
+        "hostname": host.name,
+        "powerstate": "PowerOn" if guest.power == "Running" else "PowerOff",
+        "cpunumber": guest.cpu_number,
+        "cpuspeed": guest.cpu_mhz,
+        "memory": guest.memory_mib,
+        "disk": [
+            {"id": str(uuid), "capacity": size, "datastorename": str(pool)} for uuid, pool, size in one.volumes
+        ],
+        "nic": [
+            {
+                "id": str(nic.uuid),
+                "macaddress": nic.mac_address,
+                **({} if nic.network_uuid is None else {"networkid": str(nic.network_uuid)}),
+                **({} if nic.ip_address is None else {"ipaddress": nic.ip_address}),
+            }
+            for nic in (one.details.nics if one.details else ())
+        ],
+    }
+
+
+CLUSTER = uuid("clusterid", Entity.CLUSTER, "the cluster that it is in", required=True)
+
+AS_THEY_ARE = "a guest keeps what it has: its hypervisor says"
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="listUnmanagedInstances",
+        description="Lists guests that a cluster's hosts have and no virtual machine is; every hypervisor is asked",
+        handler=list_unmanaged_instances,
+        shape=Shape.LIST,
+        response=UNMANAGED_INSTANCE,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(ResourceUnavailable,),
+        parameters=(CLUSTER, string("name", "only the guest of this name or id"), *PAGING),
+    ),
+    Command(
+        name="importUnmanagedInstance",
+        description="Makes a virtual machine of a guest that runs on a host of the cluster, as it is",
+        handler=import_unmanaged_instance,
+        prepare=look,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        roles=ROOT_ADMIN_ONLY,
+        errors=(PermissionDenied, ResourceLimitExceeded, ResourceUnavailable),
+        changes_state=True,
+        parameters=(
+            CLUSTER,
+            string("name", "the guest, by its name or id", required=True),
+            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "an offering of its sizes", required=True),
+            uuid("templateid", Entity.TEMPLATE, "its template; that which it was started from, if not given"),
+            string("displayname", "the virtual machine's display name"),
+            *FOR_OWNER,
+        ),
+        unsupported={
+            "datadiskofferinglist": AS_THEY_ARE,
+            "details": AS_THEY_ARE,
+            "forced": "what is not as it must be is not imported",
+            "hostname": AS_THEY_ARE,
+            "migrateallowed": "a guest stays on its host",
+            "nicipaddresslist": AS_THEY_ARE,
+            "nicnetworklist": AS_THEY_ARE,
+        },
+    ),
+)

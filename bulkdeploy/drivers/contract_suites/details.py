@@ -1,0 +1,29 @@
+"""What a driver keeps whose hypervisor alone tells what guests were started with."""
+
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import GuestDetails, GuestNic, GuestSpec
+
+
+def details_of(guest: GuestSpec) -> GuestDetails:
+    """What is to be told of a guest."""
+    return GuestDetails(
+        guest.uuid,
+        guest.name,
+        guest.volumes[0].template_uuid,
+        tuple(volume.uuid for volume in guest.volumes),
+        tuple(GuestNic(nic.uuid, nic.mac_address, nic.network_uuid, nic.ip_address) for nic in guest.nics),
+    )
+
+
+class DetailsContract:
+    """Guests that nobody remembers can be given a row again."""
+
+    def test_guests_tell_what_they_were_started_with(self, rig: Rig, caller: Caller) -> None:
+        """Name, template, volumes and nics in order, of all that are asked for; nothing of those that are gone."""
+        guests = [rig.new_guest() for _ in range(3)]
+        for guest, host in zip(guests, (rig.hosts[0], rig.hosts[1], rig.hosts[1]), strict=True):
+            caller.run(host, guest)
+        listed = guests_of(rig.driver)
+        caller.remove(rig.hosts[1], guests[2])
+        found = rig.driver.details_of_guests([listed[guest.uuid] for guest in guests])
+        assert {one.uuid: one for one in found} == {guest.uuid: details_of(guest) for guest in guests[:2]}

@@ -1,0 +1,79 @@
+"""What a driver keeps that applies security groups."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
+from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.hosts import HostAddress
+
+WEB = Rule(Direction.INGRESS, Traffic(Protocol.TCP, 80, 90), "10.0.0.0/8")
+PING = Rule(Direction.INGRESS, Traffic(Protocol.ICMP, icmp_type=8, icmp_code=-1), "192.0.2.0/24")
+NAMES = Rule(Direction.EGRESS, Traffic(Protocol.UDP, 53, 53), "192.0.2.53/32")
+EVERYTHING = Rule(Direction.INGRESS, Traffic(Protocol.ALL), "2001:db8::/32")
+
+
+@dataclass(frozen=True)
+class Filtering:
+    """A driver with guests in security groups.
+
+    Attributes:
+        rig: the driver, on hosts that filter.
+        give: says what the driver's ``Records.security_rules`` answer of a guest from now on; it is in groups.
+        applied: what a host lets through to and from a guest, beside what every guest needs; None: everything.
+    """
+
+    rig: Rig
+    give: Callable[[UUID, frozenset[Rule]], None]
+    applied: Callable[[HostAddress, UUID], frozenset[Rule] | None]
+
+
+class SecurityGroupContract:
+    """A guest has its rules wherever it runs. Subclasses give the fixture ``filtering``, a ``Filtering``."""
+
+    def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
+        """Before and after rules change, asked once or often; one that is in no group is let alone."""
+        rig = filtering.rig
+        caller, guest, free = Caller(rig.driver), rig.new_guest(), rig.new_guest()
+        filtering.give(guest.uuid, frozenset({WEB, PING}))
+        for one in (guest, free):
+            caller.run(rig.hosts[0], one)
+        assert filtering.applied(rig.hosts[0], guest.uuid) == frozenset({WEB, PING})
+        assert filtering.applied(rig.hosts[0], free.uuid) is None
+        for rules in map(frozenset, ({PING, NAMES, EVERYTHING}, {NAMES}, set[Rule](), {WEB})):
+            filtering.give(guest.uuid, rules)
+            for _ in range(2):
+                rig.driver.ensure_filters(rig.hosts[0], [guest.uuid], timeout_s=PATIENCE_S)
+            assert filtering.applied(rig.hosts[0], guest.uuid) == rules
+        assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
+
+    def test_rules_go_with_the_guest(self, filtering: Filtering) -> None:
+        """They move with it where it can move, change there, and are gone with it."""
+        rig, host = filtering.rig, filtering.rig.hosts[0]
+        caller, guest = Caller(rig.driver), rig.new_guest()
+        filtering.give(guest.uuid, frozenset({WEB}))
+        caller.run(host, guest)
+        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+            caller.migrate(host, rig.hosts[1], guest)
+            assert filtering.applied(host, guest.uuid) is None
+            host = rig.hosts[1]
+        assert filtering.applied(host, guest.uuid) == frozenset({WEB})
+        filtering.give(guest.uuid, frozenset({PING}))
+        rig.driver.ensure_filters(host, [guest.uuid], timeout_s=PATIENCE_S)
+        assert filtering.applied(host, guest.uuid) == frozenset({PING})
+        caller.stop(host, guest)
+        assert filtering.applied(host, guest.uuid) is None
+
+    def test_what_does_not_run_is_left_out(self, filtering: Filtering) -> None:
+        """A guest that is not there is no error, and does not keep others from their rules."""
+        rig = filtering.rig
+        caller, guest, absent = Caller(rig.driver), rig.new_guest(), rig.new_guest()
+        for one in (guest, absent):
+            filtering.give(one.uuid, frozenset({WEB}))
+        caller.run(rig.hosts[0], guest)
+        filtering.give(guest.uuid, frozenset({PING}))
+        rig.driver.ensure_filters(rig.hosts[0], [absent.uuid, guest.uuid], timeout_s=PATIENCE_S)
+        assert filtering.applied(rig.hosts[0], guest.uuid) == frozenset({PING})

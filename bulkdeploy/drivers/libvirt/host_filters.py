@@ -1,0 +1,39 @@
+"""The filters of guests on hosts that have these guests.
+
+A filter with the same name and uuid may be defined again while its guest runs: the daemon then changes the host's
+rules of each of its nics. A guest that moves takes its definition along, and needs its filter there before.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.filters import filter_name
+
+
+def define_filter(call: HostCall, xml: str) -> None:
+    """Let the host have a filter, in place of the one with the same name."""
+    call.go_on("filter")
+    call.connection.nwfilterDefineXML(xml)
+
+
+def find_filter(call: HostCall, guest_uuid: UUID) -> Any | None:
+    """A guest's filter; None: the host has none of it."""
+    try:
+        return call.connection.nwfilterLookupByName(filter_name(guest_uuid))
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_NWFILTER):
+            raise
+        return None
+
+
+def remove_filter(call: HostCall, guest_uuid: UUID) -> None:
+    """Remove a guest's filter, once the guest is gone; absent is fine."""
+    found = find_filter(call, guest_uuid)
+    if found is not None:
+        try:
+            found.undefine()
+        except libvirt.libvirtError as error:
+            if not is_code(error, libvirt.VIR_ERR_NO_NWFILTER):
+                raise

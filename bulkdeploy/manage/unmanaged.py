@@ -1,0 +1,324 @@
+"""``bulkdeploy unmanaged``: guests that no row knows, such as after a restore (one file: one program)."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.manage.configuration import require, settings_of
+from bulkdeploy.manage.running import with_running_services
+from bulkdeploy.wiring.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from bulkdeploy.drivers.registry import Drivers
+    from bulkdeploy.services.virtual_machines.adoption import Adopted, Adoption
+    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
+
+NOTHING, FOUND, DONE, LEFT = 0, 3, 4, 5
+"""Exit codes, as those of heal."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The configured database and hypervisors."""
+
+    engine: "Engine"
+    drivers: "Drivers"
+
+
+IDS = click.argument("ids", type=click.UUID, nargs=-1, metavar="[ID]...")
+ALL = click.option("--all", "everything", is_flag=True, help="All that there are, instead of IDs.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+BATCH = click.option(
+    "--batch", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Guests a transaction."
+)
+
+
+@click.group()
+def unmanaged() -> None:
+    """Guests, and volumes, that hypervisors have and no row knows: a restore of an older backup leaves them.
+
+    Safe while everything works, and to be killed and run again. Exit code 0: there are none, 3: there are (list,
+    dry run), 4: all was done, 5: something is left, and said why, 1: it failed.
+    """
+
+
+@unmanaged.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool) -> None:
+    """Show them, guests by name."""
+    with _installation(_settings(ctx)) as installed:
+        found = find(installed)
+    if as_json:
+        click.echo(json.dumps(as_rows(found), default=str))
+    else:
+        for line in lines_of(found):
+            click.echo(line)
+    sys.exit(FOUND if found.guests or found.volumes else NOTHING)
+
+
+@unmanaged.command()
+@IDS
+@ALL
+@click.option("--account", help="The account that gets them; the default admin's otherwise.")
+@click.option("--domain", default="ROOT", show_default=True, help="The account's domain: id, path or name.")
+@click.option("--offering", help="Service offering (id or name). Otherwise: the only one of their sizes.")
+@click.option("--template", help="Template (id or name). Otherwise: the one they were started from.")
+@DRY_RUN
+@BATCH
+@click.pass_context
+def adopt(
+    ctx: click.Context,
+    *,
+    ids: tuple[UUID, ...],
+    everything: bool,
+    account: str | None,
+    domain: str,
+    offering: str | None,
+    template: str | None,
+    dry_run: bool,
+    batch: int,
+) -> None:
+    """Make virtual machines of guests, as they run: with their ids, sizes, volumes, nics and addresses.
+
+    Nothing is asked of the guests. What they take is claimed as by a deployment: one that its host, a pool, or a
+    limit has no room for, or whose address another nic has, is left out.
+    """
+    settings = _settings(ctx)
+    with _installation(settings) as installed:
+        wanted = _adoption(installed, account, domain, offering, template)
+        found = _chosen(find(installed), ids, everything=everything)
+        sys.exit(adopt_all(installed, found, wanted, dry_run=dry_run, batch=batch))
+
+
+@unmanaged.command()
+@IDS
+@ALL
+@DRY_RUN
+@BATCH
+@click.option("--yes", is_flag=True, help="Do not ask whether what is on them may be lost.")
+@click.pass_context
+def remove(
+    ctx: click.Context, *, ids: tuple[UUID, ...], everything: bool, dry_run: bool, batch: int, yes: bool
+) -> None:
+    """Remove guests with their volumes, and volumes, from their hypervisors, for good."""
+    settings = _settings(ctx)
+    with _installation(settings) as installed:
+        found = _chosen(find(installed), ids, everything=everything)
+        if not dry_run and not yes and (found.guests or found.volumes):
+            what = f"{len(found.guests)} guests and {len(found.volumes)} volumes, with all that is on them"
+            click.confirm(f"Remove {what}?", abort=True)
+        sys.exit(
+            remove_all(installed, found, dry_run=dry_run, batch=batch, timeout_s=settings.driver_timeout_seconds)
+        )
+
+
+def find(installed: Installation) -> "Unmanaged":
+    """What no row knows.
+
+    Raises:
+        DriverError: a hypervisor can not be asked.
+    """
+    from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
+    from bulkdeploy.store.database.engine import read_only
+
+    with read_only(installed.engine) as connection:
+        return find_unmanaged(connection, installed.drivers)
+
+
+def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:
+    """Adopt these guests, so many in a transaction, and say what became of each; answers the exit code.
+
+    Raises:
+        BulkDeployError: nothing of a batch could be adopted, such as where it would pass a limit of the owner.
+    """
+    from bulkdeploy.services.virtual_machines.adoption import adopt as adopt_guests
+    from bulkdeploy.store.accounts.callers import default_admin
+
+    names = {one.guest.uuid: one.name for one in found.guests}
+    adopted = left = 0
+    size = max(len(found.guests), 1) if dry_run else batch
+    for part in _parts(found.guests, size):
+
+        def work(connection: "Connection", part: Sequence[Any] = part) -> "Adopted":
+            return adopt_guests(connection, default_admin(connection), part, wanted)
+
+        result = _in_transaction(installed, work, dry_run=dry_run)
+        adopted, left = adopted + len(result.vm_ids), left + len(result.left_out)
+        for uuid in result.vm_ids:
+            click.echo(f"{'would adopt' if dry_run else 'adopted'}  {names[uuid]} ({uuid})")
+        for uuid, why in result.left_out.items():
+            click.echo(f"left out  {names[uuid]} ({uuid}): {why}")
+    return _exit_code(adopted, left, dry_run=dry_run)
+
+
+def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int, timeout_s: float) -> int:
+    """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
+    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged import remove as remove_unmanaged
+    from bulkdeploy.store.database.engine import run_transaction
+
+    names = {one.guest.uuid: f"guest {one.name} ({one.guest.uuid})" for one in found.guests}
+    names |= {uuid: f"volume {uuid}" for uuid, _, _ in found.volumes}
+    if dry_run:
+        for name in names.values():
+            click.echo(f"would remove  {name}")
+        return FOUND if names else NOTHING
+    removed = left = 0
+    parts = [Unmanaged(part, []) for part in _parts(found.guests, batch)]
+    parts += [Unmanaged([], part) for part in _parts(found.volumes, batch)]
+    for part in parts:
+        work = partial(remove_unmanaged, drivers=installed.drivers, found=part, timeout_s=timeout_s)
+        failed = run_transaction(installed.engine, work)
+        for uuid in [one.guest.uuid for one in part.guests] + [volume[0] for volume in part.volumes]:
+            click.echo(f"left  {names[uuid]}: {failed[uuid]}" if uuid in failed else f"removed  {names[uuid]}")
+        removed, left = removed + len(part.guests) + len(part.volumes) - len(failed), left + len(failed)
+    return _exit_code(removed, left, dry_run=False)
+
+
+def lines_of(found: "Unmanaged") -> Iterator[str]:
+    """What no row knows, for people."""
+    for one in found.guests:
+        host = str(one.guest.host_uuid) if one.host is None else one.host.name
+        sizes = f"{one.guest.cpu_number} x {one.guest.cpu_mhz} MHz, {one.guest.memory_mib} MiB"
+        addresses = [nic.ip_address for nic in one.details.nics if nic.ip_address] if one.details else []
+        yield (
+            f"guest {one.name} ({one.guest.uuid}): {one.guest.power.value} on host {host}, {sizes},"
+            f" {len(one.volumes)} volumes{', ' if addresses else ''}{', '.join(addresses)}"
+        )
+    for uuid, pool_uuid, size in found.volumes:
+        yield f"volume {uuid}: {size} bytes in pool {pool_uuid}, of no guest"
+    if not found.guests and not found.volumes:
+        yield "Rows know every guest and every volume."
+
+
+def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
+    """What no row knows, for scripts."""
+    guests = [
+        {
+            "id": one.guest.uuid,
+            "name": one.name,
+            "hostid": one.guest.host_uuid,
+            "powerstate": one.guest.power.value,
+            "cpunumber": one.guest.cpu_number,
+            "cpuspeed": one.guest.cpu_mhz,
+            "memory": one.guest.memory_mib,
+            "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in one.volumes],
+            "ipaddresses": [nic.ip_address for nic in one.details.nics if nic.ip_address] if one.details else [],
+        }
+        for one in found.guests
+    ]
+    return {
+        "guests": guests,
+        "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in found.volumes],
+    }
+
+
+class _NothingKept(Exception):
+    """The transaction of a dry run is given up."""
+
+
+def _in_transaction(installed: Installation, work: "Callable[[Connection], T]", *, dry_run: bool) -> T:
+    from bulkdeploy.store.database.engine import run_transaction
+
+    results: list[T] = []
+
+    def once(connection: "Connection") -> None:
+        results.append(work(connection))
+        if dry_run:
+            raise _NothingKept
+
+    with suppress(_NothingKept):
+        run_transaction(installed.engine, once, Failpoint.ADOPT_COMMIT)
+    return results[-1]
+
+
+def _exit_code(done: int, left: int, *, dry_run: bool) -> int:
+    if left:
+        return LEFT
+    if not done:
+        return NOTHING
+    return FOUND if dry_run else DONE
+
+
+def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _chosen(found: "Unmanaged", ids: Sequence[UUID], *, everything: bool) -> "Unmanaged":
+    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
+
+    if everything == bool(ids):
+        raise click.UsageError("IDs must be given, or else --all")
+    if everything:
+        return found
+    there = {one.guest.uuid for one in found.guests} | {volume[0] for volume in found.volumes}
+    if unknown := [str(uuid) for uuid in ids if uuid not in there]:
+        raise click.UsageError(
+            f"{', '.join(unknown)}: rows know it, or no hypervisor does; `unmanaged list` shows all"
+        )
+    return Unmanaged(
+        [one for one in found.guests if one.guest.uuid in ids],
+        [volume for volume in found.volumes if volume[0] in ids],
+    )
+
+
+def _adoption(
+    installed: Installation, account: str | None, domain: str, offering: str | None, template: str | None
+) -> "Adoption":
+    from bulkdeploy.services.ownership import NO_OWNER, NamedOwner
+    from bulkdeploy.services.virtual_machines.adoption import Adoption
+    from bulkdeploy.store.database.engine import read_only
+    from bulkdeploy.store.virtual_machines.unmanaged import id_of_named
+
+    with read_only(installed.engine) as connection:
+
+        def id_of(option: str, table: str, named: str | None) -> int | None:
+            if named is None:
+                return None
+            found = id_of_named(connection, table, named)
+            if len(found) != 1:
+                rule = "it must be the id or the name of one, and its id where the name is not the only one"
+                raise click.UsageError(f"there are {len(found)} {table} {named!r}: {option}: {rule}")
+            return found[0]
+
+        owner = NO_OWNER if account is None else NamedOwner(account, id_of("--domain", "domains", domain))
+        return Adoption(
+            owner,
+            id_of("--offering", "service_offerings", offering),
+            id_of("--template", "templates", template),
+        )
+
+
+def _settings(ctx: click.Context) -> Settings:
+    settings = with_running_services(settings_of(ctx))
+    require(settings, "database_url")
+    return settings
+
+
+@contextmanager
+def _installation(settings: Settings) -> Iterator[Installation]:
+    from bulkdeploy.wiring.drivers import build_configured_drivers
+    from bulkdeploy.wiring.system import arm_failpoints, build_engine
+
+    arm_failpoints(settings)
+    engine = build_engine(settings, application_name="bulkdeploy unmanaged")
+    drivers = build_configured_drivers(settings, engine)
+    try:
+        yield Installation(engine, drivers)
+    finally:
+        drivers.close()
+        engine.dispose()

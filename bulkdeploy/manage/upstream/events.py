@@ -1,0 +1,147 @@
+"""A CloudStack's events: read newest first back to what is known, and what they say is to be read anew."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bulkdeploy.cloudstack.client import Client, Row
+from bulkdeploy.manage.upstream.reading import Wanted
+
+EVENTS = "listEvents"
+
+OVERLAP = timedelta(seconds=60)
+"""Events may be written so much later than they say, since management servers have clocks of their own."""
+
+ANY_ZONE = timedelta(days=1)
+"""A day that is given is read in the time zone of the management server: a day earlier is early enough for all."""
+
+MOST_EVENTS = 10_000
+"""With more events than this, reading everything is the smaller part."""
+
+MOST_VMS = 400
+"""VMs and volumes that are read at a time; events that name more wait for the next round."""
+
+OWNERS = ({"listall": "true"}, {"listall": "true", "projectid": "-1"})
+"""Accounts, and projects."""
+
+BEFORE_ALL = datetime.fromtimestamp(0, UTC)
+
+UNDER_WAY = frozenset({"Scheduled", "Started"})
+"""States of events before the end of what they tell of."""
+
+OF_VMS = frozenset({"VirtualMachine", "UserVm"})
+OF_VOLUMES = frozenset({"Volume"})
+SIGNING_IN = ("LOGIN", "LOGOUT")
+
+LISTS: Mapping[str, tuple[str, ...]] = {
+    "ACCOUNT.": ("listAccounts", "listUsers"),
+    "AG.": ("listAffinityGroups",),
+    "CHANGE.STORAGE.POOL": ("listStoragePools",),
+    "CLUSTER.": ("listClusters",),
+    "CONFIGURATION.": ("listClusters", "listStoragePools"),
+    "DISABLE.PS": ("listStoragePools",),
+    "DISK.OFFERING.": ("listDiskOfferings",),
+    "DOMAIN.": ("listDomains",),
+    "ENABLE.PS": ("listStoragePools",),
+    "HA.STATE": ("listHosts",),
+    "HOST.": ("listHosts",),
+    "ISO.": ("listIsos",),
+    "MAINT.": ("listHosts", "listStoragePools"),
+    "NETWORK.OFFERING.": ("listNetworkOfferings",),
+    "NETWORK.": ("listNetworks", "listVlanIpRanges"),
+    "PHYSICAL.": ("listPhysicalNetworks",),
+    "POD.": ("listPods",),
+    "PROJECT.": ("listProjects",),
+    "ROLE.": ("listRoles",),
+    "SERVICE.OFFERING.": ("listServiceOfferings",),
+    "SG.": ("listSecurityGroups",),
+    "STORAGE.POOL.": ("listStoragePools",),
+    "SYNC.STORAGE.POOL": ("listStoragePools",),
+    "TEMPLATE.": ("listTemplates",),
+    "UPDATE.PS": ("listStoragePools",),
+    "USER.": ("listUsers",),
+    "VLAN.IP.RANGE.": ("listVlanIpRanges",),
+    "ZONE.": ("listZones",),
+}
+"""Lists that events change, by how their types begin; the first that fits. VMs and volumes are read by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What happened since the last look.
+
+    Attributes:
+        wanted: what is to be read anew; None: everything, since too much happened.
+        handled: the events that say so: when they happened, by their ids.
+        newest: when the newest of these happened, by the cloud's clock; None: there are none.
+        is_all: whether there were no others.
+    """
+
+    wanted: Wanted | None
+    handled: Mapping[str, datetime]
+    newest: datetime | None
+    is_all: bool
+
+
+def newest_event(client: Client) -> datetime:
+    """When the last event happened; before there was one, long ago.
+
+    Raises:
+        CallRefused, NotAnswered: see the client.
+    """
+    firsts = [next(client.pages(EVENTS, owned)) for owned in OWNERS]
+    return max((_when(row) for rows, _ in firsts for row in rows), default=BEFORE_ALL)
+
+
+def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
+    """Read the events since a moment, but for those that were handled.
+
+    Raises:
+        CallRefused, NotAnswered: see the client.
+    """
+    first = since - OVERLAP
+    day = (max(since, BEFORE_ALL + ANY_ZONE) - ANY_ZONE).strftime("%Y-%m-%d")
+    found: dict[str, Row] = {}
+    for owned in OWNERS:
+        for rows, _ in client.pages(EVENTS, {**owned, "startdate": day}):
+            found |= {str(row["id"]): row for row in rows if _when(row) >= first}
+            if len(found) > MOST_EVENTS:
+                return News(None, {}, None, is_all=False)
+            if any(_when(row) < first for row in rows):
+                break
+    return news_of([row for number, row in found.items() if number not in handled])
+
+
+def news_of(events: Iterable[Row]) -> News:
+    """What events say, oldest first, as far as it can be read at a time."""
+    commands: set[str] = set()
+    vms: set[str] = set()
+    volumes: set[str] = set()
+    handled: dict[str, datetime] = {}
+    is_all = True
+    for row in sorted(events, key=_when):
+        if len(vms) + len(volumes) >= MOST_VMS:
+            is_all = False
+            break
+        handled[str(row["id"])] = _when(row)
+        if row.get("state") in UNDER_WAY:
+            continue
+        kind, uuid = row.get("resourcetype"), row.get("resourceid")
+        if kind in OF_VMS and uuid:
+            vms.add(str(uuid))
+        elif kind in OF_VOLUMES and uuid:
+            volumes.add(str(uuid))
+        else:
+            commands.update(_lists(str(row.get("type", ""))))
+    wanted = Wanted(frozenset(commands), frozenset(vms), frozenset(volumes))
+    return News(wanted, handled, max(handled.values(), default=None), is_all)
+
+
+def _lists(event_type: str) -> tuple[str, ...]:
+    if event_type.endswith(SIGNING_IN):
+        return ()
+    return next((commands for start, commands in LISTS.items() if event_type.startswith(start)), ())
+
+
+def _when(row: Row) -> datetime:
+    return datetime.strptime(str(row["created"]), "%Y-%m-%dT%H:%M:%S%z")

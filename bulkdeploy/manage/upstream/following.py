@@ -1,0 +1,201 @@
+"""Following a CloudStack: what happens there is here within seconds, at a bounded cost on both sides.
+
+A round reads the cloud's events since the last one, and what they name. What CloudStack tells no event of (hosts
+that fall silent, capacities) is read list by list now and then, and everything is read anew from time to time, or
+when too much happened. One of several processes does it; what it does not finish another one does again.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import Connection
+
+from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered
+from bulkdeploy.manage.upstream.events import OVERLAP, newest_event, read_news
+from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
+from bulkdeploy.manage.upstream.reading import Upstream, Wanted
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.learnt_vms import ordered_there
+from bulkdeploy.store.database.availability import is_unreachable
+from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.followed_clouds import note_progress, take_lead, yield_lead
+
+log = structlog.get_logger(__name__)
+
+LEASE_S = 30.0
+"""After so long without a word a process that follows counts as dead."""
+
+PLACES = frozenset({"listClusters", "listHosts", "listStoragePools"})
+"""Lists of which CloudStack tells no events, or not all."""
+
+SHARE_OF_CPU = 0.01
+"""Of one core, at most, in the long run: what took a second of CPU is not done again for 100."""
+
+LONGEST_PAUSE_S = 60.0
+"""Between two looks for events, whatever a look takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often what is read, in seconds; seldomer where it would take more than SHARE_OF_CPU.
+
+    Attributes:
+        events: events, and what they name.
+        places: clusters, hosts and storage pools.
+        everything: everything.
+    """
+
+    events: float = 5.0
+    places: float = 60.0
+    everything: float = 3600.0
+
+
+class Overtaken(Exception):
+    """Another process follows the cloud by now."""
+
+
+class Follower:
+    """A process that follows a CloudStack, or waits until no other one does."""
+
+    def __init__(self, system: System, client: Client, zones: tuple[str, ...] = (), cadence: Cadence | None = None):
+        self._system, self._client, self._zones = system, client, zones
+        self._cadence = cadence or Cadence()
+        self._me = uuid4()
+        self._handled: dict[str, datetime] = {}
+        self._places_due = 0.0
+        self._all_due: float | None = None
+        self._pause_s = 0.0
+
+    def run(self, ended: threading.Event) -> None:
+        """Follow, round after round, until ``ended``; what fails is logged, and tried again."""
+        try:
+            while not ended.is_set():
+                try:
+                    self.round()
+                except (CallRefused, NotAnswered) as error:
+                    log.warning("upstream_away", why=str(error))
+                except Overtaken:
+                    log.warning("upstream_followed_by_another", why="this process was silent for too long")
+                except Exception as error:
+                    if not is_unreachable(error):
+                        raise
+                    log.warning("database_away", why=str(error).splitlines()[0])
+                ended.wait(max(self._pause_s, self._cadence.events))
+        finally:
+            self._yield()
+
+    def round(self) -> ImportReport | None:
+        """One look; what it changed here. None: another process follows.
+
+        Raises:
+            CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
+            Overtaken: another process follows by now; nothing was written.
+        """
+        self._pause_s = 0.0
+        with self._system.engine.begin() as connection:
+            state = take_lead(connection, self._client.access.url, self._me, LEASE_S)
+        if state is None:
+            return None
+        with self._leading():
+            if self._all_due is None and state.imported is not None:
+                age_s = (state.now - state.imported).total_seconds()
+                self._all_due = time.monotonic() + self._cadence.everything - age_s
+            if self._all_due is None or time.monotonic() >= self._all_due:
+                return self._read_all(state.now)
+            return self._read_news(state.newest_event, state.now)
+
+    def _read_all(self, now: datetime) -> ImportReport:
+        """Read everything; what happens meanwhile is read again with the next events."""
+        began, cpu = time.monotonic(), time.thread_time()
+        newest = newest_event(self._client)
+        report = self._take_over(None, newest, now, now)
+        self._handled = {}
+        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
+        self._all_due = began + max(self._cadence.everything, cost_s)
+        self._places_due = began + max(self._cadence.places, cost_s)
+        return report
+
+    def _read_news(self, since: datetime, now: datetime) -> ImportReport:
+        began, cpu = time.monotonic(), time.thread_time()
+        news = read_news(self._client, since, self._handled)
+        if news.wanted is None:
+            log.warning("upstream_ran_ahead", why="too much happened there: everything is read anew")
+            return self._read_all(now)
+        with_places = began >= self._places_due
+        wanted = replace(news.wanted, commands=news.wanted.commands | (PLACES if with_places else frozenset()))
+        report = self._take_over(wanted, news.newest, now if news.is_all else None, None)
+        self._handled |= news.handled
+        if news.newest is not None:
+            self._handled = {one: when for one, when in self._handled.items() if when >= news.newest - OVERLAP}
+        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
+        if with_places:
+            self._places_due = began + max(self._cadence.places, cost_s)
+        else:
+            self._pause_s = min(cost_s, LONGEST_PAUSE_S) if news.is_all else 0.0
+        return report
+
+    def _take_over(
+        self, wanted: Wanted | None, newest: datetime | None, seen: datetime | None, imported: datetime | None
+    ) -> ImportReport:
+        """Read what is wanted, and write it with how far that is."""
+        reading = None
+        if wanted is None or wanted.commands or wanted.vms or wanted.volumes:
+            if wanted is not None and (wanted.vms or wanted.volumes):
+                wanted = replace(wanted, ordered=self._ordered())
+            reading = read_upstream(self._system, Upstream(self._client, self._zones, wanted))
+
+        def work(connection: Connection) -> ImportReport:
+            url = self._client.access.url
+            if not note_progress(connection, url, self._me, newest_event=newest, seen=seen, imported=imported):
+                raise Overtaken
+            return ImportReport() if reading is None else write_reading(connection, self._system, reading)
+
+        report = run_transaction(self._system.engine, work)
+        counts = {name: sum(getattr(report, name).values()) for name in ("created", "changed", "removed")}
+        if any(counts.values()):
+            log.info("upstream_followed", **counts)
+        if report.left_out and wanted is None:
+            log.info("upstream_left_out", count=len(report.left_out), first=report.left_out[0])
+        return report
+
+    def _ordered(self) -> frozenset[str]:
+        """Ids of VMs that we had made there."""
+        with read_only(self._system.engine) as connection:
+            return frozenset(str(uuid) for uuid, ours in ordered_there(connection).items() if ours is not None)
+
+    @contextmanager
+    def _leading(self) -> Iterator[None]:
+        """Go on being the one that follows while something is read for long."""
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(LEASE_S / 3):
+                try:
+                    with self._system.engine.begin() as connection:
+                        take_lead(connection, self._client.access.url, self._me, LEASE_S)
+                except Exception as error:
+                    if not is_unreachable(error):
+                        raise
+
+        thread = threading.Thread(target=renew, name="renewal", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _yield(self) -> None:
+        """Let another process follow at once."""
+        try:
+            with self._system.engine.begin() as connection:
+                yield_lead(connection, self._client.access.url, self._me)
+        except Exception as error:
+            if not is_unreachable(error):
+                raise

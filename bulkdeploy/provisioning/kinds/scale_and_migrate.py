@@ -1,0 +1,111 @@
+"""Scaling a running VM up where there is room: on its host, or else on another one, to which it moves live.
+
+The destination is claimed with the new sizes while the migration holds the source with the old ones, so both ways
+stay open until it is known where the guest runs and how large it is. The guest moves as it is, and grows when it
+has arrived. Whatever fails, it gets its old sizes again and goes back.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.domain.events import EventType
+from bulkdeploy.domain.jobs import InstanceType
+from bulkdeploy.domain.virtual_machines import VmState
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.provisioning.assignment import Assignment
+from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move
+from bulkdeploy.provisioning.kinds.scale_virtual_machine import COLUMNS, SCALE_COMMIT, ScaleVirtualMachine, sized
+from bulkdeploy.provisioning.outcome import INSUFFICIENT_CAPACITY, UNCHANGED, Failed, FinalState
+from bulkdeploy.scheduling.migrate import claim_destination, find_destination
+from bulkdeploy.scheduling.place import NoPlace
+from bulkdeploy.store.database.engine import read_only
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vm
+from bulkdeploy.store.virtual_machines.virtual_machine_migration import read_source, release_sources
+from bulkdeploy.store.virtual_machines.virtual_machine_scaling import OLD, release_growth_and_move
+
+AS_BEFORE = FinalState(VmState.RUNNING, release_growth_and_move)
+
+
+class ScaleAndMigrate(ScaleVirtualMachine):
+    """Params: those of ScaleVirtualMachine."""
+
+    grown, not_grown = FinalState(VmState.RUNNING, release_sources), AS_BEFORE
+
+    def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
+        """See ScaleVirtualMachine: on its host, or on another."""
+        if reason is None:
+            return super().claim(connection, work, row, reason)
+        here = frozenset() if work.host_id is None else frozenset({work.host_id})
+        attempt = connection.begin_nested()
+        update_vm(connection, row.id, {name: work.job.params[name] for name in COLUMNS})
+        place = find_destination(connection, row.id, host_id=None, avoid_host_ids=here)
+        if isinstance(place, NoPlace):
+            attempt.rollback()
+            why = f"neither its host nor another can take it; {place.why}"
+            return self.failed(work, INSUFFICIENT_CAPACITY, why, self.not_grown, place.excluded)
+        claim_destination(connection, place, work.job.uuid)
+        attempt.commit()
+        return None
+
+    def change(self, work: Assignment) -> DriverError | None:
+        """See ScaleVirtualMachine."""
+        source = self._source(work)
+        if source is not None and work.host is not None:
+            moving = replace(work, guest=sized(work.guest, work.job.progress[OLD]))
+            failure = self.tools.calls.migrate(moving, source, work.host)
+            if failure is not None:
+                return failure
+        return super().change(work)
+
+    def undo(self, work: Assignment) -> DriverError | None:
+        """See ScaleVirtualMachine. It may have arrived and grown, and then has no room at its source as it is."""
+        source = self._source(work)
+        left = super().undo(work)
+        if source is None or work.host is None:
+            return left
+        home = replace(work, host=source, guest=sized(work.guest, work.job.progress[OLD]))
+        left = self.tools.calls.migrate(home, work.host, source)
+        return super().undo(home) if left is None else left
+
+    def hosts_of(self, work: Assignment) -> list[HostAddress]:
+        """See ScaleVirtualMachine."""
+        source = self._source(work)
+        return super().hosts_of(work) + ([] if source is None else [source])
+
+    def _source(self, work: Assignment) -> HostAddress | None:
+        """The host that the VM comes from, which its migration holds; None: it does not move."""
+        with read_only(self.tools.engine) as connection:
+            row = read_source(connection, work.job.uuid)
+        return None if row is None else HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor, row.url)
+
+
+SCALE_AND_MIGRATE = JobKind(
+    name="scale_and_migrate",
+    instance_type=InstanceType.VIRTUAL_MACHINE,
+    command_class="org.apache.cloudstack.api.command.admin.vm.ScaleVMCmdByAdmin",
+    event_type=EventType.VM_UPGRADE,
+    verb="scale",
+    action="scaling",
+    not_done="was not scaled",
+    states=frozenset({VmState.RUNNING}),
+    move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
+    ability=Ability.LIVE_SCALING,
+    if_abandoned=FinalState(VmState.UNKNOWN, release_growth_and_move),
+    if_never_begun=UNCHANGED,
+    result=JobResult.VIRTUAL_MACHINE,
+    failpoints=frozenset(
+        {
+            SCALE_COMMIT,
+            Failpoint.DRIVER_MIGRATE,
+            Failpoint.DRIVER_SCALE,
+            Failpoint.KEEP_COMMIT,
+            Failpoint.DRIVER_LOOK,
+        }
+    ),
+    steps=ScaleAndMigrate,
+)

@@ -1,0 +1,105 @@
+"""Repairs on hypervisors: what is there and not what the rows say is set right by jobs, with their fences.
+
+A VM gets a job that repairs it; the guest of an expunged one is expunged again, and a volume that outlived its row
+is removed by the sweeper. What no row knows is somebody else's, or people's to see to.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from bulkdeploy.domain.jobs import JobStatus
+from bulkdeploy.provisioning.kinds.expunge_virtual_machine import EXPUNGE
+from bulkdeploy.provisioning.kinds.repair_virtual_machine import REPAIR
+from bulkdeploy.queue.job_queue import INTERACTIVE
+from bulkdeploy.services.audit import Comparison
+from bulkdeploy.services.heal import Healing, heal_connection
+from bulkdeploy.store import repairs as store
+from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.jobs import insert_jobs
+
+BY_A_JOB = "heal repairs it, by a job"
+BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it is somebody else's"
+LOST = "restoreVirtualMachine makes a root disk anew; a data volume comes from a backup, or is detached"
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """What was begun: jobs by the VM that they repair, and volumes that the sweeper removes."""
+
+    jobs: dict[UUID, UUID] = field(default_factory=dict)
+    volumes: set[UUID] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What became of jobs: how many succeeded, why others did not, and which have not ended."""
+
+    succeeded: int
+    failed: dict[UUID, str]
+    unfinished: set[UUID]
+
+
+def broken(connection: Connection, found: Comparison) -> list[tuple[str, str]]:
+    """Each difference, with what helps."""
+    known = store.known(connection, [*found.guests, *found.devices, *found.volumes])
+    listed = [
+        (breach, BY_A_JOB if uuid in known else BY_HAND)
+        for uuid, breach in (*found.guests.items(), *found.devices.items())
+    ]
+    for uuid, breach in found.volumes.items():
+        remedy = BY_HAND if uuid in found.pools else LOST
+        listed.append((breach, "heal has it removed" if uuid in known else remedy))
+    return listed
+
+
+def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -> Repairs:
+    """Make the jobs for what is kept to by ``healing``; VMs that a job works on by now are left to it."""
+    wanted = found.guests.keys() | found.devices.keys()
+    if healing.vm is not None:
+        wanted &= {healing.vm}
+    begun = Repairs()
+    vms = [vm for vm in store.lock_vms(connection, wanted) if healing.host_id in (None, vm.host_id)]
+    again = {vm.uuid: found.seen[vm.uuid][0].host_uuid for vm in vms if vm.removed and vm.uuid in found.seen}
+    expunging = store.remove_vms_again(connection, again)
+    if healing.vm is None and healing.host_id is None:
+        pools = {uuid: found.pools[uuid][0] for uuid in found.volumes if uuid in found.pools}
+        begun.volumes.update(store.remove_volumes_again(connection, pools))
+    if expunging or begun.volumes:  # before there are jobs, which it would leave what they work on to
+        heal_connection(connection, Healing(healing.batch))
+    for vm in vms:
+        kind = EXPUNGE if vm.uuid in expunging else REPAIR
+        if (vm.removed and kind is REPAIR) or (kind is REPAIR and vm.state not in REPAIR.states):
+            continue
+        job = kind.new_job(
+            Instance(kind.instance_type, vm.id, vm.uuid),
+            f"{kind.action} Vm {vm.name}, whose guest is not what its row says",
+            account_id=vm.account_id,
+            user_id=vm.user_id,
+        )
+        ((_, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
+        begun.jobs[vm.uuid] = job_uuid
+    return begun
+
+
+def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
+    """What became of the jobs so far."""
+    ends = store.ends_of_jobs(connection, repairs.jobs.values())
+    return Repaired(
+        succeeded=sum(end.status == JobStatus.SUCCEEDED for end in ends),
+        failed={end.instance_uuid: str(end.reason) for end in ends if end.status == JobStatus.FAILED},
+        unfinished={end.uuid for end in ends if end.status == JobStatus.IN_PROGRESS},
+    )
+
+
+def report(begun: Repairs, ended: Repaired) -> Collection[str]:
+    """What was done, in lines."""
+    lines = []
+    if ended.succeeded:
+        lines.append(f"repaired  virtual machines: {ended.succeeded}")
+    if begun.volumes:
+        lines.append(f"removing  volumes: {len(begun.volumes)}")
+    lines += [f"FAILED  {why}" for why in ended.failed.values()]
+    return lines + [f"UNDONE  job {job} has not ended" for job in sorted(ended.unfinished)]

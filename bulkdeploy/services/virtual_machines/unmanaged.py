@@ -1,0 +1,146 @@
+"""Guests and volumes that hypervisors have and no row knows: found, and removed. ``adoption`` makes VMs of guests.
+
+A restore of an older backup leaves them.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy import failpoints
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, Guest, GuestDetails, HypervisorDriver
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.registry import Drivers
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.store.hypervisors import directory
+from bulkdeploy.store.locks import Lock, take_lock
+from bulkdeploy.store.virtual_machines import unmanaged as store
+
+RealVolume = tuple[UUID, UUID, int]
+"""A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
+
+LAST_FENCE = 1 << 62
+"""Higher than any job's: no call that was late makes a guest again that was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnmanagedGuest:
+    """A guest that no row knows, once for each host that it is on.
+
+    ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
+    ``volumes``: those of its volumes that there are.
+    """
+
+    guest: Guest
+    host: Row[Any] | None
+    details: GuestDetails | None
+    volumes: tuple[RealVolume, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name, or else its id."""
+        return str(self.guest.uuid) if self.details is None else self.details.name
+
+
+@dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """What hypervisors have and no row knows: guests, and volumes that are none of these guests'."""
+
+    guests: Sequence[UnmanagedGuest]
+    volumes: Sequence[RealVolume]
+
+
+def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) -> Unmanaged:
+    """Everything that hypervisors have and no row knows, by name; safe while everything works.
+
+    Raises:
+        DriverError: a hypervisor can not be asked.
+    """
+    vms, volumes = store.known_uuids(connection)
+    guests: list[tuple[Guest, GuestDetails | None]] = []
+    there: dict[UUID, RealVolume] = {}
+    for driver in drivers:
+        listed = [guest for guest in driver.list_guests() if guest.uuid not in vms]
+        described: dict[UUID, GuestDetails] = {}
+        if listed and Ability.GUEST_DETAILS in driver.abilities:
+            described = {one.uuid: one for one in driver.details_of_guests(listed)}
+        guests += [(guest, described.get(guest.uuid)) for guest in listed]
+        there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
+    vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
+    hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+    found = [
+        UnmanagedGuest(
+            guest,
+            hosts.get(guest.host_uuid),
+            details,
+            tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
+        )
+        for guest, details in guests
+        if guest.uuid not in vms
+    ]
+    held = {volume for guest, _ in guests for volume in guest.volume_uuids}
+    loose = [there[uuid] for uuid in sorted(there) if uuid not in held and uuid not in volumes]
+    return Unmanaged(sorted(found, key=lambda one: (one.name, one.guest.uuid)), loose)
+
+
+def remove(connection: Connection, drivers: Drivers, found: Unmanaged, *, timeout_s: float) -> dict[UUID, str]:
+    """Make guests and volumes that no row knows not exist on their hypervisors, for good, with all that is on them.
+
+    Safe to repeat. Nothing is adopted meanwhile, and what was adopted before is left alone.
+
+    Returns:
+        Why those that are left could not be removed.
+    """
+    take_lock(connection, Lock.UNMANAGED)
+    vms, volumes = store.known_uuids(connection)
+    known = vms | volumes
+    pools = {row.uuid: row.hypervisor for row in directory.pools(connection)}
+    guests = [one for one in found.guests if one.guest.uuid not in vms]
+    works = [partial(_remove_guest, drivers, one, known, timeout_s) for one in guests]
+    works += [
+        partial(_remove_volume, drivers, pools, volume, timeout_s)
+        for volume in found.volumes
+        if volume[0] not in known
+    ]
+    uuids = [one.guest.uuid for one in guests] + [volume[0] for volume in found.volumes if volume[0] not in known]
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        answers = list(threads.map(lambda work: work(), works))
+    return {uuid: why for uuid, why in zip(uuids, answers, strict=True) if why is not None}
+
+
+def _remove_guest(drivers: Drivers, one: UnmanagedGuest, known: set[UUID], timeout_s: float) -> str | None:
+    if one.host is None:
+        return f"its host {one.guest.host_uuid} is not here: remove it there"
+    host = HostAddress(one.guest.host_uuid, one.host.name, one.host.ip_address, one.host.hypervisor, one.host.url)
+    volumes = [volume for volume in one.volumes if volume[0] not in known]
+    try:
+        driver = drivers.driver_for(host.hypervisor)
+        failpoints.before(Failpoint.REMOVE_UNMANAGED)
+        driver.ensure_absent(
+            host, one.guest.uuid, [volume[0] for volume in volumes], fence=LAST_FENCE, timeout_s=timeout_s
+        )
+        failpoints.after(Failpoint.REMOVE_UNMANAGED)
+        for uuid, pool_uuid, _ in volumes:  # drivers that look pools up by volumes find none of these
+            driver.ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
+    except DriverError as error:
+        return str(error)
+    return None
+
+
+def _remove_volume(
+    drivers: Drivers, hypervisors: dict[UUID, str], volume: RealVolume, timeout_s: float
+) -> str | None:
+    uuid, pool_uuid, _ = volume
+    if hypervisors.get(pool_uuid) is None:
+        return f"no host of ours reaches its pool {pool_uuid}: remove it there"
+    try:
+        drivers.driver_for(hypervisors[pool_uuid]).ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
+    except DriverError as error:
+        return str(error)
+    return None

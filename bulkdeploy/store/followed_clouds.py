@@ -1,0 +1,72 @@
+"""How far the cloud behind this service is followed, and which of several processes does it."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+
+def database_time(connection: Connection) -> datetime:
+    """Now, by the database's clock."""
+    moment: datetime = connection.execute(text("SELECT now()")).scalar_one()
+    return moment
+
+
+_LEAD = text(
+    "INSERT INTO followed_clouds AS f (url, leader, leased_until)"
+    " VALUES (:url, :follower, now() + make_interval(secs => :lease_s))"
+    " ON CONFLICT (url) DO UPDATE SET leader = excluded.leader, leased_until = excluded.leased_until"
+    " WHERE f.leader = excluded.leader OR f.leased_until IS NULL OR f.leased_until < now()"
+    " RETURNING newest_event, seen, imported, now() AS now"
+)
+
+
+def take_lead(connection: Connection, url: str, follower: UUID, lease_s: float) -> Row[Any] | None:
+    """Follow the cloud for so long, or go on following it; how far that is. None: another process does.
+
+    Returns:
+        ``newest_event``, ``seen``, ``imported`` (None: never), and ``now``, the database's clock.
+    """
+    return connection.execute(_LEAD, {"url": url, "follower": follower, "lease_s": lease_s}).first()
+
+
+_NOTE = text(
+    "UPDATE followed_clouds SET newest_event = greatest(:newest_event, newest_event),"
+    " seen = coalesce(:seen, seen), imported = coalesce(:imported, imported)"
+    " WHERE url = :url AND leader = :follower"
+)
+
+
+def note_progress(
+    connection: Connection,
+    url: str,
+    follower: UUID,
+    *,
+    newest_event: datetime | None = None,
+    seen: datetime | None = None,
+    imported: datetime | None = None,
+) -> bool:
+    """Note how far the cloud is followed; False, and nothing is noted: another process follows it by now.
+
+    Until the end of the transaction no other process can begin to follow it.
+    """
+    values = {"url": url, "follower": follower, "newest_event": newest_event, "seen": seen, "imported": imported}
+    return connection.execute(_NOTE, values).rowcount > 0
+
+
+_YIELD = text("UPDATE followed_clouds SET leased_until = NULL WHERE url = :url AND leader = :follower")
+
+
+def yield_lead(connection: Connection, url: str, follower: UUID) -> None:
+    """Let another process follow the cloud at once."""
+    connection.execute(_YIELD, {"url": url, "follower": follower})
+
+
+_AGE = text("SELECT CAST(extract(epoch FROM now() - max(seen)) AS float) FROM followed_clouds")
+
+
+def picture_age_s(connection: Connection) -> float | None:
+    """How old, in seconds, what is known of the cloud behind is; None: none is followed."""
+    age: float | None = connection.execute(_AGE).scalar()
+    return None if age is None else max(age, 0.0)

@@ -1,0 +1,73 @@
+"""Rows of what is wrong on hypervisors: what is to be repaired, and what is to be removed once more."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+_VMS = text(
+    "SELECT v.id, v.uuid, v.name, v.state, v.account_id, v.user_id, v.removed, h.id AS host_id"
+    " FROM virtual_machines v LEFT JOIN hosts h ON h.id = v.host_id WHERE v.uuid = ANY(CAST(:vms AS uuid[]))"
+    " AND NOT EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
+    "   AND j.status + 0 = 0) ORDER BY v.id"
+)
+_LOCK_VMS = text("SELECT FROM virtual_machines WHERE uuid = ANY(CAST(:vms AS uuid[])) ORDER BY id FOR UPDATE")
+
+
+def lock_vms(connection: Connection, vm_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """VMs on which no job works, expunged ones as well; locked for jobs to be made."""
+    wanted = {"vms": list(vm_uuids)}
+    connection.execute(_LOCK_VMS, wanted)
+    return connection.execute(_VMS, wanted).all()
+
+
+_REMOVE_AGAIN = text(
+    "UPDATE virtual_machines v SET removed = NULL, state = 'Expunging', updated = now(), host_id = h.id,"
+    " cluster_id = h.cluster_id, pod_id = h.pod_id"
+    " FROM unnest(CAST(:vms AS uuid[]), CAST(:hosts AS uuid[])) AS w(vm, host) JOIN hosts h ON h.uuid = w.host"
+    " WHERE v.uuid = w.vm AND v.removed IS NOT NULL RETURNING v.uuid"
+)
+
+
+def remove_vms_again(connection: Connection, hosts_of: Mapping[UUID, UUID]) -> set[UUID]:
+    """Expunged VMs whose guests are on these hosts: they are Expunging there again, and hold the host."""
+    pairs = {"vms": list(hosts_of), "hosts": list(hosts_of.values())}
+    return set(connection.execute(_REMOVE_AGAIN, pairs).scalars())
+
+
+_VOLUMES_AGAIN = text(
+    "UPDATE volumes x SET state = 'Destroy', removal_due = now() FROM storage_pools p,"
+    " unnest(CAST(:volumes AS uuid[]), CAST(:pools AS uuid[])) AS w(volume, pool)"
+    " WHERE x.uuid = w.volume AND p.uuid = w.pool AND x.pool_id = p.id AND x.removed IS NOT NULL"
+    " AND x.state = 'Expunged' RETURNING x.uuid"
+)
+
+
+def remove_volumes_again(connection: Connection, pools_of: Mapping[UUID, UUID]) -> set[UUID]:
+    """Deleted volumes that these pools, which are theirs, still have: the sweeper removes them."""
+    pairs = {"volumes": list(pools_of), "pools": list(pools_of.values())}
+    return set(connection.execute(_VOLUMES_AGAIN, pairs).scalars())
+
+
+_KNOWN = text(
+    "SELECT uuid FROM virtual_machines WHERE uuid = ANY(CAST(:uuids AS uuid[]))"
+    " UNION SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[])) AND removed IS NOT NULL"
+    "   AND pool_id IS NOT NULL"
+)
+
+
+def known(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
+    """Those of these that are, or were, VMs, or were volumes in a pool."""
+    return set(connection.execute(_KNOWN, {"uuids": list(uuids)}).scalars())
+
+
+_ENDS = text(
+    "SELECT uuid, instance_uuid, status, CAST(result AS jsonb) ->> 'errortext' AS reason FROM async_jobs"
+    " WHERE uuid = ANY(CAST(:jobs AS uuid[])) ORDER BY id"
+)
+
+
+def ends_of_jobs(connection: Connection, job_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
+    """What became of jobs: uuid, instance_uuid, status, reason of a failure."""
+    return connection.execute(_ENDS, {"jobs": list(job_uuids)}).all()

@@ -1,0 +1,98 @@
+"""A driver on hosts with one pool and one template, as the product's records would name them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from sqlalchemy import Engine
+
+from bulkdeploy.domain.security_group_rules import Rule
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.libvirt.probe_guest import boot_image
+from bulkdeploy.drivers.records import Pool, TemplateImage
+from bulkdeploy.wiring.driver_records import records_in
+from tests.support.libvirt_hosts import LibvirtHost, LibvirtHosts
+from tests.support.libvirt_networks import BridgedHost
+
+if TYPE_CHECKING:
+    from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
+
+POOL, TEMPLATE = (UUID(f"00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
+
+
+@dataclass(frozen=True)
+class FixedDirectory:
+    """Hosts with one pool and one template."""
+
+    known_hosts: Sequence[HostAddress]
+    pool: Pool
+    image: TemplateImage
+
+    def hosts(self) -> Sequence[HostAddress]:
+        """All."""
+        return self.known_hosts
+
+    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
+        """All."""
+        assert pool_uuid == self.pool.uuid
+        return self.known_hosts
+
+    def pools(self) -> Sequence[Pool]:
+        """The one."""
+        return [self.pool]
+
+    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
+        """The one."""
+        assert host_uuid in {host.uuid for host in self.known_hosts}
+        return [self.pool]
+
+    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
+        """The one."""
+        del volume_uuids
+        return [self.pool]
+
+    def template(self, template_uuid: UUID) -> TemplateImage | None:
+        """The one."""
+        return self.image if template_uuid == self.image.uuid else None
+
+
+@dataclass(frozen=True)
+class FixedRules:
+    """The rules of guests that are in security groups."""
+
+    rules: dict[UUID, frozenset[Rule]] = field(default_factory=dict)
+
+    def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
+        """Those of these guests."""
+        return {uuid: self.rules[uuid] for uuid in guest_uuids if uuid in self.rules}
+
+
+def address_of(host: LibvirtHost) -> HostAddress:
+    """A host as drivers are told of it."""
+    ip_address = host.ip_address if isinstance(host, BridgedHost) else "127.0.0.1"
+    return HostAddress(host.uuid, host.name, ip_address, "KVM", host.url)
+
+
+@contextmanager
+def driver_on(
+    hosts: LibvirtHosts, engine: Engine, folder: Path, rules: FixedRules, **options: object
+) -> Iterator["LibvirtDriver"]:
+    """The driver, with the template in the pool, and the product's own records of fences."""
+    from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
+    from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+
+    image = folder / "boot.raw"
+    image.write_bytes(boot_image())
+    given = {**hosts.driver_options, "seed": False, "shutdown_seconds": 0.2, **options}
+    driver = LibvirtDriver(LibvirtOptions.model_validate(given))
+    addresses = [address_of(host) for host in hosts.hosts]
+    pool = Pool(POOL, "shared", "SharedMountPoint", "localhost", str(hosts.pool), None)
+    template = TemplateImage(TEMPLATE, "boot sector", image.as_uri(), "RAW", None, len(boot_image()))
+    kept = records_in(engine, lambda _: True)
+    driver.use_records(replace(kept, directory=FixedDirectory(addresses, pool, template), security_rules=rules))
+    driver.ensure_template(addresses[0], POOL, TEMPLATE, timeout_s=30)
+    yield driver
+    driver.close()
