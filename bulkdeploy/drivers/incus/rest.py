@@ -85,7 +85,11 @@ class _SocketConnection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connected.settimeout(CONNECT_S)
-        connected.connect(self._path)
+        try:
+            connected.connect(self._path)
+        except OSError:
+            connected.close()
+            raise
         return connected
 
 
