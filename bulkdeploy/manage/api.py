@@ -1,12 +1,13 @@
 """``bulkdeploy api``: the HTTP API, its processes supervised by gunicorn."""
 
+import fcntl
 import gc
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -36,6 +37,7 @@ SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Read by prometheus_client when it is imported; so this module does not import it."""
 
 FIGURES = "bulkdeploy-figures-"
+LOCK = "lock"
 
 
 class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
@@ -128,33 +130,44 @@ def figures_shared() -> Iterator[None]:
     if SHARED_FIGURES in os.environ:
         yield
         return
-    for left in Path(gettempdir()).glob(f"{FIGURES}*"):
-        if not _lives(left.name.removeprefix(FIGURES).partition("-")[0]):
-            shutil.rmtree(left, ignore_errors=True)
+    for directory in Path(gettempdir()).glob(f"{FIGURES}*"):
+        _remove_if_left(directory)
     owner = os.getpid()
-    directory = mkdtemp(prefix=f"{FIGURES}{owner}-")
-    os.environ[SHARED_FIGURES] = directory
-    signal.signal(signal.SIGTERM, _end)  # until gunicorn handles it, which begins when all is loaded
-    try:
-        yield
-    finally:
-        if os.getpid() == owner:  # forked processes come by here, too, when they end
-            shutil.rmtree(directory, ignore_errors=True)
+    with _own_directory() as directory:
+        os.environ[SHARED_FIGURES] = str(directory)
+        signal.signal(signal.SIGTERM, _end)  # until gunicorn handles it, which begins when all is loaded
+        try:
+            yield
+        finally:
+            if os.getpid() == owner:  # forked processes come by here, too, when they end
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    """A new directory, with a lock in it that the kernel holds as long as this server lives.
+
+    Its process id would not do: servers in containers that share a directory for temporary files do not see each
+    other's.
+    """
+    while True:
+        directory = Path(mkdtemp(prefix=f"{FIGURES}{os.getpid()}-"))
+        with (directory / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (directory / LOCK).exists():  # else it was taken for one that is left, a moment before it was locked
+                yield directory
+                return
+
+
+def _remove_if_left(directory: Path) -> None:
+    with suppress(OSError), (directory / LOCK).open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     del number, frame
     sys.exit(0)
-
-
-def _lives(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @click.command()
