@@ -53,7 +53,7 @@ def opened_image(image: TemplateImage, host: str, formats: Collection[str]) -> I
 def checked_chunks(
     image: TemplateImage, host: str, stream: Any, size_bytes: int, report: Callable[[int], bool] = lambda _: True
 ) -> Iterator[bytes]:
-    """The image's chunks; ``report`` is told percents now and then, and answers whether to go on.
+    """The image's chunks; ``report`` is called with percents now and then, and says whether to go on.
 
     Raises:
         DriverError: at the end, where the checksum is wrong; or ``report`` said no.

@@ -1,4 +1,4 @@
-"""HTTPS to servers whose certificates nobody vouches for: one certificate is taken, by its fingerprint."""
+"""HTTPS to servers whose certificates no authority signed: one certificate is accepted, by its fingerprint."""
 
 from typing import Any
 

@@ -53,7 +53,7 @@ def revision_command(ctx: click.Context) -> None:
 def restored_command(ctx: click.Context) -> None:
     """Say that the database was put back to an earlier moment: after a restore, before programs start.
 
-    Numbers that were given out since (of jobs, guests, MAC addresses) are given to nobody again. Safe to repeat.
+    Numbers that were given out since (of jobs, guests, MAC addresses) are not given out again. Safe to repeat.
     """
     from bulkdeploy.provisioning.assignment import LEASES_PER_JOB
     from bulkdeploy.store.database.engine import run_transaction

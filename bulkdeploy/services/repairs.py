@@ -1,7 +1,7 @@
 """Repairs on hypervisors: what is there and not what the rows say is set right by jobs, with their fences.
 
 A VM gets a job that repairs it; the guest of an expunged one is expunged again, and a volume that outlived its row
-is removed by the sweeper. What no row knows is somebody else's, or people's to see to.
+is removed by the sweeper. What no row knows may belong to another system, and is left to people.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
 BY_A_JOB = "heal repairs it, by a job"
-BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it is somebody else's"
+BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it belongs to another system"
 LOST = "restoreVirtualMachine makes a root disk anew; a data volume comes from a backup, or is detached"
 
 

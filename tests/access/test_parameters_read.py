@@ -38,7 +38,7 @@ WITHOUT_EFFECT = {
 """Parameters that clients send as a matter of course and that can change nothing: their descriptions say why."""
 
 
-ASK_HYPERVISORS = {"importUnmanagedInstance", "listUnmanagedInstances"}
+OF_HYPERVISORS = {"importUnmanagedInstance", "listUnmanagedInstances"}
 """Commands that ask hypervisors first, and there are none here; their own tests have some."""
 
 
@@ -126,7 +126,7 @@ def test_every_parameter_is_read_or_said_to_have_no_effect(walker: Walker, postg
     unread = {
         name: {one.name for one in command.parameters if len(one.choices) != 1} - read[name] - {SHOW_ICON.name}
         for name, command in COMMANDS.items()
-        if name not in ABSENT and name not in ASK_HYPERVISORS
+        if name not in ABSENT and name not in OF_HYPERVISORS
     }
     found = {name: found for name, found in unread.items() if found}
     differ = {name: found.get(name, set()) ^ WITHOUT_EFFECT.get(name, set()) for name in found | WITHOUT_EFFECT}

@@ -16,7 +16,7 @@ def details_of(guest: GuestSpec) -> GuestDetails:
 
 
 class DetailsContract:
-    """Guests that nobody remembers can be given a row again."""
+    """Guests that no row knows can be given one again."""
 
     def test_guests_tell_what_they_were_started_with(self, rig: Rig, caller: Caller) -> None:
         """Name, template, volumes and nics in order, of all that are asked for; nothing of those that are gone."""

@@ -217,7 +217,7 @@ class IncusDriver(HypervisorDriver):
             call.run("template", "POST", path_of("images", "aliases"), body, tolerate=ALREADY)
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
-        """What an instance's root disk starts from, as Incus is told."""
+        """What an instance's root disk starts from, in Incus' words."""
         template = guest.volumes[0].template_uuid if guest.volumes else None
         if template is None:
             return {"type": "none"}
@@ -297,7 +297,7 @@ class IncusDriver(HypervisorDriver):
                 call.run("delete", "DELETE", call.path, tolerate=("not found",))
             self._records.fences.release(guest_uuid, fence)
             with self._records.fences.volumes_in_use(volume_uuids) as used:
-                if used:  # by another guest, or by this one, which somebody has started since
+                if used:  # by another guest, or by this one, which was started since
                     raise DriverError("delete", call.host_name, "a guest uses a volume of it", transient=True)
                 for pool in {self._incus_pool(pool) for pool in self._pools_of(volume_uuids)}:
                     for volume in call.volumes("delete", pool):

@@ -58,7 +58,7 @@ class Access:
         urls: of every member; ``unix://PATH`` for a socket of this machine.
         client: files of the client's certificate and key.
         ca_file: certificates that vouch for the members'; None: those of the system.
-        fingerprint: SHA-256 of the cluster's certificate, which then needs nobody to vouch for it.
+        fingerprint: SHA-256 of the cluster's certificate, which then needs no authority.
         project: Incus's project that requests are for.
     """
 
@@ -158,7 +158,7 @@ class Incus:
             query: parameters; None is left out.
 
         Raises:
-            NotAnswered: nobody answered, or not in time.
+            NotAnswered: no answer, or not in time.
             Refused: see there.
         """
         reasons = []
@@ -203,7 +203,7 @@ class Incus:
         if_match: str | None = None,
         **query: str | int | None,
     ) -> dict[str, Any]:
-        """Begin an operation and wait for its end; what it left, empty if nobody knows.
+        """Begin an operation and wait for its end; what it left, empty if that is not known.
 
         Raises:
             NotAnswered: no answer, or the operation has not ended in time; it may go on.

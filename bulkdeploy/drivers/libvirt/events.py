@@ -20,7 +20,7 @@ from bulkdeploy.drivers.libvirt.errors import libvirt
 RETRY_S = 10.0
 
 ENDED = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
-"""A guest that was moved ends where it was, too; whoever is told looks."""
+"""A guest that was moved ends where it was, too: an event is a reason to look, no more."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Ear:
 
 
 class GuestEvents:
-    """Hears hosts, and remembers which guests ended until somebody asks. Safe to share between threads."""
+    """Hears hosts, and remembers which guests ended until it is asked. Safe to share between threads."""
 
     def __init__(self, links: Links) -> None:
         self._links, self._lock = links, Lock()

@@ -44,8 +44,8 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
     CHECK ((power = 'Absent') = (host_uuid IS NULL))
 ) WITH (fillfactor = 80);
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: nobody said which
-ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: nobody said which
-ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: nobody said
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: not known
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: not known
 
 CREATE TABLE IF NOT EXISTS simulator.volumes (
     uuid uuid PRIMARY KEY,

@@ -21,7 +21,7 @@ _RENEW = text("UPDATE async_jobs SET lease_fence = lease_fence + CAST(:lead AS b
 
 
 def skip_numbers(connection: Connection, leases_per_job: int) -> None:
-    """Give nobody numbers that may have been given out since; unfinished jobs get fences as of later ones.
+    """Skip numbers that may have been given out since; unfinished jobs get fences as of later ones.
 
     Fences are made of jobs' numbers, and hypervisors remember them: with lower ones than they saw, nothing could be
     done to a guest. Names of guests are made of VMs' numbers, and MAC addresses have theirs. Safe to repeat.

@@ -81,7 +81,7 @@ _FORGET = text(
 def note_filters(connection: Connection, given: Sequence[Row[Any]]) -> None:
     """Note the rules that these VMs of ``outdated`` were given.
 
-    Where somebody else gave a VM its rules meanwhile it is not known whose came last: it gets them once more.
+    Where another process gave a VM its rules meanwhile it is not known whose came last: it gets them once more.
     """
     connection.execute(
         _NOTE,

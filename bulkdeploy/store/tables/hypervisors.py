@@ -66,7 +66,7 @@ guest_filters = Table(
     "guest_filters",
     metadata,
     Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("digest", Text, comment="of the rules that its guest has; NULL: nobody knows"),
+    Column("digest", Text, comment="of the rules that its guest has; NULL: not known"),
     Column("vm_updated", DateTime(timezone=True), nullable=False, comment="the VM's; a later one began anew"),
     Column("version", BigInteger, nullable=False, server_default=text("1"), comment="grows with every write"),
     comment="the security group rules that running guests were given",

@@ -8,6 +8,6 @@ CREATE TABLE guest_filters (
 );
 
 COMMENT ON TABLE guest_filters IS 'the security group rules that running guests were given';
-COMMENT ON COLUMN guest_filters.digest IS 'of the rules that its guest has; NULL: nobody knows';
+COMMENT ON COLUMN guest_filters.digest IS 'of the rules that its guest has; NULL: not known';
 COMMENT ON COLUMN guest_filters.vm_updated IS 'the VM''s; a later one began anew';
 COMMENT ON COLUMN guest_filters.version IS 'grows with every write';
