@@ -33,7 +33,6 @@ from bulkdeploy.drivers.images import checked_chunks, opened_image
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
-    MIB,
     ROOT,
     VIRTUAL_MACHINE,
     Instance,
@@ -60,6 +59,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
+from bulkdeploy.drivers.incus.sizes import MIB
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
 from bulkdeploy.drivers.turns import Turns
 
@@ -169,7 +169,10 @@ class IncusDriver(HypervisorDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: one list of all instances, and a word from each member that it is there."""
+        """See HypervisorDriver: one list of all instances, and one request to each member.
+
+        An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
+        """
 
         def look(host: HostAddress) -> DriverError | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
@@ -187,10 +190,7 @@ class IncusDriver(HypervisorDriver):
         found: list[Sequence[Guest] | DriverError] = []
         for host, error in zip(hosts, looks, strict=True):
             mine = [one for one in instances if one.member == member_of(host)]
-            if error is None and all(one.is_seen for one in mine):
-                found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
-            else:
-                found.append(error or DriverError("look", host.name, "its instances are not seen", transient=True))
+            found.append(error or [one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
 
     # Templates
@@ -408,7 +408,7 @@ class IncusDriver(HypervisorDriver):
     def _instances(self, step: str, timeout_s: float) -> list[Instance]:
         call = _Call(self, None, UUID(int=0), 0, timeout_s)
         rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
-        return [one for one in map(read_instance, rows) if one is not None]
+        return [one for row in rows if (one := _read(step, call.host_name, row)) is not None]
 
     # Pools
 
@@ -567,12 +567,13 @@ class _Call:
     def look(self, step: str) -> Instance | None:
         """The instance; None: there is none, nor is one being made."""
         answer = self.find(step, self.path)
-        found = None if answer is None else read_instance(answer.value, answer.etag or "")
+        found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
             text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
-            raise DriverError(step, self.host_name, f"member {found.member} does not answer", transient=True)
+            text = f"Incus does not know whether it runs on member {found.member}: its state is {found.status!r}"
+            raise DriverError(step, self.host_name, text, transient=True)
         if found is not None and found.fence > self._fence:
             raise self.stale(step)
         return found
@@ -751,6 +752,15 @@ class _Call:
     def remove_volume(self, volume: Volume) -> None:
         """Remove a data volume."""
         self.run("delete", "DELETE", _path_of_volume(volume), target=volume.member, tolerate=("not found",))
+
+
+def _read(step: str, host_name: str, row: Mapping[str, Any], etag: str = "") -> Instance | None:
+    """See ``read_instance``; a failure where somebody has changed what is ours."""
+    try:
+        return read_instance(row, etag)
+    except (KeyError, ValueError) as error:
+        text = f"instance {row.get('name')} was changed by hand and cannot be read: {error!r}"
+        raise DriverError(step, host_name, text, transient=False) from error
 
 
 def _path_of_volume(volume: Volume) -> str:
