@@ -232,6 +232,46 @@ def test_an_instance_that_cannot_be_read_is_named(engine: Engine, tmp_path: Path
         seen_on_first(engine, tmp_path, {**RUNNING, "devices": devices})
 
 
+@pytest.mark.parametrize("code", [400, 401])
+def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, code: int) -> None:
+    """Its code is Incus's own; before, it was Pending and being cancelled, and was waited for."""
+    path = f"/1.0/instances/vm-{GUEST.uuid}"
+    begun, ended = ({"id": "1", "status_code": number, "err": ""} for number in (105, code))
+    replay = Replay(
+        [
+            said(path, {**RUNNING, "status": "Stopped"}),
+            said(path, begun, "PUT"),
+            said("/1.0/operations/1/wait", {**begun, "status_code": 104}),
+            said("/1.0/operations/1/wait", {**ended, "err": "dataset is busy"}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match="dataset is busy") as caught:
+            driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
+
+
+def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp_path: Path) -> None:
+    """The time is over before it was first looked at."""
+    replay = Replay([said(f"/1.0/instances/vm-{GUEST.uuid}", RUNNING)])
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match="is Running: it did not stop in time") as caught:
+            driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=0)
+        driver.close()
+    assert (caught.value.transient, replay.unexpected) == (True, [])
+
+
+@pytest.mark.parametrize("network", ["{foo}", "{}", "{label", "{label.x}"])
+def test_a_pattern_of_networks_has_known_fields(network: str) -> None:
+    """The label and the VLAN; others are refused before a guest needs them."""
+    assert read_options("incus", IncusOptions, {"network": "br-{label}{vlan}"}).network == "br-{label}{vlan}"
+    with pytest.raises(WrongDriverOptions, match="no other fields than"):
+        read_options("incus", IncusOptions, {"network": network})
+
+
 def test_wrong_options_are_refused_by_name() -> None:
     """A url that is none, https without a certificate; the socket of this machine needs no options."""
     assert read_options("incus", IncusOptions, {}).urls == ("unix:///var/lib/incus/unix.socket",)

@@ -450,7 +450,7 @@ def _node_of(host: HostAddress) -> str:
 
 
 def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
-    """What a look at a node gives; no guests are told of."""
+    """The outcome of a look at a node; guests are not listed."""
     if flags is None:
         return DriverError("look", host.name, "the cluster has no such node", transient=False)
     offline, drained, capable = flags

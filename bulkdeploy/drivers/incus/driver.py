@@ -663,19 +663,24 @@ class _Call:
 
     def close(self, step: str, *, patience_s: float) -> Instance | None:
         """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
+        is_again = False
         while (found := self.look(step)) is not None:
-            if found.runs:
-                seconds = int(min(patience_s, self.left / 2))
-                if seconds > 0:
-                    self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
-                    patience_s = 0.0
-                else:
-                    stopped = {"action": "stop", "force": True, "timeout": -1}
-                    self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
-            elif found.is_gated and found.fence >= self._fence:
+            if not found.runs and found.is_gated and found.fence >= self._fence:
                 return found
-            else:
+            if time.monotonic() > self._end:
+                text = f"instance {instance_name(self._guest)} is {found.status}: it did not stop in time"
+                raise DriverError(step, self.host_name, text, transient=True)
+            seconds = int(min(patience_s, self.left / 2))
+            if not found.runs:
                 self.change(step, found, gated(found, self._fence))
+            elif seconds > 0:
+                self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
+                patience_s = 0.0
+            else:
+                time.sleep(AGAIN_S if is_again else 0)
+                is_again = True
+                stopped = {"action": "stop", "force": True, "timeout": -1}
+                self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
         return None
 
     # Volumes
