@@ -64,12 +64,13 @@ def said(path: str, value: Any, method: str = "GET", **more: Any) -> dict[str, A
     }  # fmt: skip
 
 
+INSTANCE = f"/1.0/instances/vm-{GUEST.uuid}"
 RUNNING: dict[str, Any] = next(
     one["answer"]["metadata"][0] for one in EXCHANGES if (one["method"], one["path"]) == ("GET", "/1.0/instances")
 )
 """The guest in a list of all instances, while it runs."""
 
-SERVER: dict[str, Any] = {"auth": "trusted", "environment": {"server_clustered": True, "server_name": "member1"}}
+SERVER: dict[str, Any] = {"auth": "trusted", "environment": {"server_clustered": True}}
 
 
 def seen_on_first(engine: Engine, directory: Path, instance: Mapping[str, Any]) -> Sequence[Guest] | DriverError:
@@ -225,6 +226,24 @@ def test_limits_set_by_hand_are_read(
     assert [(one.cpu_number, one.memory_mib, one.nic_uuids) for one in found] == [(*sizes, frozenset({NIC.uuid}))]
 
 
+def test_a_server_that_is_no_cluster_is_a_host(engine: Engine, tmp_path: Path) -> None:
+    """What it has is nowhere else: its instances and volumes have no place (``none``); its name's case counts."""
+    alone = {"auth": "trusted", "environment": {"server_clustered": False, "server_name": "Alone"}}
+    host = replace(ADDRESSES[0], name="alone", url="incus://Alone")
+    here = {**RUNNING, "location": "none"}
+    replay = Replay(
+        [said("/1.0/instances", [here]), said("/1.0", alone), said("/1.0", alone), said(INSTANCE, here)]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        (guests,) = driver.look_at_hosts([host], timeout_s=PATIENCE_S)
+        power = driver.power_of(host, GUEST.uuid, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert not isinstance(guests, DriverError)
+    assert ([(one.uuid, one.host_uuid) for one in guests], power) == ([(GUEST.uuid, host.uuid)], PowerState.RUNNING)
+    assert (replay.unexpected, replay.is_over) == ([], True)
+
+
 def test_an_instance_that_cannot_be_read_is_named(engine: Engine, tmp_path: Path) -> None:
     """Its root disk was taken away by hand."""
     devices = {name: device for name, device in RUNNING["devices"].items() if name != "root"}
@@ -235,12 +254,11 @@ def test_an_instance_that_cannot_be_read_is_named(engine: Engine, tmp_path: Path
 @pytest.mark.parametrize("code", [400, 401])
 def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, code: int) -> None:
     """Its code is Incus's own; before, it was Pending and being cancelled, and was waited for."""
-    path = f"/1.0/instances/vm-{GUEST.uuid}"
     begun, ended = ({"id": "1", "status_code": number, "err": ""} for number in (105, code))
     replay = Replay(
         [
-            said(path, {**RUNNING, "status": "Stopped"}),
-            said(path, begun, "PUT"),
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, begun, "PUT"),
             said("/1.0/operations/1/wait", {**begun, "status_code": 104}),
             said("/1.0/operations/1/wait", {**ended, "err": "dataset is busy"}),
         ]
@@ -255,7 +273,7 @@ def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, co
 
 def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp_path: Path) -> None:
     """The time is over before it was first looked at."""
-    replay = Replay([said(f"/1.0/instances/vm-{GUEST.uuid}", RUNNING)])
+    replay = Replay([said(INSTANCE, RUNNING)])
     with cluster(replay, tmp_path) as url:
         driver = driver_for(engine, urls=[url])
         with pytest.raises(DriverError, match="is Running: it did not stop in time") as caught:

@@ -445,7 +445,7 @@ class _Call:
 
 
 def _node_of(host: HostAddress) -> str:
-    """The node that a host is."""
+    """The node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
     return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 

@@ -45,6 +45,7 @@ from bulkdeploy.drivers.incus.instance import (
     new_volume,
     opened,
     read_instance,
+    read_location,
     read_volume,
 )
 from bulkdeploy.drivers.incus.options import IncusOptions
@@ -118,7 +119,7 @@ class IncusDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """The member ``incus://MEMBER``."""
         parts = urlsplit(host.access.url)
-        name = parts.hostname or ""
+        name = parts.netloc  # a hostname would be in lower case
         if parts.scheme != "incus" or not name:
             raise DriverError("connect", ANY_HOST, "its url must be incus://MEMBER", transient=False)
         call = _Call(self, None, UUID(int=0), 0, timeout_s, named=name)
@@ -174,23 +175,26 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
 
-        def look(host: HostAddress) -> DriverError | None:
+        def look(host: HostAddress) -> str | DriverError | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
             try:
-                member = call.target(member_of(host))
+                member = call.here()
                 where = path_of() if member is None else path_of("cluster", "members", member, "state")
                 call.send("look", "GET", where)
             except DriverError as error:
                 return error
-            return None
+            return member
 
         instances = self._instances("look", timeout_s)
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             looks = list(threads.map(look, hosts))
         found: list[Sequence[Guest] | DriverError] = []
-        for host, error in zip(hosts, looks, strict=True):
-            mine = [one for one in instances if one.member == member_of(host)]
-            found.append(error or [one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
+        for host, member in zip(hosts, looks, strict=True):
+            if isinstance(member, DriverError):
+                found.append(member)
+                continue
+            mine = [one for one in instances if one.member == member]
+            found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
 
     # Templates
@@ -246,7 +250,7 @@ class IncusDriver(HypervisorDriver):
             if not self._records.fences.is_highest(guest.uuid, fence):
                 call.undo(found)
                 raise call.stale("boot")
-            if found.member != member_of(host):
+            if found.member != call.here():
                 found = call.bring_here(found)
             volumes = [call.ensure_volume(volume, found.kind) for volume in guest.volumes[1:]]
             call.open(guest, volumes)
@@ -387,11 +391,13 @@ class IncusDriver(HypervisorDriver):
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver: instances that run, or are to run."""
-        hosts = {member_of(host): host.uuid for host in self._records.directory.hosts()}
+        call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances("list", LOOK_SECONDS):
             if one.member in hosts:
                 if not one.is_seen:
-                    raise DriverError("list", one.member, f"instance {one.uuid} is not seen", transient=True)
+                    text = f"instance {one.uuid} is not seen"
+                    raise DriverError("list", one.member or ANY_HOST, text, transient=True)
                 if one.runs or not one.is_gated:
                     yield one.guest(hosts[one.member])
 
@@ -572,7 +578,7 @@ class _Call:
             text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
-            text = f"Incus does not know whether it runs on member {found.member}: its state is {found.status!r}"
+            text = f"Incus does not know whether the guest runs: its state is {found.status!r}"
             raise DriverError(step, self.host_name, text, transient=True)
         if found is not None and found.fence > self._fence:
             raise self.stale(step)
@@ -580,7 +586,7 @@ class _Call:
 
     def check_member(self, step: str, found: Instance) -> None:
         """Refuse an instance that is on another member."""
-        if self._host is not None and found.member != member_of(self._host):
+        if self._host is not None and found.member != self.here():
             text = f"guest {self._guest} is on member {found.member}"
             raise DriverError(step, self.host_name, text, transient=False)
 
@@ -709,7 +715,7 @@ class _Call:
         new = new_volume(volume, kind)
         while True:
             there = [row for row in self._volume_rows(step, pool) if row["name"] == str(volume.uuid)]
-            places = [row.get("location") or None for row in there]
+            places = [read_location(row) for row in there]
             if not there:
                 self.run(step, "POST", where, new, target=self.here(), tolerate=ALREADY)
             elif places in ([None], [self.here()]):
@@ -773,8 +779,8 @@ def _path_of_volume(volume: Volume) -> str:
 
 
 def member_of(host: HostAddress) -> str:
-    """The member that a host is."""
-    return (urlsplit(host.url).hostname if host.url else None) or host.name
+    """The member that a host is; in the case of its url, for names of members differ by case."""
+    return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 
 def image_alias(template_uuid: UUID) -> str:

@@ -49,6 +49,7 @@ class Instance:
     """One of our instances.
 
     Attributes:
+        member: that has it; None: there is one server only.
         etag: what it must still be to be changed; empty where it came from a list.
         status: Incus's word for what it does.
         kind: container or virtual-machine.
@@ -59,7 +60,7 @@ class Instance:
     """
 
     uuid: UUID
-    member: str
+    member: str | None
     status: str
     kind: str
     etag: str
@@ -134,7 +135,7 @@ def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
         for key in ("architecture", "config", "devices", "ephemeral", "profiles", "stateful", "description")
         if key in row
     }
-    member = row["location"]
+    member = read_location(row)
     sizes = (
         read_cpus(config.get("limits.cpu", "")),
         int(config.get(f"{KEY}mhz", 0)),
@@ -153,7 +154,9 @@ def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
     )
 
 
-def _read_root(config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]], member: str) -> Volume | None:
+def _read_root(
+    config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]], member: str | None
+) -> Volume | None:
     named = config.get(f"{KEY}root")
     if not named:
         return None
@@ -267,7 +270,13 @@ def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
     if row.get("type") != "custom" or f"{KEY}pool" not in config:
         return None
     size, pool_uuid = read_size(config["size"]), UUID(config[f"{KEY}pool"])
-    return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, row.get("location") or None)
+    return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, read_location(row))
+
+
+def read_location(row: Mapping[str, Any]) -> str | None:
+    """The member that has it; None: there is one server only, or all members reach it."""
+    location = row.get("location")
+    return None if location in ("", "none") else location
 
 
 def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:
