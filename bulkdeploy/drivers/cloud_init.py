@@ -1,4 +1,4 @@
-"""What guests with cloud-init are told of their network (cloud-init's manual, networking config version 2)."""
+"""The network configuration given to guests with cloud-init (cloud-init's manual, networking config version 2)."""
 
 import ipaddress
 from typing import Any

@@ -9,7 +9,10 @@ CONNECTIONS = 32
 
 
 class PinnedAdapter(HTTPAdapter):
-    """For a session's ``mount``; ``fingerprint``: SHA-256 of the certificate; None: others must vouch for it."""
+    """For a session's ``mount``.
+
+    ``fingerprint``: SHA-256 of the certificate. None: an authority must have signed it.
+    """
 
     def __init__(self, fingerprint: str | None) -> None:
         self._fingerprint = fingerprint

@@ -3,7 +3,7 @@
 import json
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -31,8 +31,8 @@ class Replay:
     ``changed``: the first compare-and-set finds that another was there before.
     """
 
-    def __init__(self, *, changed: bool = False) -> None:
-        self._left = list(EXCHANGES)
+    def __init__(self, exchanges: Sequence[Mapping[str, Any]] = EXCHANGES, *, changed: bool = False) -> None:
+        self._left = list(exchanges)
         self._changed = changed
         self.unexpected: list[tuple[str, str]] = []
         self.tags: list[tuple[str | None, str | None]] = []
@@ -53,6 +53,38 @@ class Replay:
     def is_over(self) -> bool:
         """Whether everything was sent."""
         return not self._left
+
+
+def said(path: str, value: Any, method: str = "GET", **more: Any) -> dict[str, Any]:
+    """An exchange: what the API says of a path; or an error, or an operation with ``more``."""
+    answer = {"type": "sync", "metadata": value, **more}
+    return {
+        "method": method, "path": path, "if_match": None, "etag": None,
+        "status": more.get("error_code", 200), "answer": answer,
+    }  # fmt: skip
+
+
+INSTANCE = f"/1.0/instances/vm-{GUEST.uuid}"
+RUNNING: dict[str, Any] = next(
+    one["answer"]["metadata"][0] for one in EXCHANGES if (one["method"], one["path"]) == ("GET", "/1.0/instances")
+)
+"""The guest in a list of all instances, while it runs."""
+
+SERVER: dict[str, Any] = {"auth": "trusted", "environment": {"server_clustered": True}}
+
+
+def seen_on_first(engine: Engine, directory: Path, instance: Mapping[str, Any]) -> Sequence[Guest] | DriverError:
+    """What a look at the first member finds, where one instance is listed and the member answers."""
+    replay = Replay(
+        [said("/1.0/instances", [instance]), said("/1.0", SERVER), said("/1.0/cluster/members/member1/state", {})]
+    )
+    with cluster(replay, directory) as url:
+        driver = driver_for(engine, urls=[url])
+        try:
+            (found,) = driver.look_at_hosts(ADDRESSES[:1], timeout_s=PATIENCE_S)
+        finally:
+            driver.close()
+    return found
 
 
 class SocketServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -160,6 +192,102 @@ def test_who_was_overtaken_sends_nothing(engine: Engine, tmp_path: Path) -> None
             driver.ensure_running(ADDRESSES[0], GUEST, fence=4, timeout_s=PATIENCE_S)
         driver.close()
     assert (replay.unexpected, replay.tags) == ([], [])
+
+
+@pytest.mark.parametrize("status", ["Running", "Ready", "Frozen", "Thawed", "Aborting", "Error"])
+def test_what_may_run_counts_as_running(engine: Engine, tmp_path: Path, status: str) -> None:
+    """Ready, which guests say themselves; Error, where the member answers and cannot tell."""
+    found = seen_on_first(engine, tmp_path, {**RUNNING, "status": status})
+    assert found == [
+        Guest(
+            GUEST.uuid, ADDRESSES[0].uuid, PowerState.RUNNING, 1, 500, 16,
+            frozenset({ROOT.uuid, DATA.uuid}), frozenset({NIC.uuid}),
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        ({"limits.cpu": "0-3,8", "limits.memory": "512MB"}, (5, 488)),
+        ({"limits.cpu": "2", "limits.memory": "1TiB"}, (2, 1 << 20)),
+        ({"limits.cpu": "2", "limits.memory": "50%"}, (2, 0)),
+        ({}, (0, 0)),
+    ],
+)
+def test_limits_set_by_hand_are_read(
+    engine: Engine, tmp_path: Path, limits: Mapping[str, str], sizes: tuple[int, int]
+) -> None:
+    """Sets of CPUs, all units of Incus, shares of a member, none at all; and a device called nearly as ours."""
+    config = {key: value for key, value in RUNNING["config"].items() if not key.startswith("limits.")}
+    devices = {**RUNNING["devices"], "nic-extra": {"type": "nic", "network": "guests"}}
+    found = seen_on_first(engine, tmp_path, {**RUNNING, "config": {**config, **limits}, "devices": devices})
+    assert not isinstance(found, DriverError)
+    assert [(one.cpu_number, one.memory_mib, one.nic_uuids) for one in found] == [(*sizes, frozenset({NIC.uuid}))]
+
+
+def test_a_server_that_is_no_cluster_is_a_host(engine: Engine, tmp_path: Path) -> None:
+    """What it has is nowhere else: its instances and volumes have no place (``none``); its name's case counts."""
+    alone = {"auth": "trusted", "environment": {"server_clustered": False, "server_name": "Alone"}}
+    host = replace(ADDRESSES[0], name="alone", url="incus://Alone")
+    here = {**RUNNING, "location": "none"}
+    replay = Replay(
+        [said("/1.0/instances", [here]), said("/1.0", alone), said("/1.0", alone), said(INSTANCE, here)]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        (guests,) = driver.look_at_hosts([host], timeout_s=PATIENCE_S)
+        power = driver.power_of(host, GUEST.uuid, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert not isinstance(guests, DriverError)
+    assert ([(one.uuid, one.host_uuid) for one in guests], power) == ([(GUEST.uuid, host.uuid)], PowerState.RUNNING)
+    assert (replay.unexpected, replay.is_over) == ([], True)
+
+
+def test_an_instance_that_cannot_be_read_is_named(engine: Engine, tmp_path: Path) -> None:
+    """Its root disk was taken away by hand."""
+    devices = {name: device for name, device in RUNNING["devices"].items() if name != "root"}
+    with pytest.raises(DriverError, match=f"vm-{GUEST.uuid} was changed by hand.*root"):
+        seen_on_first(engine, tmp_path, {**RUNNING, "devices": devices})
+
+
+@pytest.mark.parametrize("code", [400, 401])
+def test_a_failed_operation_may_go_well_later(engine: Engine, tmp_path: Path, code: int) -> None:
+    """Its code is Incus's own; before, it was Pending and being cancelled, and was waited for."""
+    begun, ended = ({"id": "1", "status_code": number, "err": ""} for number in (105, code))
+    replay = Replay(
+        [
+            said(INSTANCE, {**RUNNING, "status": "Stopped"}),
+            said(INSTANCE, begun, "PUT"),
+            said("/1.0/operations/1/wait", {**begun, "status_code": 104}),
+            said("/1.0/operations/1/wait", {**ended, "err": "dataset is busy"}),
+        ]
+    )
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match="dataset is busy") as caught:
+            driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (caught.value.transient, replay.is_over, replay.unexpected) == (True, True, [])
+
+
+def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp_path: Path) -> None:
+    """The time is over before it was first looked at."""
+    replay = Replay([said(INSTANCE, RUNNING)])
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match="is Running: it did not stop in time") as caught:
+            driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=0)
+        driver.close()
+    assert (caught.value.transient, replay.unexpected) == (True, [])
+
+
+@pytest.mark.parametrize("network", ["{foo}", "{}", "{label", "{label.x}"])
+def test_a_pattern_of_networks_has_known_fields(network: str) -> None:
+    """The label and the VLAN; others are refused before a guest needs them."""
+    assert read_options("incus", IncusOptions, {"network": "br-{label}{vlan}"}).network == "br-{label}{vlan}"
+    with pytest.raises(WrongDriverOptions, match="no other fields than"):
+        read_options("incus", IncusOptions, {"network": network})
 
 
 def test_wrong_options_are_refused_by_name() -> None:

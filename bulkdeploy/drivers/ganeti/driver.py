@@ -445,12 +445,12 @@ class _Call:
 
 
 def _node_of(host: HostAddress) -> str:
-    """The node that a host is."""
+    """The node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
     return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 
 def _state_of(host: HostAddress, flags: tuple[bool, bool, bool] | None) -> Sequence[Guest] | DriverError:
-    """What a look at a node gives; no guests are told of."""
+    """The outcome of a look at a node; guests are not listed."""
     if flags is None:
         return DriverError("look", host.name, "the cluster has no such node", transient=False)
     offline, drained, capable = flags

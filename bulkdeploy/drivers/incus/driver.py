@@ -33,7 +33,6 @@ from bulkdeploy.drivers.images import checked_chunks, opened_image
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
-    MIB,
     ROOT,
     VIRTUAL_MACHINE,
     Instance,
@@ -46,6 +45,7 @@ from bulkdeploy.drivers.incus.instance import (
     new_volume,
     opened,
     read_instance,
+    read_location,
     read_volume,
 )
 from bulkdeploy.drivers.incus.options import IncusOptions
@@ -60,6 +60,7 @@ from bulkdeploy.drivers.incus.rest import (
     failure,
     path_of,
 )
+from bulkdeploy.drivers.incus.sizes import MIB
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
 from bulkdeploy.drivers.turns import Turns
 
@@ -118,7 +119,7 @@ class IncusDriver(HypervisorDriver):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """The member ``incus://MEMBER``."""
         parts = urlsplit(host.access.url)
-        name = parts.hostname or ""
+        name = parts.netloc  # a hostname would be in lower case
         if parts.scheme != "incus" or not name:
             raise DriverError("connect", ANY_HOST, "its url must be incus://MEMBER", transient=False)
         call = _Call(self, None, UUID(int=0), 0, timeout_s, named=name)
@@ -169,28 +170,31 @@ class IncusDriver(HypervisorDriver):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """See HypervisorDriver: one list of all instances, and a word from each member that it is there."""
+        """See HypervisorDriver: one list of all instances, and one request to each member.
 
-        def look(host: HostAddress) -> DriverError | None:
+        An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
+        """
+
+        def look(host: HostAddress) -> str | DriverError | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
             try:
-                member = call.target(member_of(host))
+                member = call.here()
                 where = path_of() if member is None else path_of("cluster", "members", member, "state")
                 call.send("look", "GET", where)
             except DriverError as error:
                 return error
-            return None
+            return member
 
         instances = self._instances("look", timeout_s)
         with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
             looks = list(threads.map(look, hosts))
         found: list[Sequence[Guest] | DriverError] = []
-        for host, error in zip(hosts, looks, strict=True):
-            mine = [one for one in instances if one.member == member_of(host)]
-            if error is None and all(one.is_seen for one in mine):
-                found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
-            else:
-                found.append(error or DriverError("look", host.name, "its instances are not seen", transient=True))
+        for host, member in zip(hosts, looks, strict=True):
+            if isinstance(member, DriverError):
+                found.append(member)
+                continue
+            mine = [one for one in instances if one.member == member]
+            found.append([one.guest(host.uuid) for one in mine if one.runs or not one.is_gated])
         return found
 
     # Templates
@@ -246,7 +250,7 @@ class IncusDriver(HypervisorDriver):
             if not self._records.fences.is_highest(guest.uuid, fence):
                 call.undo(found)
                 raise call.stale("boot")
-            if found.member != member_of(host):
+            if found.member != call.here():
                 found = call.bring_here(found)
             volumes = [call.ensure_volume(volume, found.kind) for volume in guest.volumes[1:]]
             call.open(guest, volumes)
@@ -387,11 +391,13 @@ class IncusDriver(HypervisorDriver):
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver: instances that run, or are to run."""
-        hosts = {member_of(host): host.uuid for host in self._records.directory.hosts()}
+        call = _Call(self, None, UUID(int=0), 0, LOOK_SECONDS)
+        hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances("list", LOOK_SECONDS):
             if one.member in hosts:
                 if not one.is_seen:
-                    raise DriverError("list", one.member, f"instance {one.uuid} is not seen", transient=True)
+                    text = f"instance {one.uuid} is not seen"
+                    raise DriverError("list", one.member or ANY_HOST, text, transient=True)
                 if one.runs or not one.is_gated:
                     yield one.guest(hosts[one.member])
 
@@ -408,7 +414,7 @@ class IncusDriver(HypervisorDriver):
     def _instances(self, step: str, timeout_s: float) -> list[Instance]:
         call = _Call(self, None, UUID(int=0), 0, timeout_s)
         rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
-        return [one for one in map(read_instance, rows) if one is not None]
+        return [one for row in rows if (one := _read(step, call.host_name, row)) is not None]
 
     # Pools
 
@@ -567,19 +573,20 @@ class _Call:
     def look(self, step: str) -> Instance | None:
         """The instance; None: there is none, nor is one being made."""
         answer = self.find(step, self.path)
-        found = None if answer is None else read_instance(answer.value, answer.etag or "")
+        found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
             text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
-            raise DriverError(step, self.host_name, f"member {found.member} does not answer", transient=True)
+            text = f"Incus does not know whether the guest runs: its state is {found.status!r}"
+            raise DriverError(step, self.host_name, text, transient=True)
         if found is not None and found.fence > self._fence:
             raise self.stale(step)
         return found
 
     def check_member(self, step: str, found: Instance) -> None:
         """Refuse an instance that is on another member."""
-        if self._host is not None and found.member != member_of(self._host):
+        if self._host is not None and found.member != self.here():
             text = f"guest {self._guest} is on member {found.member}"
             raise DriverError(step, self.host_name, text, transient=False)
 
@@ -662,19 +669,24 @@ class _Call:
 
     def close(self, step: str, *, patience_s: float) -> Instance | None:
         """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
+        is_again = False
         while (found := self.look(step)) is not None:
-            if found.runs:
-                seconds = int(min(patience_s, self.left / 2))
-                if seconds > 0:
-                    self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
-                    patience_s = 0.0
-                else:
-                    stopped = {"action": "stop", "force": True, "timeout": -1}
-                    self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
-            elif found.is_gated and found.fence >= self._fence:
+            if not found.runs and found.is_gated and found.fence >= self._fence:
                 return found
-            else:
+            if time.monotonic() > self._end:
+                text = f"instance {instance_name(self._guest)} is {found.status}: it did not stop in time"
+                raise DriverError(step, self.host_name, text, transient=True)
+            seconds = int(min(patience_s, self.left / 2))
+            if not found.runs:
                 self.change(step, found, gated(found, self._fence))
+            elif seconds > 0:
+                self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
+                patience_s = 0.0
+            else:
+                time.sleep(AGAIN_S if is_again else 0)
+                is_again = True
+                stopped = {"action": "stop", "force": True, "timeout": -1}
+                self.run(step, "PUT", self.state, stopped, tolerate=("already stopped", "not found"))
         return None
 
     # Volumes
@@ -703,7 +715,7 @@ class _Call:
         new = new_volume(volume, kind)
         while True:
             there = [row for row in self._volume_rows(step, pool) if row["name"] == str(volume.uuid)]
-            places = [row.get("location") or None for row in there]
+            places = [read_location(row) for row in there]
             if not there:
                 self.run(step, "POST", where, new, target=self.here(), tolerate=ALREADY)
             elif places in ([None], [self.here()]):
@@ -753,13 +765,22 @@ class _Call:
         self.run("delete", "DELETE", _path_of_volume(volume), target=volume.member, tolerate=("not found",))
 
 
+def _read(step: str, host_name: str, row: Mapping[str, Any], etag: str = "") -> Instance | None:
+    """See ``read_instance``; a failure where somebody has changed what is ours."""
+    try:
+        return read_instance(row, etag)
+    except (KeyError, ValueError) as error:
+        text = f"instance {row.get('name')} was changed by hand and cannot be read: {error!r}"
+        raise DriverError(step, host_name, text, transient=False) from error
+
+
 def _path_of_volume(volume: Volume) -> str:
     return path_of("storage-pools", volume.incus_pool, "volumes", "custom", str(volume.uuid))
 
 
 def member_of(host: HostAddress) -> str:
-    """The member that a host is."""
-    return (urlsplit(host.url).hostname if host.url else None) or host.name
+    """The member that a host is; in the case of its url, for names of members differ by case."""
+    return (urlsplit(host.url).netloc if host.url else None) or host.name
 
 
 def image_alias(template_uuid: UUID) -> str:

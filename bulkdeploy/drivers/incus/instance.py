@@ -15,8 +15,8 @@ from uuid import UUID
 from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
 from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.incus.options import IncusOptions
+from bulkdeploy.drivers.incus.sizes import MIB, read_cpus, read_memory, read_size
 
-MIB = 1 << 20
 KEY = "user.bulkdeploy."
 PROTECTION = "security.protection.delete"
 GATE = "gate"
@@ -24,12 +24,13 @@ CLOSED = {"type": "nic", "nictype": "physical", "parent": "not-to-run"}
 ROOT = "root"
 VOLUME, NIC = "volume-", "nic-"
 CONTAINER, VIRTUAL_MACHINE = "container", "virtual-machine"
-RUNNING = ("Running", "Frozen", "Starting", "Stopping", "Freezing")
-UNSEEN = ("Error", "Unknown", "")
-"""States of instances whose member does not answer."""
+RUNNING = ("Running", "Ready", "Frozen", "Thawed", "Starting", "Stopping", "Freezing", "Aborting")
+"""States of instances that may have processes; a guest says itself, over /dev/incus/sock, that it is Ready."""
 
-SIZE = re.compile(r"(\d+)(B|MiB|GiB)?")
-UNITS = {None: 1, "B": 1, "MiB": MIB, "GiB": 1 << 30}
+UNSEEN = ("Error", "Unknown", "")
+"""States of instances whose member does not answer, or cannot tell."""
+
+UUID_PATTERN = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +49,25 @@ class Instance:
     """One of our instances.
 
     Attributes:
+        member: that has it; None: there is one server only.
         etag: what it must still be to be changed; empty where it came from a list.
         status: Incus's word for what it does.
         kind: container or virtual-machine.
         definition: what is sent back to change it.
+        fence: that it was changed with last.
+        sizes: CPUs, MHz of each, and MiB of memory; 0 where nothing says it.
+        root: its root volume; None: of a guest without volumes.
     """
 
     uuid: UUID
-    member: str
+    member: str | None
     status: str
     kind: str
     etag: str
     definition: Mapping[str, Any]
+    fence: int
+    sizes: tuple[int, int, int]
+    root: Volume | None
 
     @property
     def config(self) -> Mapping[str, str]:
@@ -87,41 +95,23 @@ class Instance:
         return GATE in self.devices
 
     @property
-    def fence(self) -> int:
-        """The fence that it was changed with last."""
-        return int(self.config.get(f"{KEY}fence", 0))
-
-    @property
-    def root(self) -> Volume | None:
-        """Its root volume; None: of a guest without volumes."""
-        named = self.config.get(f"{KEY}root")
-        if not named:
-            return None
-        uuid, pool_uuid = named.split()
-        disk = self.devices[ROOT]
-        return Volume(UUID(uuid), UUID(pool_uuid), disk["pool"], read_size(disk["size"]), self.member)
-
-    @property
     def data_volumes(self) -> frozenset[UUID]:
         """The data volumes that it is given."""
-        return frozenset(UUID(name.removeprefix(VOLUME)) for name in self.devices if name.startswith(VOLUME))
+        return _uuids(VOLUME, self.devices)
 
     @property
     def nics(self) -> frozenset[UUID]:
         """Its nics."""
-        return frozenset(UUID(name.removeprefix(NIC)) for name in self.devices if name.startswith(NIC))
+        return _uuids(NIC, self.devices)
 
     def guest(self, host_uuid: UUID) -> Guest:
-        """As drivers tell of it."""
-        root = self.root
+        """As drivers tell of it; one that is not seen counts as running."""
         return Guest(
             self.uuid,
             host_uuid,
-            PowerState.RUNNING if self.runs else PowerState.STOPPED,
-            int(self.config["limits.cpu"]),
-            int(self.config[f"{KEY}mhz"]),
-            read_size(self.config["limits.memory"]) // MIB,
-            self.data_volumes | (frozenset() if root is None else {root.uuid}),
+            PowerState.RUNNING if self.runs or not self.is_seen else PowerState.STOPPED,
+            *self.sizes,
+            self.data_volumes | (frozenset() if self.root is None else {self.root.uuid}),
             self.nics,
         )
 
@@ -132,7 +122,11 @@ def instance_name(guest_uuid: UUID) -> str:
 
 
 def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
-    """An instance as the API shows it; None: it is not ours."""
+    """An instance as the API shows it; None: it is not ours.
+
+    Raises:
+        KeyError, ValueError: somebody has changed keys or the root disk that we gave it.
+    """
     config = row.get("config") or {}
     if f"{KEY}uuid" not in config:
         return None
@@ -141,7 +135,40 @@ def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
         for key in ("architecture", "config", "devices", "ephemeral", "profiles", "stateful", "description")
         if key in row
     }
-    return Instance(UUID(config[f"{KEY}uuid"]), row["location"], row["status"], row["type"], etag, definition)
+    member = read_location(row)
+    sizes = (
+        read_cpus(config.get("limits.cpu", "")),
+        int(config.get(f"{KEY}mhz", 0)),
+        read_memory(config.get("limits.memory", "")) // MIB,
+    )
+    return Instance(
+        UUID(config[f"{KEY}uuid"]),
+        member,
+        row["status"],
+        row["type"],
+        etag,
+        definition,
+        int(config.get(f"{KEY}fence", 0)),
+        sizes,
+        _read_root(config, row["devices"], member),
+    )
+
+
+def _read_root(
+    config: Mapping[str, str], devices: Mapping[str, Mapping[str, str]], member: str | None
+) -> Volume | None:
+    named = config.get(f"{KEY}root")
+    if not named:
+        return None
+    uuid, pool_uuid = named.split()
+    disk = devices[ROOT]
+    return Volume(UUID(uuid), UUID(pool_uuid), disk["pool"], read_size(disk["size"]), member)
+
+
+def _uuids(kind: str, devices: Iterable[str]) -> frozenset[UUID]:
+    """What our devices of a kind stand for; others' may be called nearly so."""
+    found = (re.fullmatch(f"{kind}({UUID_PATTERN})", name) for name in devices)
+    return frozenset(UUID(one[1]) for one in found if one is not None)
 
 
 def gated(found: Instance, fence: int) -> dict[str, Any]:
@@ -243,15 +270,13 @@ def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
     if row.get("type") != "custom" or f"{KEY}pool" not in config:
         return None
     size, pool_uuid = read_size(config["size"]), UUID(config[f"{KEY}pool"])
-    return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, row.get("location") or None)
+    return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, read_location(row))
 
 
-def read_size(text: str) -> int:
-    """Bytes of a size as we write it."""
-    found = SIZE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"not a size of ours: {text!r}")
-    return int(found[1]) * UNITS[found[2]]
+def read_location(row: Mapping[str, Any]) -> str | None:
+    """The member that has it; None: there is one server only, or all members reach it."""
+    location = row.get("location")
+    return None if location in ("", "none") else location
 
 
 def _cloud_init(guest: GuestSpec, options: IncusOptions) -> dict[str, str]:

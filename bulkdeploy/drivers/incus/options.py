@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bulkdeploy.drivers.options import DriverOptions
 
@@ -21,7 +21,8 @@ class IncusOptions(DriverOptions):
     )
     key: Path | None = Field(default=None, description="File with its key.")
     ca_file: Path | None = Field(
-        default=None, description="File of certificates that vouch for the members'. Unset: the system's do."
+        default=None,
+        description="File with the certificates of the authorities that signed the members'. Unset: the system's.",
     )
     fingerprint: str | None = Field(
         default=None, description="SHA-256 of the cluster's certificate, in hexadecimal: that one and no other."
@@ -58,6 +59,15 @@ class IncusOptions(DriverOptions):
         default=30.0, ge=0, description="A guest that does not stop for so long is ended."
     )
     calls_at_once: int = Field(default=20, ge=1, le=1000, description="Most operations of one process in Incus.")
+
+    @field_validator("network")
+    @classmethod
+    def _check_network(cls, value: str) -> str:
+        try:
+            value.format(label="", vlan="")
+        except (LookupError, ValueError, AttributeError) as error:
+            raise ValueError(f"it must have no other fields than {{label}} and {{vlan}}, not {value!r}") from error
+        return value
 
     @model_validator(mode="after")
     def _check_access(self) -> Self:

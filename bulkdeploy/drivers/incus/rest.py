@@ -23,8 +23,8 @@ WAIT_S = 30
 """How long one request waits for an operation; then it is asked for again."""
 
 NOT_FOUND, CHANGED, SILENT = 404, 412, (429, 502, 503, 504)
-UNDER_WAY = 103
-"""Status code of an operation that has not ended."""
+UNDER_WAY = (103, 104, 105)
+"""Status codes of an operation that has not ended: Running, Cancelling, Pending."""
 
 NOT_READY = ("no available cowsql leader", "context deadline exceeded", "driver: bad connection", "not leader")
 """Texts of errors 500 that say that the cluster's database has no leader now."""
@@ -46,6 +46,10 @@ class Refused(Exception):
         super().__init__(text)
 
 
+class OperationFailed(Refused):
+    """An operation that was begun has failed, or was cancelled; its code (400, 401) is not HTTP's."""
+
+
 class NotAnswered(Exception):
     """No member gave an answer; what was asked for may have been done all the same."""
 
@@ -57,7 +61,7 @@ class Access:
     Attributes:
         urls: of every member; ``unix://PATH`` for a socket of this machine.
         client: files of the client's certificate and key.
-        ca_file: certificates that vouch for the members'; None: those of the system.
+        ca_file: certificates of the authorities that signed the members'; None: the system's.
         fingerprint: SHA-256 of the cluster's certificate, which then needs no authority.
         project: Incus's project that requests are for.
     """
@@ -207,11 +211,12 @@ class Incus:
 
         Raises:
             NotAnswered: no answer, or the operation has not ended in time; it may go on.
+            OperationFailed: it has ended without success.
             Refused: see there.
         """
         end = time.monotonic() + timeout_s
         begun = self.send(method, path, body, timeout_s=timeout_s, if_match=if_match, **query).value
-        while begun.get("status_code") == UNDER_WAY:
+        while begun.get("status_code") in UNDER_WAY:
             left = end - time.monotonic()
             if left <= 0:
                 raise NotAnswered(f"operation {begun['id']} has not ended in {timeout_s:.0f} s")
@@ -223,7 +228,7 @@ class Incus:
                     return {}  # it has ended and is forgotten, or its member has died: who asked looks
                 raise
         if begun.get("err"):
-            raise Refused(int(begun["status_code"]), str(begun["err"]))
+            raise OperationFailed(int(begun["status_code"]), str(begun["err"]))
         return dict(begun.get("metadata") or {})
 
     def close(self) -> None:
@@ -255,9 +260,10 @@ def path_of(*parts: str) -> str:
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """A failure as drivers tell it; a refusal that names what is wrong with the request stays (4xx)."""
+    """A failure as drivers tell it: a refused request (4xx) stays so, a failed operation may go well later."""
     if isinstance(error, Refused):
         text = error.text if len(error.text) <= MOST_TEXT else f"{error.text[:MOST_TEXT]}..."
-        lasting = 400 <= error.code < 500 and error.code not in (409, CHANGED, 423)
+        is_begun = isinstance(error, OperationFailed)
+        lasting = not is_begun and 400 <= error.code < 500 and error.code not in (409, CHANGED, 423)
         return DriverError(step, host, text, transient=not lasting)
     return DriverError(step, host, str(error), transient=True, unanswered=True)

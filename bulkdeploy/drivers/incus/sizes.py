@@ -1,0 +1,45 @@
+"""Sizes as Incus has them: written by us, or by somebody's hand (Incus's doc/reference/instance_units.md)."""
+
+import re
+
+MIB = 1 << 20
+SIZE = re.compile(r"(\d+)([A-Za-z]*)")
+UNITS: dict[str, int] = {
+    "": 1,
+    "B": 1,
+    **{f"{prefix}B": 10 ** (3 * power) for power, prefix in enumerate("kMGTPE", 1)},
+    **{f"{prefix}iB": 1 << (10 * power) for power, prefix in enumerate("KMGTPE", 1)},
+}
+
+
+def read_size(text: str) -> int:
+    """Bytes.
+
+    Raises:
+        ValueError: it is no size.
+    """
+    found = SIZE.fullmatch(text)
+    if found is None or found[2] not in UNITS:
+        raise ValueError(f"{text!r} must be a size: a whole number and one of {', '.join(filter(None, UNITS))}")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def read_memory(text: str) -> int:
+    """Bytes of a limit; 0: there is none, or it is a share of the member's memory.
+
+    Raises:
+        ValueError: see ``read_size``.
+    """
+    return 0 if not text or text.endswith("%") else read_size(text)
+
+
+def read_cpus(text: str) -> int:
+    """CPUs of a limit: how many, or a set of them (``0-3,8``); 0: there is none.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not text or text.isdigit():
+        return int(text or 0)
+    ends = [part.partition("-") for part in text.split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
