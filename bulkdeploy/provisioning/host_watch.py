@@ -31,7 +31,7 @@ from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, HypervisorDriver, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
@@ -268,11 +268,7 @@ class HostWatch:
 
 def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
     """The hosts of a type."""
-    return [
-        HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
-        for host in hosts
-        if host.hypervisor == kind
-    ]
+    return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 
 def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
