@@ -23,7 +23,7 @@ class StateFigures:
         virtual_machines: VMs by state.
         capacity: per zone and type of capacity (in CloudStack's words: bytes, MHz, cores, addresses) how much there
             is, and how much of it is taken.
-        upstream_lag_s: how old what is known of the CloudStack behind is; None: none is followed.
+        upstream_lag_s: age of what was read from the followed CloudStack; None: none is followed.
     """
 
     database_up: bool = False

@@ -258,11 +258,13 @@ class Client:
                 allow_redirects=False,  # one would carry the signature to a place that nobody chose
             )
         except requests.exceptions.SSLError as error:
-            raise NotAnswered(command, f"the certificate does not verify: {error}", was_sent=False) from error
+            reason = f"the certificate does not verify: {_without_query(error)}"
+            raise NotAnswered(command, reason, was_sent=False) from None
         except (requests.exceptions.ConnectTimeout, requests.exceptions.ConnectionError) as error:
-            raise NotAnswered(command, str(error), was_sent=not _never_connected(error)) from error
+            was_sent = not _never_connected(error)
+            raise NotAnswered(command, _without_query(error), was_sent=was_sent) from None
         except requests.RequestException as error:
-            raise NotAnswered(command, str(error), was_sent=True) from error
+            raise NotAnswered(command, _without_query(error), was_sent=True) from None
         return self._read(command, response)
 
     def _signed(self, command: str, parameters: dict[str, str]) -> str:
@@ -332,6 +334,11 @@ def _inner(content: bytes) -> dict[str, Any] | None:
         return None
     (inner,) = document.values()
     return inner if isinstance(inner, dict) else None
+
+
+def _without_query(error: requests.RequestException) -> str:
+    """Its text without the query of a URL: texts go to logs, and a query has the key and the signature."""
+    return re.sub(r"\?[\w.~%&=*-]+", "", str(error))
 
 
 def _never_connected(error: requests.exceptions.ConnectionError) -> bool:

@@ -18,7 +18,7 @@ NOT_PLANNED = frozenset({"dryrun", "planindex", "hostids"})
 PLACED = (
     number(
         "inventoryage",
-        "seconds since what the plan knows of the CloudStack behind was so there; absent where none is followed",
+        "age in seconds of what was read from the followed CloudStack; absent where none is followed",
     ),
     number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
     objects(
@@ -39,7 +39,7 @@ PLACED = (
 
 
 def inventory_age(connection: Connection) -> int | None:
-    """Seconds; None: no CloudStack behind is followed."""
+    """Seconds; None: no CloudStack is followed."""
     age_s = picture_age_s(connection)
     return None if age_s is None else int(age_s)
 

@@ -210,7 +210,7 @@ class _Front:
 
 
 def _status(refused: ApiRefused) -> int:
-    """What a browser and scripts are told: what may pass, or is not there, or was refused."""
+    """The HTTP status of a refusal: temporary, not found, or else 422."""
     return refused.status if refused.status in (NOT_FOUND, *PASSING) else REFUSED
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 
@@ -17,6 +18,11 @@ class HostAddress:
     ip_address: str
     hypervisor: str
     url: str | None = None
+
+
+def address_of(host: Any) -> HostAddress:
+    """The address of a host, from a row with columns of these names."""
+    return HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The sweeper gives running guests the rules of their security groups when these change.
 
 What a guest has is noted as a digest of its rules, which change with more than calls about rules: with every VM
-that joins or leaves a group at the other end. Rules and notes are therefore compared, and nobody needs to say what
-changed. A host that does not take them is asked again in the next round.
+that joins or leaves a group at the other end. Rules and notes are therefore compared; no caller announces a change.
+A host that does not take them is asked again in the next round.
 """
 
 from collections import defaultdict

@@ -10,13 +10,13 @@ evacuates it, once it is fenced. Nothing else is started: a host that is silent 
 
 A VM whose guest was not running, in two looks a second or more apart, gets a job that stops it: the job looks
 again, with its fence, takes away what is left, and gives claims back. What is missing once may be on its way.
-Where a driver is told that a guest ended, its host is looked at in that round and in the next; all hosts are looked
-at less often, which finds what nobody told.
+Where a hypervisor reports that a guest ended, its host is looked at in that round and the next; all hosts are
+looked at less often, which finds ends that were not reported.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, HypervisorDriver, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, ONLY_HA
@@ -96,14 +96,6 @@ class Seen:
         return self.silence is None
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A VM without a running guest in the last look at its host, and since which moment."""
-
-    host_uuid: UUID
-    since: float
-
-
 class HostWatch:
     """The passes.
 
@@ -125,7 +117,8 @@ class HostWatch:
         self._engine, self._drivers, self._clock = engine, drivers, clock
         self._timeout_s = min(timeout_s, PATIENCE_S)
         self._silent_since: dict[int, float] = {}
-        self._missing: dict[UUID, Missing] = {}
+        self._missing_since: dict[tuple[UUID, UUID], float] = {}
+        """Of VMs that had no running guest in the last look at their host, by both uuids: the first such look."""
         self._withheld: frozenset[int] = frozenset()
 
     def watch_hosts(self) -> None:
@@ -145,7 +138,7 @@ class HostWatch:
             self._evacuate(
                 seen, [one for one in down if Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities]
             )
-        self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before)
+        self._stop_ended([one for one in seen if one.answers and one.host.uuid in set(telling)], before, telling)
 
     def look_after_ends(self) -> None:
         """Look at hosts of whose guests drivers were told that they ended, and once more where one is missing."""
@@ -153,7 +146,7 @@ class HostWatch:
             watched = self._watched(store.hypervisors_in_use(connection))
             drivers = {kind: driver for kind, driver in watched.items() if driver.guests_may_end}
             hosts = store.watched_hosts(connection, list(drivers)) if drivers else []
-        reported = frozenset(self._missing).union(
+        reported = frozenset(vm for vm, _ in self._missing_since).union(
             *(driver.ended_guests(_addresses(kind, hosts)) for kind, driver in drivers.items())
         )
         if not reported:
@@ -162,10 +155,10 @@ class HostWatch:
         with read_only(self._engine) as connection:
             every = store.settled_vms(connection, [host.uuid for host in answering])
         in_question = {vm.host_uuid for vm in every if vm.uuid in reported}
-        hosts = [host for host in answering if host.uuid in in_question]
+        looked_at = [host for host in answering if host.uuid in in_question]
         before = {vm.uuid: vm for vm in every if vm.host_uuid in in_question}
-        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, hosts)]
-        self._stop_ended([one for one in seen if one.answers], before)
+        seen = [one for kind, driver in drivers.items() for one in self._look(driver, kind, looked_at)]
+        self._stop_ended([one for one in seen if one.answers], before, [host.uuid for host in hosts])
 
     def _watched(self, hypervisors: Sequence[str]) -> dict[str, HypervisorDriver]:
         found: dict[str, HypervisorDriver] = {}
@@ -245,7 +238,8 @@ class HostWatch:
                     metrics.SWEPT.labels("evacuations").inc()
                     log.warning("host_evacuated", host=one.host.name)
 
-    def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]]) -> None:
+    def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]) -> None:
+        """Stop VMs that are missing for long enough; what is missing on hosts not seen now stays noted."""
         answering = [one.host.uuid for one in seen]
         after: Sequence[Row[Any]] = ()
         if answering:
@@ -254,13 +248,17 @@ class HostWatch:
         running = frozenset[UUID]().union(*(one.running for one in seen))
         now = self._clock()
         missing = {
-            vm.uuid: self._missing.get(vm.uuid, Missing(vm.host_uuid, now))
+            (vm.uuid, vm.host_uuid): self._missing_since.get((vm.uuid, vm.host_uuid), now)
             for vm in after
             if before.get(vm.uuid) == vm and vm.uuid not in running
         }
-        ended = frozenset(vm for vm, found in missing.items() if now - found.since >= APART_S)
-        unseen = {vm: found for vm, found in self._missing.items() if found.host_uuid not in set(answering)}
-        self._missing = unseen | missing
+        ended = frozenset(vm for (vm, _), since in missing.items() if now - since >= APART_S)
+        unseen, moved = set(watched) - set(answering), {vm.uuid for vm in after}
+        self._missing_since = missing | {
+            (vm, host): since
+            for (vm, host), since in self._missing_since.items()
+            if host in unseen and vm not in moved
+        }
         if ended:
             stop = partial(_stop, host_uuids=answering, vm_uuids=ended)
             stopped = run_transaction(self._engine, stop, Failpoint.SWEEP_GUESTS)
@@ -270,11 +268,7 @@ class HostWatch:
 
 def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
     """The hosts of a type."""
-    return [
-        HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
-        for host in hosts
-        if host.hypervisor == kind
-    ]
+    return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 
 def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:

@@ -1,4 +1,4 @@
-"""How far the cloud behind this service is followed, and which of several processes does it."""
+"""How far CloudStacks are followed, and which of several processes follows each."""
 
 from datetime import datetime
 from typing import Any
@@ -55,7 +55,9 @@ def note_progress(
     return connection.execute(_NOTE, values).rowcount > 0
 
 
-_YIELD = text("UPDATE followed_clouds SET leased_until = NULL WHERE url = :url AND leader = :follower")
+_YIELD = text(
+    "UPDATE followed_clouds SET leader = NULL, leased_until = NULL WHERE url = :url AND leader = :follower"
+)
 
 
 def yield_lead(connection: Connection, url: str, follower: UUID) -> None:
@@ -63,10 +65,15 @@ def yield_lead(connection: Connection, url: str, follower: UUID) -> None:
     connection.execute(_YIELD, {"url": url, "follower": follower})
 
 
-_AGE = text("SELECT CAST(extract(epoch FROM now() - max(seen)) AS float) FROM followed_clouds")
+_AGE = text(
+    "SELECT CAST(extract(epoch FROM now() - min(seen)) AS float) FROM followed_clouds WHERE leader IS NOT NULL"
+)
 
 
 def picture_age_s(connection: Connection) -> float | None:
-    """How old, in seconds, what is known of the cloud behind is; None: none is followed."""
+    """Age in seconds of what was read from the followed CloudStack, of several the oldest; None: none is followed.
+
+    One whose process died, and did not yield the lead, counts as followed.
+    """
     age: float | None = connection.execute(_AGE).scalar()
     return None if age is None else max(age, 0.0)

@@ -15,7 +15,7 @@ class Lock(Enum):
     """The locks in order. A number is the first key of an advisory lock, a name the table whose rows are locked."""
 
     SCHEMA = 4210
-    """Migrating: who comes second waits, and finds nothing to do."""
+    """Migrating: the second process waits, and finds nothing to do."""
 
     BOOTSTRAP = 4208
     """Writing what a new database begins with."""
@@ -33,7 +33,7 @@ class Lock(Enum):
     """A volume that a call is about, by id; its row comes too late to choose a pool by it."""
 
     ZONE_RULES = 4206
-    """What a zone lets VMs use, by the zone's id: shared by who plans, alone by who changes it."""
+    """What a zone lets VMs use, by the zone's id: shared by planning, alone by changing it."""
 
     NETWORKS = "networks"
     """Networks that new nics are in."""

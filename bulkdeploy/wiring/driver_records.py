@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy.domain.security_group_rules import Rule
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
     CopyState,
     Counterpart,
@@ -56,11 +56,7 @@ class _Directory:
             return self._hosts(directory.hosts(connection, pool_uuid))
 
     def _hosts(self, rows: Sequence[Row[Any]]) -> list[HostAddress]:
-        return [
-            HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor, row.url)
-            for row in rows
-            if self._serves(row.hypervisor)
-        ]
+        return [address_of(row) for row in rows if self._serves(row.hypervisor)]
 
     def pools(self) -> Sequence[Pool]:
         with read_only(self._engine) as connection:

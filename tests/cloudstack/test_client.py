@@ -1,6 +1,7 @@
 """The client of a CloudStack: signed as CloudStack checks it, patient when throttled, whole where pages are not."""
 
 import time
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -129,6 +130,22 @@ def test_a_change_that_cannot_have_arrived_says_so() -> None:
     with pytest.raises(NotAnswered) as silence:
         client.call("deleteHost", {"id": "h1"}, timeout_s=0.1)
     assert not silence.value.was_sent
+
+
+@pytest.mark.parametrize("reached", ["nobody", "no TLS", "no URL"])
+def test_no_error_tells_the_key_or_the_signature(server: PagingServer, reached: str) -> None:
+    """Texts and tracebacks go to logs; they say what was not reached."""
+    url = {
+        "nobody": f"http://127.0.0.1:{free_port()}/client/api",
+        "no TLS": server.url.replace("http:", "https:"),
+        "no URL": "http://127.0.0.1:port/client/api",
+    }[reached]
+    client = Client(Access(url, API_KEY, SECRET_KEY))
+    with pytest.raises(NotAnswered, match=r"127\.0\.0\.1") as silence:
+        client.call("listHosts", timeout_s=0.1)
+    logged = "".join(traceback.format_exception(silence.value)).lower()
+    assert ("apikey=" in logged, "signature=" in logged) == (False, False)
+    client.close()
 
 
 def test_calls_keep_their_distance(server: PagingServer) -> None:

@@ -4,7 +4,9 @@ The other cloud is bulkdeploy itself, behind a real server; what happens there i
 the events that CloudStack writes.
 """
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -12,14 +14,16 @@ from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
 from bulkdeploy.cloudstack.client import Access, Client
-from bulkdeploy.manage.upstream.events import MOST_EVENTS
+from bulkdeploy.manage.upstream.events import MOST_EVENTS, news_of
 from bulkdeploy.manage.upstream.following import Cadence, Follower, Overtaken
 from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
 from bulkdeploy.manage.upstream.reading import Upstream, Wanted
 from bulkdeploy.services.system import System
+from bulkdeploy.store.database.engine import MOST_ATTEMPTS
 from bulkdeploy.store.followed_clouds import picture_age_s
 from tests.cloudstack.test_import import audit_breaches, said, upstream
 from tests.support.api_client import ApiClient
+from tests.support.progress import wait_for
 from tests.support.vms import deployed_vm
 from tests.support.world import World
 
@@ -202,3 +206,75 @@ def test_what_our_jobs_did_meanwhile_stays(follower: Follower, upstream: World, 
     reading = read_upstream(system, reading.upstream)
     with system.engine.begin() as connection:
         assert write_reading(connection, system, reading).changed == {"virtualmachines": 1}
+
+
+def test_the_lag_is_that_of_the_cloud_that_is_furthest_behind(follower: Follower, system: System) -> None:
+    """Of those that are followed: a cloud that nobody follows any more, since its follower has ended, has none."""
+    with system.engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO followed_clouds (url, leader, seen)"
+                " VALUES ('http://behind', gen_random_uuid(), now() - interval '1 h'),"
+                " ('http://left', NULL, now() - interval '1 day')"
+            )
+        )
+        age_s = picture_age_s(connection)
+        assert age_s is not None
+        assert 3600 <= age_s < 24 * 3600
+        connection.execute(text("DELETE FROM followed_clouds WHERE url = 'http://behind'"))
+    ended = threading.Event()
+    ended.set()
+    follower.run(ended)
+    with system.engine.connect() as connection:
+        assert picture_age_s(connection) is None
+
+
+def test_an_event_of_nothing_that_has_an_id_is_passed_over() -> None:
+    """What it names cannot be read; others are."""
+    vm = str(uuid4())
+    row = {"type": "VM.CREATE", "resourcetype": "VirtualMachine", "created": "2026-01-01T00:00:00+0000"}
+    news = news_of([row | {"id": "1", "resourceid": "17"}, row | {"id": "2", "resourceid": vm}])
+    assert news.wanted == Wanted(vms=frozenset({vm}))
+    assert news.handled.keys() == {"1", "2"}
+
+
+@contextmanager
+def new_vms_conflict(system: System) -> Iterator[None]:
+    """Whatever writes a new VM loses its race, as often as it tries."""
+    with system.engine.begin() as connection:
+        connection.execute(
+            text(
+                "CREATE SEQUENCE races_lost;"
+                "CREATE FUNCTION lose_race() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                " PERFORM nextval('races_lost'); RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$;"
+                "CREATE TRIGGER lose_race BEFORE INSERT ON virtual_machines EXECUTE FUNCTION lose_race()"
+            )
+        )
+    try:
+        yield
+    finally:
+        with system.engine.begin() as connection:
+            connection.execute(text("DROP FUNCTION lose_race CASCADE; DROP SEQUENCE races_lost"))
+
+
+def test_what_loses_every_race_is_written_later(
+    follower: Follower, upstream: World, system: System, client: ApiClient
+) -> None:
+    """Following goes on, and the event is handled once nothing stands against it."""
+
+    def gave_up() -> bool:
+        with system.engine.connect() as connection:
+            lost = connection.execute(text("SELECT last_value FROM races_lost")).scalar_one()
+        return int(lost) > MOST_ATTEMPTS
+
+    vm = deployed_vm(upstream, "new")
+    happens(upstream, "VM.CREATE", vm)
+    ended = threading.Event()
+    thread = threading.Thread(target=follower.run, args=(ended,))
+    with new_vms_conflict(system):
+        thread.start()
+        wait_for(lambda: gave_up() or not thread.is_alive())
+    wait_for(lambda: vm in said(client, "listVirtualMachines") or not thread.is_alive())
+    assert thread.is_alive()
+    ended.set()
+    thread.join()

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from tests.ganeti.live import gnt
-from tests.ganeti.service import GanetiCloud, ganeti_cloud, instances, wait_for
-from tests.support.progress import say
+from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, wait_until_empty
+from tests.support.progress import say, wait_for
 
 TURNS = 3
 
@@ -26,7 +26,7 @@ def main(count: int) -> None:
             theirs = of_ganeti(count, Path(folder))
             began, before = time.monotonic(), cpu(cloud)
             cloud.deploy(count)
-            wait_for(lambda: len(cloud.vms()) == count, "not all VMs run")
+            wait_for(lambda: len(cloud.vms()) == count, "all VMs run", pause_s=1, patience_s=PATIENCE_OF_MANY_S)
             ours, spent = time.monotonic() - began, cpu(cloud) - before
             cloud.destroy_all()
             say(
@@ -58,7 +58,7 @@ def of_ganeti(count: int, folder: Path) -> float:
     took = time.monotonic() - began
     for name in instances():
         gnt("gnt-instance", "remove", "--force", "--shutdown-timeout=0", "--submit", name)
-    wait_for(lambda: not instances(), "the cluster has instances left")
+    wait_until_empty()
     return took
 
 

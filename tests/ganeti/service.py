@@ -1,8 +1,7 @@
 """The whole service with the virtual cluster as its zone, and VMs deployed there with one call."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,11 @@ from typing import Any
 
 from tests.ganeti.live import PATIENCE_S, fingerprint, gnt
 from tests.support.api_client import ApiClient
+from tests.support.progress import wait_for
 from tests.support.whole_service import WholeService, whole_service
+
+PATIENCE_OF_MANY_S = 4 * PATIENCE_S
+"""What many instances may take."""
 
 ZONE = Path(__file__).parent / "zone.yaml"
 SETTINGS = """
@@ -53,7 +56,7 @@ class GanetiCloud:
         """Remove every VM, and wait for it."""
         for vm in (vm for state in ("Running", "Stopped", "Error") for vm in self.vms(state)):
             self.client.call("destroyVirtualMachine", id=vm["id"], expunge="true")
-        wait_for(lambda: not instances(), "the cluster has instances left")
+        wait_until_empty()
 
 
 @contextmanager
@@ -92,9 +95,6 @@ def instances() -> dict[str, tuple[str, str]]:
     return {name: (node, state) for name, node, state in (row.split(":") for row in rows)}
 
 
-def wait_for(holds: Callable[[], Any], otherwise: str, patience_s: float = 4 * PATIENCE_S) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(1)
+def wait_until_empty() -> None:
+    """Wait until the cluster has no instances."""
+    wait_for(lambda: not instances(), "an empty cluster", pause_s=1, patience_s=PATIENCE_OF_MANY_S)

@@ -235,3 +235,49 @@ def test_a_vm_that_a_job_works_on_is_left_alone(fleet: Fleet, guest_watch: HostW
     for _ in range(3):
         guest_watch.watch_hosts()
     assert len(fleet.jobs()) == jobs
+
+
+def move_row(fleet: Fleet, vm: Any) -> None:
+    """Let a VM be on another host, without its guest."""
+    fleet.zone.change(
+        "UPDATE virtual_machines SET host_id = (SELECT min(id) FROM hosts WHERE id <> :host) WHERE id = :id",
+        host=vm.host_id,
+        id=vm.id,
+    )
+
+
+def test_what_is_missing_on_one_host_says_nothing_of_another(
+    fleet: Fleet, guest_watch: HostWatch, clock: Clock
+) -> None:
+    """A VM that was missing once and has moved since is missing for the first time there."""
+    fleet.deploy(1)
+    fleet.run()
+    (vm,) = fleet.vms()
+    jobs = len(fleet.jobs())
+    end_guest(fleet, vm)
+    guest_watch.watch_hosts()
+    move_row(fleet, vm)
+    clock.now += 1
+    guest_watch.watch_hosts()
+    assert len(fleet.jobs()) == jobs
+    clock.now += 1
+    guest_watch.watch_hosts()
+    assert len(fleet.jobs()) == jobs + 1
+
+
+def test_nobody_looks_after_hosts_that_are_gone(
+    fleet: Fleet, window: Window, guest_watch: HostWatch, clock: Clock
+) -> None:
+    """What was missing on them is forgotten, and comes to nothing if the VM is found elsewhere."""
+    fleet.deploy(1)
+    fleet.run()
+    (vm,) = fleet.vms()
+    end_guest(fleet, vm)
+    guest_watch.watch_hosts()
+    fleet.zone.change("UPDATE hosts SET removed = now() WHERE id = :id", id=vm.host_id)
+    clock.now += 1
+    guest_watch.look_after_ends()
+    window.looked.clear()
+    move_row(fleet, vm)
+    guest_watch.look_after_ends()
+    assert window.looked == []

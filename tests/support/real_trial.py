@@ -18,6 +18,7 @@ from uuid import UUID
 
 from tests.support.api_client import ApiFailure
 from tests.support.programs import bulkdeploy
+from tests.support.progress import say
 from tests.support.real_cloud import RealCloud, RealHosts, real_cloud
 
 MOST_VMS = 14
@@ -180,8 +181,3 @@ def run_trial(hosts: RealHosts, make: Callable[[RealCloud[Any], int, float], Tri
         say(f"BREACH {breach}")
     say(f"{len(trial.breaches)} breaches")
     sys.exit(bool(trial.breaches))
-
-
-def say(line: str) -> None:
-    """To whoever watches."""
-    print(line, flush=True)  # noqa: T201 - this is what it is for

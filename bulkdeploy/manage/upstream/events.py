@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from bulkdeploy.cloudstack.client import Client, Row
 from bulkdeploy.manage.upstream.reading import Wanted
@@ -126,11 +127,11 @@ def news_of(events: Iterable[Row]) -> News:
         handled[str(row["id"])] = _when(row)
         if row.get("state") in UNDER_WAY:
             continue
-        kind, uuid = row.get("resourcetype"), row.get("resourceid")
+        kind, uuid = row.get("resourcetype"), _uuid(row.get("resourceid"))
         if kind in OF_VMS and uuid:
-            vms.add(str(uuid))
+            vms.add(uuid)
         elif kind in OF_VOLUMES and uuid:
-            volumes.add(str(uuid))
+            volumes.add(uuid)
         else:
             commands.update(_lists(str(row.get("type", ""))))
     wanted = Wanted(frozenset(commands), frozenset(vms), frozenset(volumes))
@@ -141,6 +142,14 @@ def _lists(event_type: str) -> tuple[str, ...]:
     if event_type.endswith(SIGNING_IN):
         return ()
     return next((commands for start, commands in LISTS.items() if event_type.startswith(start)), ())
+
+
+def _uuid(given: object) -> str | None:
+    """What an event names; None: nothing, or nothing that could be read by its id."""
+    try:
+        return str(UUID(str(given)))
+    except ValueError:
+        return None
 
 
 def _when(row: Row) -> datetime:

@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy import Connection
 
 from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered
+from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.upstream.events import OVERLAP, newest_event, read_news
 from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
 from bulkdeploy.manage.upstream.reading import Upstream, Wanted
@@ -73,7 +74,10 @@ class Follower:
         self._pause_s = 0.0
 
     def run(self, ended: threading.Event) -> None:
-        """Follow, round after round, until ``ended``; what fails is logged, and tried again."""
+        """Follow, round after round, until ``ended``.
+
+        Where the CloudStack or the database is away or refuses, that is logged, and tried again.
+        """
         try:
             while not ended.is_set():
                 try:
@@ -83,9 +87,12 @@ class Follower:
                 except Overtaken:
                     log.warning("upstream_followed_by_another", why="this process was silent for too long")
                 except Exception as error:
-                    if not is_unreachable(error):
+                    if is_unreachable(error):
+                        log.warning("database_away", why=str(error).splitlines()[0])
+                    elif isinstance(error, BulkDeployError):
+                        log.warning("upstream_not_written", why=str(error))
+                    else:
                         raise
-                    log.warning("database_away", why=str(error).splitlines()[0])
                 ended.wait(max(self._pause_s, self._cadence.events))
         finally:
             self._yield()

@@ -16,7 +16,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -177,8 +177,7 @@ def _read_move(connection: Connection, job: LeasedJob) -> _Move | None:
     work = read_assignment(connection, job)
     if work.host is None:
         raise AssertionError("a VM that migrates holds its destination")
-    address = HostAddress(source.uuid, source.name, source.ip_address, source.hypervisor, source.url)
-    return _Move(work, work.host, source.id, address)
+    return _Move(work, work.host, source.id, address_of(source))
 
 
 MIGRATE = JobKind(

@@ -127,7 +127,7 @@ def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
 def insert_deployment(
     connection: Connection, user_id: int, account_id: int, zone_id: int, vms: int, *, learnt: bool = True
 ) -> int:
-    """The row that VMs of an owner in a zone hang on: they came with no call of ours.
+    """The deployment row for VMs that no call of ours deployed.
 
     ``learnt``: another cloud has them, whose word holds.
     """
