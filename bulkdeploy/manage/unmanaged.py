@@ -166,7 +166,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
 
 def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int, timeout_s: float) -> int:
     """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
-    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged, begin_removal
     from bulkdeploy.services.virtual_machines.unmanaged import remove as remove_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
@@ -180,11 +180,11 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
     parts = [Unmanaged(part, []) for part in _parts(found.guests, batch)]
     parts += [Unmanaged([], part) for part in _parts(found.volumes, batch)]
     for part in parts:
-        work = partial(remove_unmanaged, drivers=installed.drivers, found=part, timeout_s=timeout_s)
-        failed = run_transaction(installed.engine, work)
-        for uuid in [one.guest.uuid for one in part.guests] + [volume[0] for volume in part.volumes]:
+        removal = run_transaction(installed.engine, partial(begin_removal, found=part))
+        failed = remove_unmanaged(installed.drivers, removal, timeout_s=timeout_s)
+        for uuid in removal.uuids:
             click.echo(f"left  {names[uuid]}: {failed[uuid]}" if uuid in failed else f"removed  {names[uuid]}")
-        removed, left = removed + len(part.guests) + len(part.volumes) - len(failed), left + len(failed)
+        removed, left = removed + len(removal.uuids) - len(failed), left + len(failed)
     return _exit_code(removed, left, dry_run=False)
 
 

@@ -202,12 +202,17 @@ def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> N
 
 
 def test_removing_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:
-    """Killed before or after a driver call, what is left is found again, and removed."""
-    for place in ("before", "after"):
-        die_at(f"{Failpoint.REMOVE_UNMANAGED}.{place}")
-        with pytest.raises(Died):
-            run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")
-        failpoints.arm(None)
+    """Killed before or after a driver call, what is left is found again, and removed; nobody can adopt it."""
+    die_at(f"{Failpoint.REMOVE_UNMANAGED}.before")
+    with pytest.raises(Died):
+        run(fleet, "unmanaged", "remove", str(restored[0]), "--yes")
+    failpoints.arm(None)
+    refused = run(fleet, "unmanaged", "adopt", str(restored[0]))
+    assert (refused.exit_code, "it is being removed" in refused.stdout) == (LEFT, True)
+    die_at(f"{Failpoint.REMOVE_UNMANAGED}.after")
+    with pytest.raises(Died):
+        run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")
+    failpoints.arm(None)
     assert run(fleet, "unmanaged", "remove", *ALL).exit_code == DONE
     assert not set(restored) & set(fleet.guests())
     fleet.assert_intact()

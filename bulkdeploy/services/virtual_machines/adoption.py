@@ -24,7 +24,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import Guest, GuestDetails, GuestNic, PowerState
 from bulkdeploy.services.deployments.deployment_checks import check_available
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owner, require_open_zones
-from bulkdeploy.services.virtual_machines.unmanaged import UnmanagedGuest
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE, UnmanagedGuest
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -108,6 +108,7 @@ class _Adopting:
             connection, {one.details.template_uuid for one in guests if one.details and one.details.template_uuid}
         )
         self._known, self._known_volumes = store.known_uuids(connection)
+        self._ending = guest_fences.fenced(connection, {one.guest.uuid for one in guests}, LAST_FENCE)
         uuids = [one.guest.uuid for one in guests] + [nic.uuid for nic in nics]
         self._used = store.used_before(connection, [*uuids, *(v[0] for one in guests for v in one.volumes)])
         networks = [network.id for network in self._networks.values()]
@@ -202,6 +203,8 @@ class _Adopting:
         guest, details = one.guest, one.details
         if self._times[guest.uuid] > 1:
             raise _LeftOut("it runs on more than one host: end it on all but one, there")
+        if guest.uuid in self._ending:
+            raise _LeftOut("it is being removed: remove it again if it stays")
         if guest.power is not PowerState.RUNNING:
             raise _LeftOut("it does not run: only running guests are adopted; remove it")
         if details is None:
