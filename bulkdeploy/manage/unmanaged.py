@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,6 +144,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
     Raises:
         BulkDeployError: nothing of a batch could be adopted, such as where it would pass a limit of the owner.
     """
+    from bulkdeploy.manage.dry_run import run_or_try
     from bulkdeploy.services.virtual_machines.adoption import adopt as adopt_guests
     from bulkdeploy.store.accounts.callers import default_admin
 
@@ -155,7 +156,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
         def work(connection: "Connection", part: Sequence[Any] = part) -> "Adopted":
             return adopt_guests(connection, default_admin(connection), part, wanted)
 
-        result = _in_transaction(installed, work, dry_run=dry_run)
+        result = run_or_try(installed.engine, work, dry_run=dry_run, at=Failpoint.ADOPT_COMMIT)
         adopted, left = adopted + len(result.vm_ids), left + len(result.left_out)
         for uuid in result.vm_ids:
             click.echo(f"{'would adopt' if dry_run else 'adopted'}  {names[uuid]} ({uuid})")
@@ -224,25 +225,6 @@ def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
         "guests": guests,
         "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in found.volumes],
     }
-
-
-class _NothingKept(Exception):
-    """The transaction of a dry run is given up."""
-
-
-def _in_transaction(installed: Installation, work: "Callable[[Connection], T]", *, dry_run: bool) -> T:
-    from bulkdeploy.store.database.engine import run_transaction
-
-    results: list[T] = []
-
-    def once(connection: "Connection") -> None:
-        results.append(work(connection))
-        if dry_run:
-            raise _NothingKept
-
-    with suppress(_NothingKept):
-        run_transaction(installed.engine, once, Failpoint.ADOPT_COMMIT)
-    return results[-1]
 
 
 def _exit_code(done: int, left: int, *, dry_run: bool) -> int:
