@@ -50,7 +50,7 @@ def unmanaged() -> None:
     """Guests, and volumes, that hypervisors have and no row knows: a restore of an older backup leaves them.
 
     Safe while everything works, and to be killed and run again. Exit code 0: there are none, 3: there are (list,
-    dry run), 4: all was done, 5: something is left, and said why, 1: it failed.
+    dry run), 4: all was done, 5: something is left, with the reason, 1: it failed.
     """
 
 
@@ -134,8 +134,7 @@ def find(installed: Installation) -> "Unmanaged":
     from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
     from bulkdeploy.store.database.engine import read_only
 
-    with read_only(installed.engine) as connection:
-        return find_unmanaged(connection, installed.drivers)
+    return find_unmanaged(partial(read_only, installed.engine), installed.drivers)
 
 
 def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:

@@ -3,8 +3,10 @@
 A restore of an older backup leaves them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,13 +36,14 @@ class UnmanagedGuest:
     """A guest that no row knows, once for each host that it is on.
 
     ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
-    ``volumes``: those of its volumes that there are.
+    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on.
     """
 
     guest: Guest
     host: Row[Any] | None
     details: GuestDetails | None
     volumes: tuple[RealVolume, ...]
+    copies: int
 
     @property
     def name(self) -> str:
@@ -69,13 +72,20 @@ class Removal:
         return [one.guest.uuid for one in self.guests] + [volume[0] for volume, _ in self.volumes]
 
 
-def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) -> Unmanaged:
+def find_unmanaged(
+    reading: Callable[[], AbstractContextManager[Connection]], drivers: Iterable[HypervisorDriver]
+) -> Unmanaged:
     """Everything that hypervisors have and no row knows, by name; safe while everything works.
+
+    Args:
+        reading: opens a connection for reading: before hypervisors are asked, which may take minutes, and after.
+        drivers: of all hypervisors.
 
     Raises:
         DriverError: a hypervisor can not be asked.
     """
-    vms, volumes = store.known_uuids(connection)
+    with reading() as connection:
+        vms, volumes = store.known_uuids(connection)
     guests: list[tuple[Guest, GuestDetails | None]] = []
     there: dict[UUID, RealVolume] = {}
     for driver in drivers:
@@ -85,14 +95,17 @@ def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) 
             described = {one.uuid: one for one in driver.details_of_guests(listed)}
         guests += [(guest, described.get(guest.uuid)) for guest in listed]
         there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
-    vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
-    hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+    with reading() as connection:
+        vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
+        hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+    copies = Counter(guest.uuid for guest, _ in guests)
     found = [
         UnmanagedGuest(
             guest,
             hosts.get(guest.host_uuid),
             details,
             tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
+            copies[guest.uuid],
         )
         for guest, details in guests
         if guest.uuid not in vms
