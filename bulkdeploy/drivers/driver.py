@@ -482,9 +482,10 @@ class HypervisorDriver(ABC):
         """Every volume: (uuid, pool uuid, size in bytes)."""
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """What these guests, as ``list_guests`` told of them, were started with; those that are gone are left out.
+        """What these guests, as ``list_guests`` told of them, were started with.
 
-        Nothing but the hypervisor is asked: the database may know less than it does. Ability.GUEST_DETAILS.
+        Those that are gone, or of which not all is known, are left out. Nothing but the hypervisor is asked: the
+        database may know less than it does. Ability.GUEST_DETAILS.
 
         Raises:
             DriverError: a host does not answer.

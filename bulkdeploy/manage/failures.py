@@ -6,6 +6,7 @@ from sqlalchemy.exc import OperationalError
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
 from bulkdeploy.cloudstack.client import CallRefused, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed
@@ -21,6 +22,7 @@ EXPECTED = (
     CallRefused,
     ConnectionFailed,
     DataDirectoryInUse,
+    DriverError,
     DriverSettingError,
     NotAnswered,
     OperationalError,

@@ -1,4 +1,4 @@
-"""``bulkdeploy heal``: what the audit finds broken, in rows or on hypervisors, is mended, or said how to."""
+"""``bulkdeploy heal``: what the audit finds broken, in rows or on hypervisors, is mended, or the remedy named."""
 
 import sys
 import time

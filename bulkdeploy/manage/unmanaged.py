@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,7 +50,7 @@ def unmanaged() -> None:
     """Guests, and volumes, that hypervisors have and no row knows: a restore of an older backup leaves them.
 
     Safe while everything works, and to be killed and run again. Exit code 0: there are none, 3: there are (list,
-    dry run), 4: all was done, 5: something is left, and said why, 1: it failed.
+    dry run), 4: all was done, 5: something is left, with the reason, 1: it failed.
     """
 
 
@@ -134,8 +134,7 @@ def find(installed: Installation) -> "Unmanaged":
     from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
     from bulkdeploy.store.database.engine import read_only
 
-    with read_only(installed.engine) as connection:
-        return find_unmanaged(connection, installed.drivers)
+    return find_unmanaged(partial(read_only, installed.engine), installed.drivers)
 
 
 def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:
@@ -144,6 +143,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
     Raises:
         BulkDeployError: nothing of a batch could be adopted, such as where it would pass a limit of the owner.
     """
+    from bulkdeploy.manage.dry_run import run_or_try
     from bulkdeploy.services.virtual_machines.adoption import adopt as adopt_guests
     from bulkdeploy.store.accounts.callers import default_admin
 
@@ -155,7 +155,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
         def work(connection: "Connection", part: Sequence[Any] = part) -> "Adopted":
             return adopt_guests(connection, default_admin(connection), part, wanted)
 
-        result = _in_transaction(installed, work, dry_run=dry_run)
+        result = run_or_try(installed.engine, work, dry_run=dry_run, at=Failpoint.ADOPT_COMMIT)
         adopted, left = adopted + len(result.vm_ids), left + len(result.left_out)
         for uuid in result.vm_ids:
             click.echo(f"{'would adopt' if dry_run else 'adopted'}  {names[uuid]} ({uuid})")
@@ -166,7 +166,7 @@ def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *
 
 def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, batch: int, timeout_s: float) -> int:
     """Remove these guests and volumes, so many at a time, and say what became of each; answers the exit code."""
-    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged
+    from bulkdeploy.services.virtual_machines.unmanaged import Unmanaged, begin_removal
     from bulkdeploy.services.virtual_machines.unmanaged import remove as remove_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
@@ -180,11 +180,11 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
     parts = [Unmanaged(part, []) for part in _parts(found.guests, batch)]
     parts += [Unmanaged([], part) for part in _parts(found.volumes, batch)]
     for part in parts:
-        work = partial(remove_unmanaged, drivers=installed.drivers, found=part, timeout_s=timeout_s)
-        failed = run_transaction(installed.engine, work)
-        for uuid in [one.guest.uuid for one in part.guests] + [volume[0] for volume in part.volumes]:
+        removal = run_transaction(installed.engine, partial(begin_removal, found=part))
+        failed = remove_unmanaged(installed.drivers, removal, timeout_s=timeout_s)
+        for uuid in removal.uuids:
             click.echo(f"left  {names[uuid]}: {failed[uuid]}" if uuid in failed else f"removed  {names[uuid]}")
-        removed, left = removed + len(part.guests) + len(part.volumes) - len(failed), left + len(failed)
+        removed, left = removed + len(removal.uuids) - len(failed), left + len(failed)
     return _exit_code(removed, left, dry_run=False)
 
 
@@ -224,25 +224,6 @@ def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
         "guests": guests,
         "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in found.volumes],
     }
-
-
-class _NothingKept(Exception):
-    """The transaction of a dry run is given up."""
-
-
-def _in_transaction(installed: Installation, work: "Callable[[Connection], T]", *, dry_run: bool) -> T:
-    from bulkdeploy.store.database.engine import run_transaction
-
-    results: list[T] = []
-
-    def once(connection: "Connection") -> None:
-        results.append(work(connection))
-        if dry_run:
-            raise _NothingKept
-
-    with suppress(_NothingKept):
-        run_transaction(installed.engine, once, Failpoint.ADOPT_COMMIT)
-    return results[-1]
 
 
 def _exit_code(done: int, left: int, *, dry_run: bool) -> int:

@@ -208,7 +208,7 @@ def backup(site: Production, cloud: Cloud) -> None:
     site.shell(commands_of(BACKUP, "Backup"))
     say(f"dumped; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)
-    start, _heal, _audit = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
+    start, _rows_only, _dry_run = commands_of(BACKUP, "Restore", 2).splitlines(keepends=True)
     site.shell(commands_of(BACKUP, "Restore") + start)
     say(f"restored; {dict(cloud.jobs(deployment))}")
     cloud.wait(deployment, 200)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,9 @@ from bulkdeploy.manage.main import main
 from bulkdeploy.manage.unmanaged import DONE, FOUND, LEFT, NOTHING
 from bulkdeploy.provisioning.kinds.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
+from bulkdeploy.services.virtual_machines.adoption import Adoption, adopt
+from bulkdeploy.services.virtual_machines.unmanaged import find_unmanaged
+from bulkdeploy.store.database.engine import read_only
 from tests.support.backups import dump, restore
 from tests.support.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
@@ -174,6 +178,58 @@ def test_limits_of_the_owner_hold(fleet: Fleet, restored: list[UUID]) -> None:
     fleet.assert_intact()
 
 
+NO_NICS = "UPDATE simulator.guests SET nics = NULL WHERE uuid = %s"
+SAME_NIC = (
+    "UPDATE simulator.guests g SET nics = jsonb_set(g.nics, '{0,uuid}', other.nics -> 0 -> 'uuid')"
+    " FROM simulator.guests other WHERE g.uuid = %s AND other.uuid = %s"
+)
+SAME_VOLUMES = (
+    "UPDATE simulator.guests g SET volume_uuids = other.volume_uuids"
+    " FROM simulator.guests other WHERE g.uuid = %s AND other.uuid = %s"
+)
+TWICE = (
+    "INSERT INTO simulator.stray_guests SELECT g.uuid, max(h.uuid::text)::uuid FROM simulator.hosts h"
+    " JOIN simulator.guests g ON g.host_uuid <> h.uuid WHERE g.uuid = %s GROUP BY g.uuid"
+)
+
+
+def test_what_hypervisors_tell_must_be_whole_and_of_one_guest(fleet: Fleet, restored: list[UUID]) -> None:
+    """No nics told, a nic or a volume of a guest beside it, two hosts: left out, in whatever batches."""
+    first, second, third = restored
+    fleet.control.execute(NO_NICS, [first])
+    answer = run(fleet, "unmanaged", "adopt", str(first))
+    assert (answer.exit_code, "does not tell its volumes and nics" in answer.stdout) == (LEFT, True)
+    for same, what in ((SAME_NIC, "its nic "), (SAME_VOLUMES, "its volume ")):
+        fleet.control.execute(same, [third, second])
+        answer = run(fleet, "unmanaged", "adopt", str(second), str(third), "--dry-run")
+        assert (answer.stdout.count("would adopt"), answer.stdout.count("left out")) == (1, 1)
+        assert what in answer.stdout
+    fleet.control.execute(TWICE, [second])
+    answer = run(fleet, "unmanaged", "adopt", str(second), "--batch", "1")
+    assert (answer.exit_code, "it runs on more than one host" in answer.stdout) == (LEFT, True)
+    assert not {vm.uuid for vm in fleet.vms()} & set(restored)
+
+
+def test_an_offering_may_be_deleted_meanwhile(fleet: Fleet, restored: list[UUID]) -> None:
+    """Guests for which it was named are left out."""
+    wanted = Adoption(offering_id=fleet.id_of("service_offerings", "Small"))
+    guests = find_unmanaged(partial(read_only, fleet.engine), [fleet.driver]).guests
+    fleet.zone.change("UPDATE service_offerings SET removed = now() WHERE name = 'Small'")
+    adopted = fleet.change(adopt, fleet.caller, guests, wanted)
+    assert not adopted.vm_ids
+    assert {uuid: "was deleted" in why for uuid, why in adopted.left_out.items()} == dict.fromkeys(restored, True)
+
+
+def test_a_hypervisor_that_cannot_be_asked_is_reported(fleet: Fleet) -> None:
+    """In its own words, without a traceback, and nothing is done: it is unknown what it has."""
+    fleet.control.execute("ALTER TABLE simulator.volumes RENAME COLUMN size_bytes TO away")
+    try:
+        answer = run(fleet, "unmanaged", "adopt", "--all")
+    finally:
+        fleet.control.execute("ALTER TABLE simulator.volumes RENAME COLUMN away TO size_bytes")
+    assert (answer.exit_code, answer.output.startswith("Error: ")) == (1, True)
+
+
 class Died(BaseException):
     """What a process that is killed at a place comes to, for the database."""
 
@@ -202,12 +258,17 @@ def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> N
 
 
 def test_removing_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:
-    """Killed before or after a driver call, what is left is found again, and removed."""
-    for place in ("before", "after"):
-        die_at(f"{Failpoint.REMOVE_UNMANAGED}.{place}")
-        with pytest.raises(Died):
-            run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")
-        failpoints.arm(None)
+    """Killed before or after a driver call, what is left is found again, and removed; nobody can adopt it."""
+    die_at(f"{Failpoint.REMOVE_UNMANAGED}.before")
+    with pytest.raises(Died):
+        run(fleet, "unmanaged", "remove", str(restored[0]), "--yes")
+    failpoints.arm(None)
+    refused = run(fleet, "unmanaged", "adopt", str(restored[0]))
+    assert (refused.exit_code, "it is being removed" in refused.stdout) == (LEFT, True)
+    die_at(f"{Failpoint.REMOVE_UNMANAGED}.after")
+    with pytest.raises(Died):
+        run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")
+    failpoints.arm(None)
     assert run(fleet, "unmanaged", "remove", *ALL).exit_code == DONE
     assert not set(restored) & set(fleet.guests())
     fleet.assert_intact()

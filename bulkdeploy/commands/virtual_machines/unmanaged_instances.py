@@ -3,6 +3,7 @@
 CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from bulkdeploy.commands.call import Call
@@ -125,7 +126,7 @@ def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTic
 def _of_cluster(call: Call) -> list[UnmanagedGuest]:
     cluster = call.arguments["clusterid"]
     try:
-        found = find_unmanaged(call.connection, call.system.drivers)
+        found = find_unmanaged(lambda: nullcontext(call.connection), call.system.drivers)
     except DriverError as error:
         raise ResourceUnavailable(str(error)) from error
     return [one for one in found.guests if one.host is not None and one.host.cluster_id == cluster.id]

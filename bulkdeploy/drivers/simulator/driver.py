@@ -286,10 +286,10 @@ class SimulatorDriver(BatchDriver):
             yield _guest(row)
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """See HypervisorDriver. Of guests that were running when it learnt to keep these, it has no nics."""
+        """See HypervisorDriver. Guests that were running when it learnt to keep nics are left out."""
         query = (
-            "SELECT uuid, name, template_uuid, volume_uuids, coalesce(nics, '[]') FROM simulator.guests"
-            " WHERE uuid = ANY(%s) AND power <> 'Absent'"
+            "SELECT uuid, name, template_uuid, volume_uuids, nics FROM simulator.guests"
+            " WHERE uuid = ANY(%s) AND power <> 'Absent' AND nics IS NOT NULL"
         )
         uuids = [guest.uuid for guest in guests]
         rows = self._link.request("look", ANY_HOST, lambda link: link.execute(query, [uuids]).fetchall())

@@ -1,7 +1,6 @@
 """Importing a CloudStack: what it has is made, changed and removed here, in one transaction, by what calls use."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
@@ -12,6 +11,7 @@ from bulkdeploy.cloudstack.client import Client, Row
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import BulkDeployError
+from bulkdeploy.manage.dry_run import run_or_try
 from bulkdeploy.manage.upstream.nouns import ADOPTED, nouns_of_imports
 from bulkdeploy.manage.upstream.reading import VIRTUAL_MACHINES as VMS
 from bulkdeploy.manage.upstream.reading import VOLUMES, Rows, Upstream
@@ -24,7 +24,7 @@ from bulkdeploy.manage.zone_files.loading import Loader, LoadReport
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.learnt_vms import Learnt, follow_virtual_machines
 from bulkdeploy.store.accounts.callers import default_admin
-from bulkdeploy.store.database.engine import read_only, run_transaction
+from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.followed_clouds import database_time
 from bulkdeploy.store.learnt_entities import forget_learnt, learnt_among, learnt_before, remember_learnt
 from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows
@@ -50,10 +50,6 @@ class ImportReport:
     calls: int = 0
 
 
-class _NothingKept(Exception):
-    """The transaction of a dry run is given up."""
-
-
 def import_cloudstack(
     system: System, client: Client, zones: Sequence[str] = (), *, dry_run: bool = False
 ) -> ImportReport:
@@ -72,16 +68,7 @@ def import_cloudstack(
         CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
     """
     reading = read_upstream(system, Upstream(client, zones))
-    reports: list[ImportReport] = []
-
-    def work(connection: Connection) -> None:
-        reports.append(write_reading(connection, system, reading))
-        if dry_run:
-            raise _NothingKept
-
-    with suppress(_NothingKept):
-        run_transaction(system.engine, work)
-    return reports[-1]
+    return run_or_try(system.engine, lambda connection: write_reading(connection, system, reading), dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)

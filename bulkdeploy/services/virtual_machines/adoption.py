@@ -24,7 +24,7 @@ from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import Guest, GuestDetails, GuestNic, PowerState
 from bulkdeploy.services.deployments.deployment_checks import check_available
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owner, require_open_zones
-from bulkdeploy.services.virtual_machines.unmanaged import UnmanagedGuest
+from bulkdeploy.services.virtual_machines.unmanaged import LAST_FENCE, UnmanagedGuest
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits
 from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -74,7 +74,7 @@ def adopt(connection: Connection, caller: Caller, guests: Sequence[UnmanagedGues
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: the owner, or the offering for it.
         ResourceLimitExceeded: all that can be adopted would pass a limit of the owner or of a domain above it.
-        TransactionConflict: somebody else was faster; repeat the whole transaction.
+        TransactionConflict: another transaction was faster; repeat the whole one.
     """
     take_lock(connection, Lock.UNMANAGED)
     owner = lock_owner(connection, caller, wanted.owner)
@@ -108,6 +108,7 @@ class _Adopting:
             connection, {one.details.template_uuid for one in guests if one.details and one.details.template_uuid}
         )
         self._known, self._known_volumes = store.known_uuids(connection)
+        self._ending = guest_fences.fenced(connection, {one.guest.uuid for one in guests}, LAST_FENCE)
         uuids = [one.guest.uuid for one in guests] + [nic.uuid for nic in nics]
         self._used = store.used_before(connection, [*uuids, *(v[0] for one in guests for v in one.volumes)])
         networks = [network.id for network in self._networks.values()]
@@ -116,7 +117,6 @@ class _Adopting:
         )
         self._macs = store.macs_in_use(connection, [nic.mac_address for nic in nics])
         self._names = store.names_in_use(connection, networks, [one.name.lower() for one in guests])
-        self._times = Counter(one.guest.uuid for one in guests)
         self._taken: Counter[tuple[str, int]] = Counter()
 
     def run(self) -> Adopted:
@@ -125,7 +125,7 @@ class _Adopting:
         rows: list[tuple[UnmanagedGuest, dict[str, Any]]] = []
         for one in self._guests:
             if one.guest.uuid in self._known:
-                continue  # somebody else was faster
+                continue  # adopted meanwhile
             try:
                 rows.append((one, self._columns(one)))
             except _LeftOut as why:
@@ -200,8 +200,10 @@ class _Adopting:
             _LeftOut: it can not be a VM, wherever it is.
         """
         guest, details = one.guest, one.details
-        if self._times[guest.uuid] > 1:
+        if one.copies > 1:
             raise _LeftOut("it runs on more than one host: end it on all but one, there")
+        if guest.uuid in self._ending:
+            raise _LeftOut("it is being removed: remove it again if it stays")
         if guest.power is not PowerState.RUNNING:
             raise _LeftOut("it does not run: only running guests are adopted; remove it")
         if details is None:
@@ -213,10 +215,12 @@ class _Adopting:
     def _offering(self, guest: Guest, host: Row[Any]) -> int:
         sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
         shown = f"{guest.cpu_number} x {guest.cpu_mhz} MHz, {guest.memory_mib} MiB"
-        if self._wanted.offering_id is not None:
-            candidates = [self._offerings[self._wanted.offering_id]]
-        else:
+        if (named := self._wanted.offering_id) is None:
             candidates = [row for row in self._offerings.values() if None not in _sizes(row)]
+        elif named in self._offerings:
+            candidates = [self._offerings[named]]
+        else:
+            raise _LeftOut("the service offering that is named for it was deleted: name another")
         fitting = [
             row
             for row in candidates
@@ -255,7 +259,9 @@ class _Adopting:
             network = None if nic.network_uuid is None else self._networks.get(nic.network_uuid)
             if network is None or network.zone_id != host.zone_id:
                 raise _LeftOut(f"the network {nic.network_uuid or ''} of its nic {nic.uuid} is not here")
-            if nic.uuid in self._used or nic.mac_address in self._macs:
+            if nic.uuid in self._used:
+                raise _LeftOut(f"its nic {nic.uuid} is, or was, another one's")
+            if nic.mac_address in self._macs:
                 raise _LeftOut(f"its MAC address {nic.mac_address} is another nic's")
             if nic.ip_address is not None and (network.id, nic.ip_address) in self._addresses:
                 raise _LeftOut(f"its address {nic.ip_address} in network {network.name} is another nic's")
@@ -285,7 +291,9 @@ class _Adopting:
                 raise _LeftOut(f"pool {pool.name} is {pool.state}: it must be Up")
         self._taken.update({(kind, host.id): amount for kind, amount in wanted.items()})
         self._taken.update({("pool", pool_id): size for pool_id, size in sizes.items()})
+        self._used.update(volume[0] for volume in one.volumes)
         for nic in _nics_of(one):
+            self._used.add(nic.uuid)
             self._macs.add(nic.mac_address)
             if nic.ip_address is not None and nic.network_uuid is not None:
                 self._addresses.add((self._networks[nic.network_uuid].id, nic.ip_address))

@@ -3,9 +3,11 @@
 A restore of an older backup leaves them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,7 +20,7 @@ from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, Guest, GuestDe
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.failpoints import Failpoint
-from bulkdeploy.store.hypervisors import directory
+from bulkdeploy.store.hypervisors import directory, guest_fences
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.virtual_machines import unmanaged as store
 
@@ -26,7 +28,7 @@ RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
 
 LAST_FENCE = 1 << 62
-"""Higher than any job's: no call that was late makes a guest again that was removed."""
+"""Higher than any job's: of a guest that is being removed, for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,14 @@ class UnmanagedGuest:
     """A guest that no row knows, once for each host that it is on.
 
     ``host``: its row (``store.hosts_of``), None: it is not here. ``details`` None: its hypervisor does not tell.
-    ``volumes``: those of its volumes that there are.
+    ``volumes``: those of its volumes that there are. ``copies``: how many hosts it is on.
     """
 
     guest: Guest
     host: Row[Any] | None
     details: GuestDetails | None
     volumes: tuple[RealVolume, ...]
+    copies: int
 
     @property
     def name(self) -> str:
@@ -56,13 +59,33 @@ class Unmanaged:
     volumes: Sequence[RealVolume]
 
 
-def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) -> Unmanaged:
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is being removed: guests, and volumes with their pools' hypervisors (None: no host reaches it)."""
+
+    guests: Sequence[UnmanagedGuest]
+    volumes: Sequence[tuple[RealVolume, str | None]]
+
+    @property
+    def uuids(self) -> list[UUID]:
+        """The guests, then the volumes."""
+        return [one.guest.uuid for one in self.guests] + [volume[0] for volume, _ in self.volumes]
+
+
+def find_unmanaged(
+    reading: Callable[[], AbstractContextManager[Connection]], drivers: Iterable[HypervisorDriver]
+) -> Unmanaged:
     """Everything that hypervisors have and no row knows, by name; safe while everything works.
+
+    Args:
+        reading: opens a connection for reading: before hypervisors are asked, which may take minutes, and after.
+        drivers: of all hypervisors.
 
     Raises:
         DriverError: a hypervisor can not be asked.
     """
-    vms, volumes = store.known_uuids(connection)
+    with reading() as connection:
+        vms, volumes = store.known_uuids(connection)
     guests: list[tuple[Guest, GuestDetails | None]] = []
     there: dict[UUID, RealVolume] = {}
     for driver in drivers:
@@ -72,14 +95,17 @@ def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) 
             described = {one.uuid: one for one in driver.details_of_guests(listed)}
         guests += [(guest, described.get(guest.uuid)) for guest in listed]
         there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
-    vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
-    hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+    with reading() as connection:
+        vms, volumes = store.known_uuids(connection)  # what was deployed while drivers listed is known by now
+        hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
+    copies = Counter(guest.uuid for guest, _ in guests)
     found = [
         UnmanagedGuest(
             guest,
             hosts.get(guest.host_uuid),
             details,
             tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
+            copies[guest.uuid],
         )
         for guest, details in guests
         if guest.uuid not in vms
@@ -89,58 +115,60 @@ def find_unmanaged(connection: Connection, drivers: Iterable[HypervisorDriver]) 
     return Unmanaged(sorted(found, key=lambda one: (one.name, one.guest.uuid)), loose)
 
 
-def remove(connection: Connection, drivers: Drivers, found: Unmanaged, *, timeout_s: float) -> dict[UUID, str]:
-    """Make guests and volumes that no row knows not exist on their hypervisors, for good, with all that is on them.
+def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
+    """Let nobody adopt these guests any more, nor any late call make them again; what rows know by now is left out.
 
-    Safe to repeat. Nothing is adopted meanwhile, and what was adopted before is left alone.
+    To be committed before ``remove``, whose calls take long. Safe to repeat.
+    """
+    take_lock(connection, Lock.UNMANAGED)
+    vms, known = store.known_uuids(connection)
+    guests = [
+        replace(one, volumes=tuple(volume for volume in one.volumes if volume[0] not in known))
+        for one in found.guests
+        if one.guest.uuid not in vms
+    ]
+    ending = {one.guest.uuid for one in guests if one.host is not None}
+    guest_fences.raise_fences(connection, ending, LAST_FENCE)
+    pools = {row.uuid: row.hypervisor for row in directory.pools(connection)}
+    return Removal(guests, [(volume, pools.get(volume[1])) for volume in found.volumes if volume[0] not in known])
+
+
+def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID, str]:
+    """Make guests and volumes not exist on their hypervisors, for good, with all that is on them. Safe to repeat.
 
     Returns:
         Why those that are left could not be removed.
     """
-    take_lock(connection, Lock.UNMANAGED)
-    vms, volumes = store.known_uuids(connection)
-    known = vms | volumes
-    pools = {row.uuid: row.hypervisor for row in directory.pools(connection)}
-    guests = [one for one in found.guests if one.guest.uuid not in vms]
-    works = [partial(_remove_guest, drivers, one, known, timeout_s) for one in guests]
-    works += [
-        partial(_remove_volume, drivers, pools, volume, timeout_s)
-        for volume in found.volumes
-        if volume[0] not in known
-    ]
-    uuids = [one.guest.uuid for one in guests] + [volume[0] for volume in found.volumes if volume[0] not in known]
+    works = [partial(_remove_guest, drivers, one, timeout_s) for one in removal.guests]
+    works += [partial(_remove_volume, drivers, *one, timeout_s) for one in removal.volumes]
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         answers = list(threads.map(lambda work: work(), works))
-    return {uuid: why for uuid, why in zip(uuids, answers, strict=True) if why is not None}
+    return {uuid: why for uuid, why in zip(removal.uuids, answers, strict=True) if why is not None}
 
 
-def _remove_guest(drivers: Drivers, one: UnmanagedGuest, known: set[UUID], timeout_s: float) -> str | None:
+def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> str | None:
     if one.host is None:
         return f"its host {one.guest.host_uuid} is not here: remove it there"
     host = HostAddress(one.guest.host_uuid, one.host.name, one.host.ip_address, one.host.hypervisor, one.host.url)
-    volumes = [volume for volume in one.volumes if volume[0] not in known]
+    volumes = [uuid for uuid, _, _ in one.volumes]
     try:
         driver = drivers.driver_for(host.hypervisor)
         failpoints.before(Failpoint.REMOVE_UNMANAGED)
-        driver.ensure_absent(
-            host, one.guest.uuid, [volume[0] for volume in volumes], fence=LAST_FENCE, timeout_s=timeout_s
-        )
+        driver.ensure_absent(host, one.guest.uuid, volumes, fence=LAST_FENCE, timeout_s=timeout_s)
         failpoints.after(Failpoint.REMOVE_UNMANAGED)
-        for uuid, pool_uuid, _ in volumes:  # drivers that look pools up by volumes find none of these
+        for uuid, pool_uuid, _ in one.volumes:  # drivers that look pools up by volumes find none of these
             driver.ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
     except DriverError as error:
         return str(error)
     return None
 
 
-def _remove_volume(
-    drivers: Drivers, hypervisors: dict[UUID, str], volume: RealVolume, timeout_s: float
-) -> str | None:
+def _remove_volume(drivers: Drivers, volume: RealVolume, hypervisor: str | None, timeout_s: float) -> str | None:
     uuid, pool_uuid, _ = volume
-    if hypervisors.get(pool_uuid) is None:
+    if hypervisor is None:
         return f"no host of ours reaches its pool {pool_uuid}: remove it there"
     try:
-        drivers.driver_for(hypervisors[pool_uuid]).ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
+        drivers.driver_for(hypervisor).ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
     except DriverError as error:
         return str(error)
     return None

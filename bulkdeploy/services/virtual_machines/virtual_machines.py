@@ -157,7 +157,7 @@ def reboot_virtual_machine(
 def repair_virtual_machine(
     connection: Connection, system: System, caller: Caller, vm: EntityRef, *, forced: bool
 ) -> JobTicket:
-    """Make a VM's guest be what its rows say; ``forced``: by a restart, where it must be.
+    """Make a VM's guest be what its rows say; ``forced``: by a restart, where it cannot be done live.
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.

@@ -24,6 +24,21 @@ def raise_fence(connection: Connection, guest_uuid: UUID, fence: int) -> Row[Any
     return connection.execute(_RAISE, {"guest": guest_uuid, "fence": fence}).first()
 
 
+def raise_fences(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> None:
+    """Let no lower fence be accepted for any of these guests; higher ones that were seen stay."""
+    rows = [{"guest": guest, "fence": fence} for guest in sorted(guest_uuids)]
+    if rows:
+        connection.execute(_RAISE, rows)
+
+
+_FENCED = text("SELECT guest_uuid FROM guest_fences WHERE guest_uuid = ANY(:guests) AND fence >= :fence")
+
+
+def fenced(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> set[UUID]:
+    """Those of these guests of which this fence, or a higher one, was seen."""
+    return set(connection.execute(_FENCED, {"guests": list(guest_uuids), "fence": fence}).scalars())
+
+
 _CLAIM = text(
     "UPDATE guest_fences SET host_uuid = :host, volume_uuids = CAST(:volumes AS uuid[]), updated = now()"
     " WHERE guest_uuid = :guest AND fence = :fence AND (host_uuid IS NULL OR host_uuid = :host)"

@@ -1,0 +1,36 @@
+"""Transactions that a dry run gives up at their end: what it says would be done is what is done otherwise."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from bulkdeploy.failpoints import Failpoint
+from bulkdeploy.store.database.engine import run_transaction
+
+T = TypeVar("T")
+
+
+class _NothingKept(Exception):
+    """The transaction of a dry run is given up."""
+
+
+def run_or_try(
+    engine: Engine, work: Callable[[Connection], T], *, dry_run: bool, at: str = Failpoint.CALL_COMMIT
+) -> T:
+    """What ``work`` answers, as ``run_transaction`` has it; nothing is kept of a dry run.
+
+    Raises:
+        ConflictRetriesExhausted, OutcomeUnknown: see ``run_transaction``.
+    """
+    results: list[T] = []
+
+    def once(connection: Connection) -> None:
+        results.append(work(connection))
+        if dry_run:
+            raise _NothingKept
+
+    with suppress(_NothingKept):
+        run_transaction(engine, once, at)
+    return results[-1]
