@@ -5,23 +5,37 @@ from contextlib import contextmanager
 from threading import Lock
 from uuid import UUID
 
+from bulkdeploy.drivers.driver import DriverError
+
 
 class Turns:
-    """Of one guest's calls in this process one goes on at a time; those of other processes meet at the fences."""
+    """Of the calls for one guest in this process one runs at a time.
+
+    Calls of other processes are kept apart by the fences.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._waiting: dict[UUID, tuple[Lock, int]] = {}
 
     @contextmanager
-    def of(self, guest_uuid: UUID) -> Iterator[None]:
-        """The turn of a call of this guest's."""
+    def of(self, guest_uuid: UUID, step: str, host: str, *, timeout_s: float) -> Iterator[None]:
+        """The turn of a call of this guest's, which is about ``step`` at ``host``.
+
+        Raises:
+            DriverError: it did not come within ``timeout_s`` seconds (unanswered: what is under way may change it).
+        """
         with self._lock:
             turn, count = self._waiting.get(guest_uuid, (Lock(), 0))
             self._waiting[guest_uuid] = turn, count + 1
         try:
-            with turn:
+            if not turn.acquire(timeout=timeout_s):
+                reason = "another call for the guest is under way"
+                raise DriverError(step, host, reason, transient=True, unanswered=True)
+            try:
                 yield
+            finally:
+                turn.release()
         finally:
             with self._lock:
                 turn, count = self._waiting.pop(guest_uuid)

@@ -15,7 +15,7 @@ from bulkdeploy.drivers.records import GuestOrder
 from bulkdeploy.wiring.driver_records import records_in
 from tests.cloudstack.orders import AnyOffering, FixedOrders
 from tests.cloudstack.upstream import API_KEY, GIB, SECRET_KEY, Upstream, serving
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 
 SUBJECTS = Subjects(volume_bytes=2 * GIB)
 HOSTS = tuple(HostAddress(uuid4(), name, "192.0.2.1", "KVM") for name in ("left", "right"))
@@ -37,7 +37,7 @@ def new_driver(url: str, engine: Engine, **options: object) -> CloudStackDriver:
     given = {"url": url, "apikey": API_KEY, "secretkey": SECRET_KEY, "calls_per_second": 1000, "poll_seconds": 0.02}
     driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given | options))
     kept = records_in(engine, lambda _: True)
-    directory = FixedDirectory(HOSTS, SUBJECTS.pool_uuid)
+    directory = FixedDirectory(HOSTS, shared_pool(SUBJECTS.pool_uuid))
     driver.use_records(replace(kept, directory=directory, orders=FixedOrders(ORDER)))
     return driver
 

@@ -10,11 +10,8 @@ from bulkdeploy.drivers.records import Pool, TemplateImage
 class FixedDirectory:
     """Some hosts, one pool and at most one template."""
 
-    def __init__(
-        self, hosts: Sequence[HostAddress], pool_uuid: UUID, template: TemplateImage | None = None
-    ) -> None:
-        self._template = template
-        self._hosts, self._pool = tuple(hosts), Pool(pool_uuid, "shared", "SharedMountPoint", None, None, None)
+    def __init__(self, hosts: Sequence[HostAddress], pool: Pool, template: TemplateImage | None = None) -> None:
+        self._hosts, self._pool, self._template = tuple(hosts), pool, template
 
     def hosts(self) -> Sequence[HostAddress]:
         """See Directory."""
@@ -43,3 +40,8 @@ class FixedDirectory:
         """See Directory."""
         found = self._template
         return found if found is not None and found.uuid == template_uuid else None
+
+
+def shared_pool(uuid: UUID) -> Pool:
+    """A pool that all hosts see, of which a driver knows no more."""
+    return Pool(uuid, "shared", "SharedMountPoint", None, None, None)

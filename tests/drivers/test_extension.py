@@ -26,7 +26,7 @@ from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 
 SHELF = Path(__file__).with_name("extension_shelf.py")
 SIZES = "cores=16&mhz=2000&memory=65536"
@@ -53,7 +53,7 @@ def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig
     subjects = Subjects(volumes=1)
     hosts = tuple(HostAddress(uuid4(), url[12:16], "127.0.0.1", "External", url) for url in URLS)
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid))))
 
     def fail_next(step: str) -> None:
         fault(shelf, {"boot": "create"}.get(step, step), "refuse")

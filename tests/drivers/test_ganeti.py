@@ -18,7 +18,7 @@ from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
 from tests.support.certificates import self_signed
 
@@ -121,7 +121,7 @@ def driver_for(engine: Engine, *urls: str, fingerprint: str) -> GanetiDriver:
     )
     driver = GanetiDriver.from_options(options)
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, VOLUME.pool_uuid)))
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(VOLUME.pool_uuid))))
     return driver
 
 

@@ -18,7 +18,7 @@ from bulkdeploy.drivers.incus.driver import IncusDriver
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.incus_guest import ADDRESSES, DATA, GUEST, NIC, POOL, ROOT, TEMPLATE, life
 
 EXCHANGES = json.loads((Path(__file__).parent / "incus_exchanges.json").read_bytes())
@@ -139,7 +139,7 @@ def driver_for(engine: Engine, **options: Any) -> IncusDriver:
     given = {"storage_pools": {"shared": "local"}, "images": {"busybox": "busybox"}, "default_label": "guests"}
     driver = IncusDriver.from_options(IncusOptions.model_validate({**given, **options}))
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, POOL, TEMPLATE)))
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(POOL), TEMPLATE)))
     return driver
 
 

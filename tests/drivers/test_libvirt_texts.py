@@ -83,6 +83,21 @@ def test_a_guest_has_what_it_was_given_and_may_grow_to_more() -> None:
     assert "numa" not in write_domain(DOMAIN)
 
 
+def test_growth_ends_where_hosts_have_no_more() -> None:
+    """A large guest starts all the same; one that is larger than the bounds does not grow."""
+    large = write_domain(replace(DOMAIN, growth=4, cpu_number=64, memory_mib=512 * 1024))
+    seen = read_domain(large)
+    assert seen is not None
+    assert (seen.cpu_number, seen.most_cpus) == (64, 255)
+    root = Tree.fromstring(large)  # noqa: S314
+    assert (root.findtext("memory"), root.findtext("maxMemory")) == (str(512 * 1024), str(1024 * 1024))
+    assert [cell.get("cpus") for cell in root.findall("cpu/numa/cell")] == ["0-254"]
+    largest = write_domain(replace(DOMAIN, growth=4, cpu_number=300, memory_mib=2048 * 1024))
+    seen = read_domain(largest)
+    assert seen is not None
+    assert (seen.cpu_number, seen.most_cpus, "maxMemory" in largest) == (300, 300, False)
+
+
 def test_other_peoples_domains_are_left_alone() -> None:
     """A domain without our metadata is none of ours, whatever it is called."""
     root = Tree.fromstring(write_domain(DOMAIN))  # noqa: S314 - written a moment ago

@@ -15,7 +15,7 @@ import requests
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.ganeti_guest import ADDRESSES, GUEST, VOLUME, life
 from tests.ganeti.live import options
 
@@ -40,7 +40,7 @@ def main(path: Path) -> None:
 
     driver = GanetiDriver.from_options(options())
     kept = records_in(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, GUEST.volumes[0].pool_uuid)))
+    driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(GUEST.volumes[0].pool_uuid))))
     driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=0, timeout_s=300)
     driver._rapi._session.hooks["response"].append(keep)
     for step, _ in life(driver):

@@ -25,7 +25,7 @@ from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.ganeti.live import PATIENCE_S, address, needs_cluster, options
 
 pytestmark = needs_cluster
@@ -67,7 +67,7 @@ class TestGanetiContract(DriverContract, VolumeContract, HostContract, Migration
         hosts = [address(1), address(2)]
         subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
         kept = records_in(engine, lambda _: True)
-        driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))
+        driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid))))
 
         def fail_next(step: str) -> None:
             rapi.failing = step

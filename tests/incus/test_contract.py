@@ -30,7 +30,7 @@ from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.incus.cluster import driver_options, why_not
 from tests.incus.image import write_image
 
@@ -110,7 +110,9 @@ class TestIncusContract(
         subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
         template = TemplateImage(subjects.template_uuid, "busybox", image.as_uri(), "TAR", None, 1 << 20)
         kept = records_in(engine, lambda _: True)
-        driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid, template)))
+        driver.use_records(
+            replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid), template))
+        )
         driver.ensure_template(hosts[0], subjects.pool_uuid, subjects.template_uuid, timeout_s=PATIENCE_S)
 
         def fail_next(step: str) -> None:

@@ -1,6 +1,6 @@
 """A driver on hosts with one pool and one template, as the product's records would name them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.drivers.records import Pool, TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
+from tests.drivers.fixed_directory import FixedDirectory
 from tests.support.libvirt_hosts import LibvirtHost, LibvirtHosts
 from tests.support.libvirt_networks import BridgedHost
 
@@ -21,42 +22,6 @@ if TYPE_CHECKING:
     from bulkdeploy.drivers.libvirt.driver import LibvirtDriver
 
 POOL, TEMPLATE = (UUID(f"00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
-
-
-@dataclass(frozen=True)
-class FixedDirectory:
-    """Hosts with one pool and one template."""
-
-    known_hosts: Sequence[HostAddress]
-    pool: Pool
-    image: TemplateImage
-
-    def hosts(self) -> Sequence[HostAddress]:
-        """All."""
-        return self.known_hosts
-
-    def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
-        """All."""
-        assert pool_uuid == self.pool.uuid
-        return self.known_hosts
-
-    def pools(self) -> Sequence[Pool]:
-        """The one."""
-        return [self.pool]
-
-    def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
-        """The one."""
-        assert host_uuid in {host.uuid for host in self.known_hosts}
-        return [self.pool]
-
-    def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """The one."""
-        del volume_uuids
-        return [self.pool]
-
-    def template(self, template_uuid: UUID) -> TemplateImage | None:
-        """The one."""
-        return self.image if template_uuid == self.image.uuid else None
 
 
 @dataclass(frozen=True)

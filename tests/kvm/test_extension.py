@@ -18,7 +18,7 @@ from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.probe_guest import boot_image
 from bulkdeploy.wiring.driver_records import records_in
-from tests.drivers.fixed_directory import FixedDirectory
+from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.support.programs import BULKDEPLOY
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example_extension" / "qemu.py"
@@ -60,7 +60,7 @@ def rig(engine: Engine, tmp_path: Path, program: Path, image: Path) -> Iterator[
     subjects = Subjects(volumes=1, memory_mib=16)
     hosts = tuple(HostAddress(uuid4(), name, "127.0.0.1", "External", HOST.format(name)) for name in ("a", "b"))
     kept = records_in(engine, lambda _: True)
-    driver.use_records(replace(kept, directory=FixedDirectory(hosts, subjects.pool_uuid)))
+    driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid))))
 
     def fail_next(step: str) -> None:
         (tmp_path / f"fail-{'create' if step == 'boot' else step}").touch()

@@ -146,7 +146,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="repairVirtualMachine",
-        description="Makes the guest of a virtual machine be what its rows say, on the host that they say, once",
+        description="Makes a virtual machine's guest match its record: on its host, with its sizes and devices, and"
+        " nowhere else",
         handler=repair_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

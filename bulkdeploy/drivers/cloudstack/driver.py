@@ -8,6 +8,7 @@ the one host that may have a guest stand in the service's records.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
@@ -126,8 +127,7 @@ class CloudStackDriver(HypervisorDriver):
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         order = self._order(host, guest.uuid)
-        with self._turns.of(guest.uuid):
-            call = _Call(self, host, guest.uuid, fence, timeout_s)
+        with self._in_turn("boot", host, guest.uuid, fence, timeout_s) as call:
             call.claim(guest)
             with self._slots:
                 _Start(call, guest, order).run()
@@ -136,8 +136,7 @@ class CloudStackDriver(HypervisorDriver):
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
         """See HypervisorDriver: the VM stays, and is on no host as far as others are told."""
-        with self._turns.of(guest_uuid):
-            call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._in_turn("stop", host, guest_uuid, fence, timeout_s) as call:
             call.check_host("stop", call.raise_fence("stop"))
             row = call.at_rest("stop")
             if row is not None and row["state"] not in (*GONE, STOPPED, ERROR):
@@ -165,8 +164,7 @@ class CloudStackDriver(HypervisorDriver):
         timeout_s: float,
     ) -> None:
         """See HypervisorDriver; a VM whose root volume is not named stays, and does not run."""
-        with self._turns.of(guest_uuid):
-            call = _Call(self, host, guest_uuid, fence, timeout_s)
+        with self._in_turn("delete", host, guest_uuid, fence, timeout_s) as call:
             call.check_host("delete", call.raise_fence("delete"))
             call.remove(frozenset(volume_uuids))
             self._records.fences.release(guest_uuid, fence)
@@ -321,6 +319,16 @@ class CloudStackDriver(HypervisorDriver):
         if order is None:
             raise DriverError("boot", host.name, f"there is no VM {guest_uuid}", transient=False)
         return order
+
+    @contextmanager
+    def _in_turn(
+        self, step: str, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
+    ) -> "Iterator[_Call]":
+        """A call that changes the guest: what is noted of it is read when its turn has come."""
+        end = time.monotonic() + timeout_s
+        name = ANY_HOST if host is None else host.name
+        with self._turns.of(guest_uuid, step, name, timeout_s=timeout_s):
+            yield _Call(self, host, guest_uuid, fence, end - time.monotonic())
 
 
 class _Call:

@@ -125,7 +125,7 @@ class ExtensionDriver(HypervisorDriver):
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
-        with self._call(host, guest.uuid, fence, timeout_s) as call:
+        with self._call("boot", host, guest.uuid, fence, timeout_s) as call:
             if len(guest.volumes) > 1:
                 raise DriverError(
                     "volume", host.name, "guests of extensions have a root disk alone", transient=False
@@ -146,14 +146,14 @@ class ExtensionDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver: what it is made of stays; ``forced`` is the extension's to decide."""
         del forced
-        with self._call(host, guest_uuid, fence, timeout_s) as call:
+        with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
             call.raise_fence("stop")
             call.stop()
             self._records.fences.release(guest_uuid, fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a guest that is to be on no host counts as absent."""
-        with self._call(host, guest_uuid, fence, timeout_s) as call:
+        with self._call("look", host, guest_uuid, fence, timeout_s) as call:
             fenced = call.raise_fence("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
                 return None
@@ -169,7 +169,7 @@ class ExtensionDriver(HypervisorDriver):
         timeout_s: float,
     ) -> None:
         """See HypervisorDriver; a guest whose root disk is not named stays, and does not run."""
-        with self._call(host, guest_uuid, fence, timeout_s) as call:
+        with self._call("delete", host, guest_uuid, fence, timeout_s) as call:
             call.raise_fence("delete")
             if call.kept is not None and {UUID(volume) for volume, _, _ in call.kept.volumes} <= set(volume_uuids):
                 call.delete()
@@ -255,9 +255,12 @@ class ExtensionDriver(HypervisorDriver):
         return payload_of(self._details, details, kept.external, kept.vm)
 
     @contextmanager
-    def _call(self, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float) -> "Iterator[_Call]":
-        with self._turns.of(guest):
-            yield _Call(self, host, guest, fence, time.monotonic() + timeout_s)
+    def _call(
+        self, step: str, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float
+    ) -> "Iterator[_Call]":
+        end, name = time.monotonic() + timeout_s, ANY_HOST if host is None else host.name
+        with self._turns.of(guest, step, name, timeout_s=timeout_s):
+            yield _Call(self, host, guest, fence, end)
 
 
 class _Call:

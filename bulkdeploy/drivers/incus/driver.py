@@ -211,7 +211,7 @@ class IncusDriver(HypervisorDriver):
         alias = path_of("images", "aliases", image_alias(template_uuid))
         if call.find("template", alias) is not None:
             return
-        with self._turns.of(template_uuid):
+        with self._turns.of(template_uuid, "template", call.host_name, timeout_s=call.left):
             if call.find("template", alias) is not None:
                 return
             with opened_image(image, host.name, FORMATS) as (stream, size_bytes):
@@ -236,7 +236,7 @@ class IncusDriver(HypervisorDriver):
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
-        with self._turns.of(guest.uuid):
+        with self._turns.of(guest.uuid, "boot", call.host_name, timeout_s=call.left):
             call.claim("boot", [volume.uuid for volume in guest.volumes])
             found = call.look("boot")
             if found is not None and found.runs:
@@ -264,7 +264,7 @@ class IncusDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver: the instance stays, gated."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        with self._turns.of(guest_uuid):
+        with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
             call.fenced_here("stop")
             call.close("stop", patience_s=0.0 if forced else self._options.shutdown_seconds)
             self._records.fences.release(guest_uuid, fence)
@@ -272,7 +272,7 @@ class IncusDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver: what does not run gets its gate, so that no late call starts it."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        with self._turns.of(guest_uuid):
+        with self._turns.of(guest_uuid, "look", call.host_name, timeout_s=call.left):
             call.fenced_here("look")
             found = call.look("look")
             while found is not None and not found.runs and not (found.is_gated and found.fence >= fence):
@@ -294,7 +294,7 @@ class IncusDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver; a root disk that is not named stays, with the instance, which does not run."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        with self._turns.of(guest_uuid):
+        with self._turns.of(guest_uuid, "delete", call.host_name, timeout_s=call.left):
             call.fenced_here("delete")
             found = call.close("delete", patience_s=0.0)
             if found is not None and (found.root is None or found.root.uuid in volume_uuids):
@@ -330,7 +330,7 @@ class IncusDriver(HypervisorDriver):
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
-        with self._turns.of(guest.uuid):
+        with self._turns.of(guest.uuid, "scale", call.host_name, timeout_s=call.left):
             call.fenced_here("scale")
 
             def scaled(found: Instance) -> Mapping[str, Any]:
@@ -342,7 +342,7 @@ class IncusDriver(HypervisorDriver):
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
-        with self._turns.of(guest.uuid):
+        with self._turns.of(guest.uuid, "devices", call.host_name, timeout_s=call.left):
             call.fenced_here("devices")
             found = call.running("devices")
             wanted = {volume.uuid for volume in guest.volumes}
@@ -362,7 +362,7 @@ class IncusDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        with self._turns.of(guest_uuid):
+        with self._turns.of(guest_uuid, "resize", call.host_name, timeout_s=call.left):
             where = call.fenced_here("resize")
             if host is None and where.host_uuids:
                 raise DriverError("resize", ANY_HOST, "the guest is on a host", transient=False)

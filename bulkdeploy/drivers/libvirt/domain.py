@@ -17,6 +17,12 @@ VOLUME_ALIAS, NIC_ALIAS = "ua-volume-", "ua-nic-"
 SLOTS = 16
 """Times that a guest's memory may grow while it runs."""
 
+MOST_CPUS = 255
+"""VCPUs that a guest may grow to: with more, libvirt wants an IOMMU and another machine type."""
+
+MOST_MEMORY_MIB = 1024 * 1024
+"""MiB that a guest may grow to, 1 TiB: what the 40 bits of physical addresses that QEMU's CPUs have can name."""
+
 MOST_SHARES = 10_000
 """Largest weight that control groups know."""
 
@@ -63,7 +69,8 @@ class Screen:
 class Domain:
     """A guest as it is defined; memory in MiB; ``shares`` its weight on the host (None: no control groups).
 
-    ``growth``: how many times its vCPUs and memory it may have while it runs; 1: it does not grow.
+    ``growth``: how many times its vCPUs and memory it may have while it runs, up to MOST_CPUS and MOST_MEMORY_MIB;
+    1: it does not grow.
     """
 
     uuid: UUID
@@ -83,6 +90,16 @@ class Domain:
     console_log: str | None = None
     template_uuid: UUID | None = None
     growth: int = 1
+
+    @property
+    def most_cpus(self) -> int:
+        """What it may grow to; a guest that is larger than the bound has what it was given."""
+        return max(self.cpu_number, min(self.cpu_number * self.growth, MOST_CPUS))
+
+    @property
+    def most_memory_mib(self) -> int:
+        """See ``most_cpus``."""
+        return max(self.memory_mib, min(self.memory_mib * self.growth, MOST_MEMORY_MIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +136,10 @@ def write_domain(domain: Domain) -> str:
     nics = [GuestNic(one.nic_uuid, one.mac_address, one.network_uuid, one.ip_address) for one in domain.interfaces]
     ours = _of_guest(domain.fence, domain.cpu_mhz, domain.template_uuid, nics, f"{{{NAMESPACE}}}")
     Tree.SubElement(root, "metadata").append(ours)
-    if domain.growth > 1:
-        _child(root, "maxMemory", str(domain.memory_mib * domain.growth), slots=str(SLOTS), unit="MiB")
+    if domain.most_memory_mib > domain.memory_mib:
+        _child(root, "maxMemory", str(domain.most_memory_mib), slots=str(SLOTS), unit="MiB")
     _child(root, "memory", str(domain.memory_mib), unit="MiB")
-    _child(root, "vcpu", str(domain.cpu_number * domain.growth), placement="static", current=str(domain.cpu_number))
+    _child(root, "vcpu", str(domain.most_cpus), placement="static", current=str(domain.cpu_number))
     if domain.shares is not None:
         _child(Tree.SubElement(root, "cputune"), "shares", str(domain.shares))
     os = Tree.SubElement(root, "os")
@@ -263,8 +280,8 @@ def _write_cpu(root: Tree.Element, domain: Domain) -> None:
         _child(cpu, "model", domain.cpu_model, fallback="forbid")
     elif domain.kind == "kvm":
         cpu.set("mode", "host-model")
-    if domain.growth > 1:  # memory is plugged into a node
-        cpus = f"0-{domain.cpu_number * domain.growth - 1}"
+    if domain.most_memory_mib > domain.memory_mib:  # memory is plugged into a node
+        cpus = f"0-{domain.most_cpus - 1}"
         node = {"id": "0", "cpus": cpus, "memory": str(domain.memory_mib), "unit": "MiB"}
         Tree.SubElement(Tree.SubElement(cpu, "numa"), "cell", node)
     if cpu.attrib or len(cpu):

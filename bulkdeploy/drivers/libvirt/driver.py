@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from threading import Lock
 from typing import Any, Self, TypeVar
 from urllib.parse import urldefrag, urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -74,6 +74,7 @@ from bulkdeploy.drivers.libvirt.storage import (
 )
 from bulkdeploy.drivers.libvirt.vnc import new_password
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
 
@@ -120,8 +121,7 @@ class LibvirtDriver(HypervisorDriver):
         self._options = options
         self._links = Links(options.connections_per_host, options.keepalive_seconds)
         self._events = GuestEvents(self._links)
-        self._lock = Lock()
-        self._guests_at_work: dict[UUID, tuple[Lock, int]] = {}
+        self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
 
     @classmethod
@@ -269,7 +269,7 @@ class LibvirtDriver(HypervisorDriver):
         named = ANY_HOST if host is None else host.name
 
         def remove() -> None:
-            with self._alone(guest_uuid, "delete", named, deadline):
+            with self._turns.of(guest_uuid, "delete", named, timeout_s=deadline.left_s()):
                 self._remove(host, guest_uuid, volume_uuids, fence, deadline)
 
         in_time("delete", named, deadline, remove)
@@ -337,7 +337,8 @@ class LibvirtDriver(HypervisorDriver):
 
         def migrate() -> None:
             with ExitStack() as stack:
-                stack.enter_context(self._alone(guest.uuid, "migrate", destination.name, deadline))
+                turn = self._turns.of(guest.uuid, "migrate", destination.name, timeout_s=deadline.left_s())
+                stack.enter_context(turn)
                 calls = {
                     one.uuid: stack.enter_context(self._links.link(one).borrow(one, deadline))
                     for one in sorted((source, destination), key=lambda host: host.uuid)
@@ -434,20 +435,37 @@ class LibvirtDriver(HypervisorDriver):
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
         self._claim(call, "devices", guest, wanted, fence)
 
-    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
         """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
         if not self._can_filter:
-            return
+            return guest_uuids
 
-        def filter_guests(call: HostCall) -> None:
+        def filter_guests(call: HostCall) -> list[UUID]:
             rules = self._records.security_rules.of(guest_uuids)
+            filtered, errors = [], []
             for guest_uuid in guest_uuids:
-                found = find_filter(call, guest_uuid)
-                if found is not None:
-                    guarded = is_guarded(found.XMLDesc())
-                    define_filter(call, write_filter(guest_uuid, rules.get(guest_uuid, ()), guarded=guarded))
+                try:
+                    if self._filter_again(call, guest_uuid, rules.get(guest_uuid, frozenset())):
+                        filtered.append(guest_uuid)
+                except DriverError as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+            return filtered
 
-        self._links.run("filter", host, Deadline(timeout_s), filter_guests)
+        return self._links.run("filter", host, Deadline(timeout_s), filter_guests)
+
+    def _filter_again(self, call: HostCall, guest_uuid: UUID, rules: Collection[Rule]) -> bool:
+        """Give a guest that has a filter these rules; False: it has none, and gets one only when it is started."""
+        left_s = call.deadline.left_s()
+        with self._turns.of(guest_uuid, "filter", call.host.name, timeout_s=left_s), call.failing("filter"):
+            found = find_filter(call, guest_uuid)
+            if found is None:
+                return False
+            define_filter(call, write_filter(guest_uuid, rules, guarded=is_guarded(found.XMLDesc())))
+            return True
 
     @property
     def _can_filter(self) -> bool:
@@ -593,31 +611,10 @@ class LibvirtDriver(HypervisorDriver):
         deadline = Deadline(timeout_s)
 
         def alone(call: HostCall) -> T:
-            with self._alone(guest_uuid, step, host.name, deadline):
+            with self._turns.of(guest_uuid, step, host.name, timeout_s=deadline.left_s()):
                 return work(call)
 
         return self._links.run(step, host, deadline, alone)
-
-    @contextmanager
-    def _alone(self, guest_uuid: UUID, step: str, host: str, deadline: Deadline) -> Iterator[None]:
-        with self._lock:
-            lock, users = self._guests_at_work.get(guest_uuid, (Lock(), 0))
-            self._guests_at_work[guest_uuid] = (lock, users + 1)
-        try:
-            if not lock.acquire(timeout=deadline.left_s()):
-                reason = "another call for the guest is under way"
-                raise DriverError(step, host, reason, transient=True, unanswered=True)
-            try:
-                yield
-            finally:
-                lock.release()
-        finally:
-            with self._lock:
-                users = self._guests_at_work[guest_uuid][1] - 1
-                if users:
-                    self._guests_at_work[guest_uuid] = (lock, users)
-                else:
-                    del self._guests_at_work[guest_uuid]
 
     def _raise_fence(self, step: str, host: str, guest_uuid: UUID, fence: int) -> FencedGuest:
         with _overtaken_at(step, host):

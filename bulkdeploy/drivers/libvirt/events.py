@@ -1,7 +1,7 @@
 """What daemons say of guests that end by themselves, as they say it.
 
-One connection to each host, of its own, hears its events; one that breaks is opened anew, not more often than every
-RETRY_S. What happens meanwhile is not heard: events are hints, and looks at hosts find what they missed.
+One connection of its own to each host receives its events; a broken one is opened again, at most every RETRY_S.
+What happens meanwhile is missed: events are hints, and looks at hosts find the rest.
 """
 
 import time
@@ -24,8 +24,8 @@ ENDED = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
 
 
 @dataclass(slots=True)
-class _Ear:
-    """A connection that hears a host; None: it is being opened, or could not be.
+class _Subscription:
+    """The connection that receives a host's events; None: being opened, or not reachable.
 
     One that hangs as it is opened is waited for: a host holds no more than one thread.
     """
@@ -36,59 +36,66 @@ class _Ear:
 
 
 class GuestEvents:
-    """Hears hosts, and remembers which guests ended until it is asked. Safe to share between threads."""
+    """Receives hosts' events, and keeps which guests ended until `ended` is called.
+
+    Safe to share between threads.
+    """
 
     def __init__(self, links: Links) -> None:
         self._links, self._lock = links, Lock()
-        self._ears: dict[HostAddress, _Ear] = {}
+        self._subscriptions: dict[HostAddress, _Subscription] = {}
         self._ended: set[UUID] = set()
 
     def ended(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """The guests that ended since the last call; from now on these hosts are heard, and no others."""
+        """The guests that ended since the last call.
+
+        From now on events of these hosts are received, and of no others.
+        """
         now = time.monotonic()
         with self._lock:
-            deaf = [host for host in self._ears if host not in set(hosts)]
-            closing = [self._ears.pop(host).connection for host in deaf]
             opening = [host for host in hosts if self._must_open(host, now)]
-            self._ears |= {host: _Ear(now) for host in opening}
+            dropped = [host for host in self._subscriptions if host not in set(hosts)]
+            replaced = [host for host in opening if host in self._subscriptions]
+            closing = [self._subscriptions.pop(host).connection for host in [*dropped, *replaced]]
+            self._subscriptions |= {host: _Subscription(now) for host in opening}
             ended, self._ended = frozenset(self._ended), set()
         _close(closing)
         for host in opening:
-            Thread(target=self._open, args=(host,), name="libvirt-hears", daemon=True).start()
+            Thread(target=self._open, args=(host,), name="libvirt-events", daemon=True).start()
         return ended
 
     def _must_open(self, host: HostAddress, now: float) -> bool:
-        ear = self._ears.get(host)
-        if ear is None:
+        known = self._subscriptions.get(host)
+        if known is None:
             return True
-        if ear.is_opening or (ear.connection is not None and ear.connection.isAlive()):
+        if known.is_opening or (known.connection is not None and known.connection.isAlive()):
             return False
-        return now - ear.tried > RETRY_S
+        return now - known.tried > RETRY_S
 
     def _open(self, host: HostAddress) -> None:
-        """Hear a host; one that can not be reached is tried again later."""
-        heard = None
+        """Receive a host's events; one that can not be reached is tried again later."""
+        opened = None
         with suppress(DriverError), self._links.link(host).open_alone(host, Deadline(RETRY_S)) as call:
             with call.failing("look"):
                 kind = libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE
-                call.connection.domainEventRegisterAny(None, kind, self._hear, None)
-            heard = call.connection
+                call.connection.domainEventRegisterAny(None, kind, self._on_event, None)
+            opened = call.connection
         with self._lock:
-            ear = self._ears.get(host)
-            if ear is not None:
-                ear.connection, ear.is_opening = heard, False
-        if ear is None:
-            _close([heard])
+            subscription = self._subscriptions.get(host)
+            if subscription is not None:
+                subscription.connection, subscription.is_opening = opened, False
+        if subscription is None:
+            _close([opened])
 
-    def _hear(self, _: Any, domain: Any, event: int, *__: Any) -> None:
+    def _on_event(self, _: Any, domain: Any, event: int, *__: Any) -> None:
         if event in ENDED:
             with self._lock:
                 self._ended.add(UUID(bytes=domain.UUID()))
 
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Close all connections."""
         with self._lock:
-            closing, self._ears = [ear.connection for ear in self._ears.values()], {}
+            closing, self._subscriptions = [one.connection for one in self._subscriptions.values()], {}
         _close(closing)
 
 

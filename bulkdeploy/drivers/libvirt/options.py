@@ -21,8 +21,8 @@ class LibvirtOptions(DriverOptions):
         default=4,
         ge=1,
         le=16,
-        description="A running guest may grow to so many times the vCPUs and memory that it was started with;"
-        " 1: not at all.",
+        description="A running guest may grow to so many times the vCPUs and memory that it was started with,"
+        " up to 255 vCPUs and 1 TiB; 1: not at all.",
     )
     network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
         default="bridge",

@@ -96,7 +96,7 @@ class RepairVirtualMachine(VmSteps):
         failure = None
         if kept.host_uuid != home.uuid:
             failure = self.tools.calls.migrate(work, hosts[kept.host_uuid], home)
-        failure = failure or self._set_right(work, kept)
+        failure = failure or self._set_right(work, kept, had_copies=len(seen) > 1)
         if failure is None:
             return Succeeded(RUNS)
         if failure.transient or failure.unanswered or not work.job.params.get("forced"):
@@ -108,14 +108,17 @@ class RepairVirtualMachine(VmSteps):
             failure = self.tools.calls.stop(work, forced=True)
         return self._again(work, failure) if failure is not None else self._start(work)
 
-    def _set_right(self, work: Assignment, guest: Guest) -> DriverError | None:
-        """Sizes and devices of a guest that runs on its host."""
+    def _set_right(self, work: Assignment, guest: Guest, *, had_copies: bool) -> DriverError | None:
+        """Sizes and devices of a guest that runs on its host.
+
+        A copy that was stopped gave up what the driver held for the guest: with its devices it is claimed again.
+        """
         spec, failure = work.guest, None
         if (guest.cpu_number, guest.cpu_mhz, guest.memory_mib) != (spec.cpu_number, spec.cpu_mhz, spec.memory_mib):
             failure = self.tools.calls.scale(work, spec)
         nics = {nic.uuid for nic in spec.nics}
         has_devices = guest.volume_uuids == {volume.uuid for volume in spec.volumes}
-        if failure is None and not (has_devices and guest.nic_uuids in (None, nics)):
+        if failure is None and (had_copies or not has_devices or guest.nic_uuids not in (None, nics)):
             failure = self.tools.calls.devices(work, spec)
         return failure
 

@@ -2,7 +2,7 @@
 
 The destination is claimed with the new sizes while the migration holds the source with the old ones, so both ways
 stay open until it is known where the guest runs and how large it is. The guest moves as it is, and grows when it
-has arrived. Whatever fails, it gets its old sizes again and goes back.
+has arrived. Whatever fails, it gets its old sizes again and goes back; with others it stays where it has room.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.driver import DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
@@ -63,14 +63,23 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         return super().change(work)
 
     def undo(self, work: Assignment) -> DriverError | None:
-        """See ScaleVirtualMachine. It may have arrived and grown, and then has no room at its source as it is."""
+        """See ScaleVirtualMachine. It goes back with its old sizes only: its source has no room for more."""
         source = self._source(work)
         left = super().undo(work)
         if source is None or work.host is None:
             return left
+        if left is not None and self._may_run_at(work, work.host):
+            return left
         home = replace(work, host=source, guest=sized(work.guest, work.job.progress[OLD]))
         left = self.tools.calls.migrate(home, work.host, source)
         return super().undo(home) if left is None else left
+
+    def _may_run_at(self, work: Assignment, host: HostAddress) -> bool:
+        """Whether the guest runs on the host, or that can not be seen. A refusal to look: it is not there."""
+        seen = self.tools.calls.look(work, host)
+        if isinstance(seen, DriverError):
+            return seen.transient or seen.unanswered
+        return seen is PowerState.RUNNING
 
     def hosts_of(self, work: Assignment) -> list[HostAddress]:
         """See ScaleVirtualMachine."""

@@ -1,7 +1,8 @@
 """Scaling a running VM up on its host: room and limits are claimed first, then the guest grows.
 
 Claims, counts and the VM's sizes change in one transaction, which notes the old sizes in the job's progress. A
-guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job.
+guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job. One
+that has grown in part, and that its hypervisor does not make smaller while it runs, is asked to grow once more.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,11 @@ class ScaleVirtualMachine(VmSteps):
         return replace(refused, final=FinalState(release=self.not_grown.release))
 
     def run(self, work: Assignment) -> Outcome:
-        """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed."""
+        """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed.
+
+        Where going back is refused for good, and so is growing, the job fails, and a VM that runs keeps the
+        room and the sizes that were claimed: its guest has these once it is stopped and started.
+        """
         is_over = OVERDUE in work.job.progress
         if OLD not in work.job.progress:
             if is_over:
@@ -80,9 +85,21 @@ class ScaleVirtualMachine(VmSteps):
             return Succeeded(self.grown)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         left = self.undo(work)
-        if left is not None and not self._is_off(work, left):
+        if left is None or self._is_off(work, left):
+            return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), self.not_grown)
+        return self._grow_again(work, failure, left) if _is_final(left) else pause(work, failure)
+
+    def _grow_again(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
+        """Where going back was refused for good (``left``): the hypervisor makes no running guest smaller."""
+        keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
+        again = self.change(work)
+        if again is None:
+            return Succeeded(self.grown)
+        if not _is_final(again):
             return pause(work, failure)
-        return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), self.not_grown)
+        runs = work.host is not None and self.tools.calls.look(work, work.host) is PowerState.RUNNING
+        why = f"{again}; and going back: {left}. Its guest may have grown in part: stop the VM and start it"
+        return self.failed(work, RESOURCE_UNAVAILABLE, why, self.grown if runs else self.not_grown)
 
     def change(self, work: Assignment) -> DriverError | None:
         """Give the guest what was claimed."""
@@ -113,7 +130,7 @@ class ScaleVirtualMachine(VmSteps):
 
     def _is_off(self, work: Assignment, left: DriverError) -> bool:
         """Whether going back was refused because the guest does not run any more: it has no size, then."""
-        if left.transient or left.unanswered:
+        if not _is_final(left):
             return False
         hosts = self.hosts_of(work)
         return bool(hosts) and all(
@@ -143,6 +160,11 @@ class ScaleVirtualMachine(VmSteps):
         update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
         progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
         return read_assignment(connection, note(connection, work.job, progress, self.tools.lease_seconds))
+
+
+def _is_final(failure: DriverError) -> bool:
+    """Whether a call that failed so fails whenever it is made."""
+    return not failure.transient and not failure.unanswered
 
 
 def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:

@@ -317,6 +317,50 @@ def test_a_guest_that_is_gone_keeps_no_growth_waiting(owned: Fleet, acme: ApiCli
     owned.assert_intact()
 
 
+def _grow_in_part(fleet: Fleet) -> None:
+    """Let the guest have more memory than its row says, as after a scale that failed half-way."""
+    fleet.control.execute(
+        "SELECT simulator_code.change_sizes(g, g.cpu_number, g.cpu_mhz, 1024) FROM simulator.guests g"
+    )
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_guest_that_grew_in_part_and_does_not_shrink_grows(owned: Fleet, acme: ApiClient, moves: bool) -> None:
+    """Its hypervisor refuses the old sizes for good, and the new ones once: it has these, where they have room."""
+    before = owned.vms()[0]
+    if moves:
+        owned.zone.change(FULL)
+    _grow_in_part(owned)
+    owned.fault(Step.SCALE, FaultKind.PERMANENT, remaining=2)
+    assert _scale(owned, acme, automigrate=moves)["jobstatus"] == 1
+    after = owned.vms()[0]
+    (guest,) = owned.guests().values()
+    assert (guest.cpu_number, guest.memory_mib) == (after.cpu_number, after.memory_mib) == (4, 1024)
+    assert (after.host_id != before.host_id, after.state, _count(owned, 8)) == (moves, "Running", 4)
+    owned.assert_intact()
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_guest_that_neither_grows_nor_shrinks_ends_its_job(owned: Fleet, acme: ApiClient, moves: bool) -> None:
+    """The VM keeps the room of its larger sizes, and has these, as the error says, once stopped and started."""
+    before = owned.vms()[0]
+    if moves:
+        owned.zone.change(FULL)
+    _grow_in_part(owned)
+    owned.fault(Step.SCALE, FaultKind.PERMANENT)
+    job = _scale(owned, acme, automigrate=moves)
+    assert (job["jobstatus"], "stop the VM and start it" in job["jobresult"]["errortext"]) == (2, True)
+    after = owned.vms()[0]
+    assert (after.cpu_number, after.memory_mib, _count(owned, 8)) == (4, 1024, 4)
+    assert (after.host_id != before.host_id, after.state) == (moves, "Running")
+    owned.clear_faults()
+    assert _done(owned, acme, "stopVirtualMachine")["jobstatus"] == 1
+    assert _done(owned, acme, "startVirtualMachine")["jobstatus"] == 1
+    (guest,) = owned.guests().values()
+    assert (guest.cpu_number, guest.memory_mib) == (4, 1024)
+    owned.assert_intact()
+
+
 @pytest.mark.parametrize(
     ("setting", "most", "named"),
     [("max.guest.cpu.cores", 3, "cpuNumber"), ("max.guest.memory", 1023, "memory")],
