@@ -20,7 +20,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.topology import HostResourceState
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
@@ -93,9 +93,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
     def _fence(self, work: PlaceWork) -> DriverError | None:
         with read_only(self.tools.engine) as connection:
             row = read_address(connection, work.job.instance_id)
-        return self.tools.calls.fence_host(
-            HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor), work.names
-        )
+        return self.tools.calls.fence_host(address_of(row), work.names)
 
     def _look(self, connection: Connection, *, work: PlaceWork) -> Outcome:
         job = work.job

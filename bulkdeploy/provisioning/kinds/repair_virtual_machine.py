@@ -12,7 +12,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move, StepTools, VmSteps
@@ -149,7 +149,7 @@ class RepairVirtualMachine(VmSteps):
             return {}
         with read_only(self.tools.engine) as connection:
             rows = read_addresses(connection, [guest.host_uuid for guest in seen])
-        return {row.uuid: HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor, row.url) for row in rows}
+        return {row.uuid: address_of(row) for row in rows}
 
 
 def _left(work: Assignment) -> FinalState:

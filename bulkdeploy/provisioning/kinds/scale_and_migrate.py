@@ -15,7 +15,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines import VmState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import DriverError, PowerState
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, Move
@@ -90,7 +90,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         """The host that the VM comes from, which its migration holds; None: it does not move."""
         with read_only(self.tools.engine) as connection:
             row = read_source(connection, work.job.uuid)
-        return None if row is None else HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor, row.url)
+        return None if row is None else address_of(row)
 
 
 SCALE_AND_MIGRATE = JobKind(

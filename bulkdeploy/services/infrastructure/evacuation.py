@@ -11,7 +11,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING, VmMove
@@ -33,8 +33,7 @@ def host_answers(connection: Connection, system: System, host: EntityRef) -> boo
     """
     row = read_address(connection, host.id)
     require_driver(system.drivers, row.hypervisor, "id", str(host.uuid))
-    address = HostAddress(row.uuid, row.name, row.ip_address, row.hypervisor)
-    return system.drivers.driver_for(row.hypervisor).answers(address, timeout_s=system.driver_timeout_s)
+    return system.drivers.driver_for(row.hypervisor).answers(address_of(row), timeout_s=system.driver_timeout_s)
 
 
 def evacuate_host(

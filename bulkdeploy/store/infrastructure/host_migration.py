@@ -20,8 +20,8 @@ _MOVES = text(
 
 
 def read_address(connection: Connection, host_id: int) -> Row[Any]:
-    """Where a host is: uuid, name, ip_address, hypervisor."""
-    query = text("SELECT uuid, name, ip_address, hypervisor FROM hosts WHERE id = :host")
+    """Where a host is: uuid, name, ip_address, hypervisor, url."""
+    query = text("SELECT uuid, name, ip_address, hypervisor, url FROM hosts WHERE id = :host")
     return connection.execute(query, {"host": host_id}).one()
 
 

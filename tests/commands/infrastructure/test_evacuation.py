@@ -1,12 +1,12 @@
 """evacuateHost: a dead host is fenced and its VMs run elsewhere, each of them once."""
 
 from collections.abc import Callable, Iterator, Sequence
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
@@ -25,9 +25,15 @@ __all__ = ["host"]
 
 
 class InterruptedDriver(SimulatorDriver):
-    """Lets something happen after a host was reached, and before that is written."""
+    """Lets something happen after a host was reached, and before that is written; reaches hosts by their url."""
 
     meanwhile: Callable[[], object] | None = None
+
+    def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
+        """As SimulatorDriver, which would know a host by its uuid alone."""
+        if host.url is None:
+            raise DriverError("look", host.name, "the host has no url", transient=False)
+        return super().power_of(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
         """As SimulatorDriver."""
