@@ -8,7 +8,7 @@ docs/drivers.md walks through an example.
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -378,14 +378,19 @@ class HypervisorDriver(ABC):
         del guest, fence, timeout_s
         raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
 
-    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
         """Give guests that run on ``host`` the rules of their security groups (``Records.security_rules``).
 
         A start, and a migration, does so by itself: this is for rules that change while guests run. Traffic that
         they no longer let through ends. Guests that do not run there are left out. Ability.SECURITY_GROUPS.
 
+        Returns:
+            The guests that have their rules now; others of them were started without, or do not run there.
+
         Raises:
-            DriverError: some may have their rules of before.
+            DriverError: some may have their rules of before; it was tried for all.
         """
         del guest_uuids, timeout_s
         raise _unable("filter", host.name, Ability.SECURITY_GROUPS)

@@ -2,7 +2,8 @@
 
 What a guest has is noted as a digest of its rules, which change with more than calls about rules: with every VM
 that joins or leaves a group at the other end. Rules and notes are therefore compared, and nobody needs to say what
-changed. A host that does not take them is asked again in the next round.
+changed. A host that does not take them is asked again in the next round, and so is one whose guest has no filter
+that could take them.
 """
 
 from collections import defaultdict
@@ -51,7 +52,8 @@ class FilterUpdates:
             with ThreadPoolExecutor(min(HOSTS_AT_ONCE, len(by_host))) as threads:
                 updated = sum(threads.map(self._update, by_host.keys(), by_host.values()))
             metrics.SWEPT.labels("filters").inc(updated)
-            log.info("filters_updated", guests=updated)
+            if updated:
+                log.info("filters_updated", guests=updated)
 
     def _filters(self, hypervisor: str) -> bool:
         try:
@@ -60,14 +62,16 @@ class FilterUpdates:
             return False
 
     def _update(self, host: HostAddress, vms: Sequence[Row[Any]]) -> int:
-        """Update one host's guests; how many."""
+        """Update one host's guests; how many have their rules now."""
         try:
             driver = self._drivers.driver_for(host.hypervisor)
-            driver.ensure_filters(host, [vm.uuid for vm in vms], timeout_s=self._timeout_s)
+            filtered = set(driver.ensure_filters(host, [vm.uuid for vm in vms], timeout_s=self._timeout_s))
         except DriverError as error:
             log.warning("filters_not_updated", host=host.name, guests=len(vms), why=str(error))
             return 0
-        run_transaction(
-            self._engine, lambda connection: store.note_filters(connection, vms), Failpoint.SWEEP_FILTERS
-        )
-        return len(vms)
+        given = [vm for vm in vms if vm.uuid in filtered]
+        if given:
+            run_transaction(
+                self._engine, lambda connection: store.note_filters(connection, given), Failpoint.SWEEP_FILTERS
+            )
+        return len(given)

@@ -25,15 +25,20 @@ class Firewall(OneDriver):
         self._rules = records_in(fleet.engine, lambda _: True).security_rules
         self.applied: dict[UUID, set[str]] = {}
         self.calls = 0
+        self.without_filter: set[UUID] = set()
 
-    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
         """Do as the rows say, or fail."""
         del timeout_s
         self.calls += 1
         if self.silent:
             raise DriverError("filter", host.name, "silent", transient=True)
-        for uuid, rules in self._rules.of(guest_uuids).items():
+        filtered = [uuid for uuid in guest_uuids if uuid not in self.without_filter]
+        for uuid, rules in self._rules.of(filtered).items():
             self.applied[uuid] = {f"{rule.direction} {rule.traffic.start_port} {rule.cidr}" for rule in rules}
+        return filtered
 
 
 @pytest.fixture
@@ -87,6 +92,26 @@ def test_guests_follow_the_rules_of_their_groups(fleet: Fleet, firewall: Firewal
     fleet.zone.change("DELETE FROM security_group_rules WHERE security_group_id = :web", web=web)
     sweep.update_filters()
     assert firewall.applied == {first.uuid: set(), second.uuid: set()}
+
+
+def test_a_guest_without_a_filter_is_asked_for_again(
+    fleet: Fleet, firewall: Firewall, sweep: FilterUpdates
+) -> None:
+    """It ran before there were filters: others have their rules, and it gets its own once it can."""
+    fleet.deploy(2)
+    fleet.run()
+    old, new = fleet.vms()
+    allow(fleet, group(fleet, "web", [old.id, new.id]), 80, cidr="10.0.0.0/8")
+    firewall.without_filter = {old.uuid}
+    for _ in range(2):
+        sweep.update_filters()
+        assert firewall.applied.keys() == {new.uuid}
+    firewall.without_filter = set()
+    sweep.update_filters()
+    assert firewall.applied.keys() == {old.uuid, new.uuid}
+    calls = firewall.calls
+    sweep.update_filters()
+    assert firewall.calls == calls
 
 
 def test_groups_at_the_other_end_are_their_guests_addresses(
@@ -146,7 +171,9 @@ class Overtaken(Firewall):
         super().__init__(fleet)
         self._other = other
 
-    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
         """Let the other one go first."""
         self._other.update_filters()
-        super().ensure_filters(host, guest_uuids, timeout_s=timeout_s)
+        return super().ensure_filters(host, guest_uuids, timeout_s=timeout_s)

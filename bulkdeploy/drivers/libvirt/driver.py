@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urldefrag, urlsplit
 from uuid import UUID
 
+from bulkdeploy.domain.security_group_rules import Rule
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -434,20 +435,37 @@ class LibvirtDriver(HypervisorDriver):
                 _attach(call, domain, write_interface(self._interface(nic, named)), flags)
         self._claim(call, "devices", guest, wanted, fence)
 
-    def ensure_filters(self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float) -> None:
+    def ensure_filters(
+        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
+    ) -> Collection[UUID]:
         """See HypervisorDriver. Where the option ``network`` has no filters nothing happens."""
         if not self._can_filter:
-            return
+            return guest_uuids
 
-        def filter_guests(call: HostCall) -> None:
+        def filter_guests(call: HostCall) -> list[UUID]:
             rules = self._records.security_rules.of(guest_uuids)
+            filtered, errors = [], []
             for guest_uuid in guest_uuids:
-                found = find_filter(call, guest_uuid)
-                if found is not None:
-                    guarded = is_guarded(found.XMLDesc())
-                    define_filter(call, write_filter(guest_uuid, rules.get(guest_uuid, ()), guarded=guarded))
+                try:
+                    if self._filter_again(call, guest_uuid, rules.get(guest_uuid, frozenset())):
+                        filtered.append(guest_uuid)
+                except DriverError as error:
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+            return filtered
 
-        self._links.run("filter", host, Deadline(timeout_s), filter_guests)
+        return self._links.run("filter", host, Deadline(timeout_s), filter_guests)
+
+    def _filter_again(self, call: HostCall, guest_uuid: UUID, rules: Collection[Rule]) -> bool:
+        """Give a guest that has a filter these rules; False: it has none, and gets one only when it is started."""
+        left_s = call.deadline.left_s()
+        with self._turns.of(guest_uuid, "filter", call.host.name, timeout_s=left_s), call.failing("filter"):
+            found = find_filter(call, guest_uuid)
+            if found is None:
+                return False
+            define_filter(call, write_filter(guest_uuid, rules, guarded=is_guarded(found.XMLDesc())))
+            return True
 
     @property
     def _can_filter(self) -> bool:
