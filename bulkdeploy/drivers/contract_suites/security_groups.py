@@ -35,7 +35,7 @@ class SecurityGroupContract:
     """A guest has its rules wherever it runs. Subclasses give the fixture ``filtering``, a ``Filtering``."""
 
     def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
-        """Before and after rules change, requested once or often; one that is in no group has no filter."""
+        """Before and after rules change, asked once or often; one that is in no group has no filter."""
         rig = filtering.rig
         caller, guest, free = Caller(rig.driver), rig.new_guest(), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB, PING}))
@@ -75,6 +75,6 @@ class SecurityGroupContract:
             filtering.give(one.uuid, frozenset({WEB}))
         caller.run(rig.hosts[0], guest)
         filtering.give(guest.uuid, frozenset({PING}))
-        requested = [absent.uuid, guest.uuid]
-        assert [*rig.driver.ensure_filters(rig.hosts[0], requested, timeout_s=PATIENCE_S)] == [guest.uuid]
+        both = [absent.uuid, guest.uuid]
+        assert [*rig.driver.ensure_filters(rig.hosts[0], both, timeout_s=PATIENCE_S)] == [guest.uuid]
         assert filtering.applied(rig.hosts[0], guest.uuid) == frozenset({PING})
