@@ -10,6 +10,7 @@ from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import SHOW_ICON
 from tests.access.walking import COMMANDS, Walker
+from tests.support.drivers import OF_HYPERVISORS
 from tests.support.world import ADMIN, USER
 
 REMOVING = ("delete", "destroy", "disable", "expunge", "lock", "release", "remove", "suspend", "registerUserKeys")
@@ -36,10 +37,6 @@ WITHOUT_EFFECT = {
     "updateTemplate": {"forceupdateostype"},
 }
 """Parameters that clients send as a matter of course and that can change nothing: their descriptions say why."""
-
-
-OF_HYPERVISORS = {"importUnmanagedInstance", "listUnmanagedInstances"}
-"""Commands that ask hypervisors first, and there are none here; their own tests have some."""
 
 
 def beside(walker: Walker) -> Mapping[str, Mapping[str, str]]:

@@ -18,6 +18,7 @@ from bulkdeploy.domain.errors import OperationFailed
 from bulkdeploy.store.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api_client import ApiClient
+from tests.support.drivers import OF_HYPERVISORS
 from tests.support.population import OWNERS, run
 from tests.support.zones import load_zone
 
@@ -162,7 +163,8 @@ def test_calls_made_from_the_description_answer_by_it(
         call()
 
     for operation in found:
-        if not COMMANDS[operation.path.rpartition("/")[2]].open:
+        name = operation.path.rpartition("/")[2]
+        if not COMMANDS[name].open and name not in OF_HYPERVISORS:
             probe(operation)
     assert accidents == []
     assert len(done) > MOST_COMMANDS_DO * len(COMMANDS)

@@ -15,6 +15,10 @@ def always(driver: HypervisorDriver) -> Drivers:
     return Drivers({DEFAULT: ConfiguredDriver("simulator", driver.abilities, lambda: driver)})
 
 
+OF_HYPERVISORS = {"importUnmanagedInstance", "listUnmanagedInstances"}
+"""Commands that ask hypervisors first; their own tests have some."""
+
+
 class _Nowhere:
     """A driver that reads off urls what hosts have, and may be asked for nothing that is done to VMs."""
 

@@ -115,7 +115,9 @@ class EvacuateHost(JobSteps[PlaceWork]):
 
 def _start_elsewhere(connection: Connection, work: PlaceWork, vm_ids: list[int]) -> list[JobMessage]:
     """Stop these VMs, as far as rows say, and make jobs that start them; what is locked comes later."""
-    vms = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
+    locked = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
+    left = vms_to_evacuate(connection, work.job.instance_id, work.job.id) if locked else []
+    vms = [vm for vm in locked if vm.id in left]  # not one that was stopped meanwhile
     if not vms:
         return []
     stopped = [vm.id for vm in vms]

@@ -143,14 +143,11 @@ def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
 
 
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
-    """At most so many of these VMs, locked for a job to be made.
-
-    What another transaction has locked is left out, and what is not Running any more.
-    """
+    """At most so many of these VMs, locked for a job to be made; what somebody else has locked is left out."""
     rows = connection.execute(
         text(
             "SELECT id, uuid, instance_name FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
-            " AND state = 'Running' ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
+            " ORDER BY id LIMIT :most FOR UPDATE SKIP LOCKED"
         ),
         {"vms": int_array(vm_ids), "most": most},
     )
