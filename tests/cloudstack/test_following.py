@@ -209,7 +209,7 @@ def test_what_our_jobs_did_meanwhile_stays(follower: Follower, upstream: World, 
 
 
 def test_the_lag_is_that_of_the_cloud_that_is_furthest_behind(follower: Follower, system: System) -> None:
-    """Of those that are followed: a cloud that nobody follows any more, since its follower has ended, has none."""
+    """Only clouds that are followed have a lag: one whose follower has ended has none."""
     with system.engine.begin() as connection:
         connection.execute(
             text(

@@ -1,4 +1,4 @@
-"""Guests that end by themselves: the daemon says so, and nobody has to look."""
+"""Guests that end by themselves: the daemon reports it, and hosts need not be asked."""
 
 import os
 import signal

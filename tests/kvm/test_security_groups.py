@@ -99,7 +99,7 @@ def let_in(port: int, cidr: str) -> Rule:
 
 
 def test_packets_reach_a_guest_as_its_rules_say(yard: Yard) -> None:
-    """From the start on, after each change while it runs, and where it moves; nobody else's rules matter."""
+    """From the start on, after each change while it runs, and where it moves, whatever rules others have."""
     subjects = Subjects(pool_uuid=POOL, template_uuid=TEMPLATE, memory_mib=32)
     guest = subjects.new_guest()
     nic = replace(guest.nics[0], ip_address=GUEST)

@@ -99,7 +99,7 @@ def test_what_hypervisors_have_is_made_what_the_rows_say(fleet: Fleet, capsys: p
 def test_a_guest_whose_disk_is_lost_is_not_started_on_an_empty_one(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was on it does not come back by itself: heal says so, and restoring is somebody's decision."""
+    """What was on it does not come back by itself: heal says so, and an operator decides whether to restore."""
     fleet.deploy(1)
     fleet.run()
     (vm,) = fleet.vms()

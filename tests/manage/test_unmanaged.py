@@ -89,7 +89,7 @@ def test_guests_that_are_newer_than_the_database_are_adopted(fleet: Fleet, resto
 
 
 def test_jobs_that_a_backup_caught_unfinished_are_run_again(fleet: Fleet, tmp_path: Path) -> None:
-    """What hypervisors have seen of later jobs is in nobody's way: VMs run, stop and go, and the audit is clean."""
+    """Hypervisors that have seen later jobs refuse nothing: VMs run, stop and go, and the audit is clean."""
     fleet.deploy(3)
     dump(fleet.engine, tmp_path / "backup")
     fleet.run()
@@ -258,7 +258,7 @@ def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> N
 
 
 def test_removing_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:
-    """Killed before or after a driver call, what is left is found again, and removed; nobody can adopt it."""
+    """Killed before or after a driver call, what is left is found again, and removed; it cannot be adopted."""
     die_at(f"{Failpoint.REMOVE_UNMANAGED}.before")
     with pytest.raises(Died):
         run(fleet, "unmanaged", "remove", str(restored[0]), "--yes")

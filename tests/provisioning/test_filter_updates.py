@@ -43,7 +43,7 @@ class Firewall(OneDriver):
 
 @pytest.fixture
 def firewall(fleet: Fleet) -> Firewall:
-    """Nobody has rules yet."""
+    """No guest has rules yet."""
     return Firewall(fleet)
 
 

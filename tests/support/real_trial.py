@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -38,7 +39,7 @@ REFUSED = (431, 533, 534)
 
 
 @dataclass
-class Trial:
+class Trial(ABC):
     """One run. The load and the accidents each have a thread and a stream of chance."""
 
     cloud: RealCloud[Any]
@@ -92,13 +93,13 @@ class Trial:
 
     # The accidents
 
+    @abstractmethod
     def accidents(self) -> Sequence[Callable[[random.Random], str]]:
         """What may happen to the hosts; each is over when it returns, and says what it was."""
-        raise NotImplementedError
 
+    @abstractmethod
     def remains(self) -> list[str]:
         """What is left on the hosts once all VMs are gone."""
-        raise NotImplementedError
 
     def break_things(self) -> None:
         """One accident after the other; each is over before the next."""

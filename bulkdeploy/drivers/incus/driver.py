@@ -766,7 +766,7 @@ class _Call:
 
 
 def _read(step: str, host_name: str, row: Mapping[str, Any], etag: str = "") -> Instance | None:
-    """See ``read_instance``; a failure where somebody has changed what is ours."""
+    """See ``read_instance``; a DriverError where what is ours was changed by hand."""
     try:
         return read_instance(row, etag)
     except (KeyError, ValueError) as error:

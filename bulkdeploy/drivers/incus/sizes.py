@@ -1,4 +1,4 @@
-"""Sizes as Incus has them: written by us, or by somebody's hand (Incus's doc/reference/instance_units.md)."""
+"""Sizes as Incus has them: written by us or by hand (Incus's doc/reference/instance_units.md)."""
 
 import re
 

@@ -116,7 +116,7 @@ def find_unmanaged(
 
 
 def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
-    """Let nobody adopt these guests any more, nor any late call make them again; what rows know by now is left out.
+    """Bar guests from being adopted, and late calls from making them again; what rows know by now is left out.
 
     To be committed before ``remove``, whose calls take long. Safe to repeat.
     """

@@ -1,4 +1,4 @@
-"""listUnmanagedInstances, importUnmanagedInstance: guests that somebody started on our hosts, and no row knows."""
+"""listUnmanagedInstances, importUnmanagedInstance: guests that run on our hosts without a row."""
 
 from collections.abc import Iterator
 from uuid import UUID, uuid4

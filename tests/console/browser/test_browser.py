@@ -139,7 +139,7 @@ def test_filters_stand_in_the_address(tab: Tab) -> None:
 
 
 def test_rows_out_of_sight_are_not_laid_out(tab: Tab) -> None:
-    """Until somebody scrolls there; then they stand in the same columns as all others, and as their headings."""
+    """Until they are scrolled to; then they stand in the same columns as all others, and as their headings."""
     deploy(tab, 120, "long")
     tab.go("virtual-machines?keyword=long-&size=200")
     last = tab.page.locator("tbody tr").last

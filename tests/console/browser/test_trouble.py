@@ -83,7 +83,7 @@ def test_a_plan_without_a_database(tab: Tab, console: OwnConsole) -> None:
 
 
 def test_another_site_changes_nothing(tab: Tab) -> None:
-    """A form there, sent by somebody who is signed in here, is refused, and the session stays."""
+    """A form there, sent by a user who is signed in here, is refused, and the session stays."""
     form = (
         f"<form action={tab.root}deployment-cancel method=post><input name=id value=x><button>Win!</button></form>"
     )
