@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bulkdeploy.manage import bulk_call
-from bulkdeploy.manage.spread import ClusterSpread, by_pod
+from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod
 
 
 class DemoView:
