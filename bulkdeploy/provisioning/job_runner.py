@@ -74,7 +74,7 @@ class RunnerOptions:
 
 
 class JobRunner:
-    """Runs the jobs that ``accept`` is told of. One per process.
+    """Runs the jobs that are handed to ``accept``. One per process.
 
     Args:
         engine: the database.
@@ -208,7 +208,7 @@ class JobRunner:
         self._count_ended([entry.job.id for entry in finished])
 
     def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
-        """They are told of, not acted on: those that can not be written now are in the log and the metrics."""
+        """They are reported, not acted on: those that can not be written now are in the log and the metrics."""
         try:
             with self._engine.begin() as connection:
                 add_driver_errors(connection, errors)
@@ -233,7 +233,7 @@ class JobRunner:
         self._count_ended([work.job.id])
 
     def _outcome(self, work: Work) -> Outcome | None:
-        """How the driver's part ended; None: the job is somebody else's now."""
+        """How the driver's part ended; None: another worker has the job now."""
         if self._draining:
             return Requeued()
         steps = self._steps[work.job.kind]

@@ -76,7 +76,7 @@ class Rapi:
         Every address is tried, the last master first: only a master serves RAPI.
 
         Raises:
-            NotAnswered: nobody answered, or not in time.
+            NotAnswered: no answer, or not in time.
             JobFailed: the request was refused, with HTTP's number as the code.
         """
         reasons = []

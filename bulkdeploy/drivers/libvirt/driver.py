@@ -296,7 +296,7 @@ class LibvirtDriver(HypervisorDriver):
         fences.release(guest_uuid, fence)
         names = [seed_name(guest_uuid), *map(volume_name, volume_uuids)]
         with fences.volumes_in_use(volume_uuids) as used:
-            if used:  # by another guest, or by this one, which somebody has started since
+            if used:  # by another guest, or by this one, which was started since
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._remove_files(pool, host, names, deadline)
