@@ -11,9 +11,9 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	if $$name -c '$(SUITABLE)' 2>/dev/null; then echo $$name; break; fi; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# Tests of processes that die and come back mostly wait: two per core. All these processes read the same modules:
+# Tests of processes that die and come back mostly wait: three per core. All these processes read the same modules:
 # compiled ones are kept for the next, wherever the environment says otherwise.
-PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PYTEST_PROCESSES ?= $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
 # What starts no programs, and takes little time for what it tells.
 FAST := architecture commands declare drivers iallocator placement queue store wiring test_signature.py
