@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -77,7 +77,7 @@ test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); roo
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
 test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM
-	@$(BIN)/python -m pytest -q tests/cloudstack/front_at_length.py
+	@$(BIN)/python -m pytest -q tests/cloudstack/contract_at_length.py tests/cloudstack/front_at_length.py
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover
@@ -129,6 +129,9 @@ bench-console: setup ## Measure pages of the console: CPU, time, bytes
 
 bench-import: setup ## Measure an import of a CloudStack of 25,000 hosts and 100,000 VMs
 	@$(BIN)/python -m benchmarks.imports
+
+bench-follow: setup ## Measure following such a CloudStack for MINUTES=10: share of a core, calls a minute
+	@$(BIN)/python -m benchmarks.following
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves
