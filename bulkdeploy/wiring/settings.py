@@ -6,6 +6,7 @@ Settings that operators change while everything runs are CloudStack's global set
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -164,6 +165,11 @@ class Settings(BaseSettings):
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
+        "variables (OTEL_...) say the rest. Needs the extra `opentelemetry`. Unset: none are made.",
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -213,6 +219,16 @@ class Settings(BaseSettings):
                 f"not {listen!r}"
             )
         return listen
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_receiver(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            if not endpoint.startswith(("http://", "https://")):
+                raise ValueError(f"must start with http:// or https://, not be {endpoint!r}")
+            if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+                raise ValueError("traces need more packages: pip install 'bulkdeploy[opentelemetry]'")
+        return endpoint
 
     @field_validator("redis_url")
     @classmethod
