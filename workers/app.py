@@ -100,7 +100,7 @@ register_tasks(app, RunsJobs(_make_runner_of_a_pool).run)
 
 @signals.setup_logging.connect
 def _keep_logging(**_: Any) -> None:
-    """Celery asks who configures logging; connected, nobody else does."""
+    """Celery asks who configures logging; once this is connected, Celery does not."""
 
 
 def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) -> None:

@@ -49,7 +49,7 @@ class HostColumns:
     """One entry per host that is not removed, ordered by id.
 
     Limits are after over-commit. ``tag_set`` indexes ``ZoneSnapshot.tag_sets``. ``foreign`` marks hosts
-    dedicated (by host, cluster, pod or zone) to somebody other than the owner, ``own`` those dedicated
+    dedicated (by host, cluster, pod or zone) to another owner, ``own`` those dedicated
     to the owner. ``owner_vms``: the owner's VMs on the host.
     """
 

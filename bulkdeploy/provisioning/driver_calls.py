@@ -38,7 +38,7 @@ class DriverCalls:
         drivers: where drivers are found.
         timeout_s: how long one call may take, in seconds.
         decrypt: reads a guest's password.
-        report: told of each call that failed.
+        report: gets each call that failed.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DriverCalls:
         """Make the guest not run; a VM that holds no host does not.
 
         A failure that is not ``unanswered`` means that the guest runs on. A refusal alone does not: an earlier
-        call that nobody heard the end of may have stopped it, so it is looked at.
+        call that was not answered may have stopped it, so its state is read.
 
         Raises:
             LeaseLost: see ``run``.

@@ -238,7 +238,7 @@ def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Seque
     """Write the claims of one owner's VMs in one zone: a host per VM, and per disk a pool per volume.
 
     Raises:
-        TransactionConflict: somebody took the room since the snapshot; repeat the whole transaction.
+        TransactionConflict: another transaction took the room since the snapshot; repeat the whole transaction.
     """
     if len(parts) == 1:
         (part,) = parts

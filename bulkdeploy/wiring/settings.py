@@ -242,12 +242,12 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """Where the API answers, for somebody on this machine."""
+        """Where the API answers, for clients on this machine."""
         return _url(self.listen)
 
     @property
     def api_monitoring_url(self) -> str:
-        """Where an API process says how it is, for somebody on this machine."""
+        """Where an API process reports its health, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
 
     def require_database_url(self) -> str:

@@ -60,7 +60,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
     are all that the answer counts as ``queued``, and those of ``running`` whose driver was not called yet.
 
     Raises:
-        PermissionDenied: the deployment is of somebody the caller may not act for.
+        PermissionDenied: the deployment is of an account the caller may not act for.
         InvalidParameter: all its jobs are finished, or it was cancelled before.
     """
     account_id = store.deployment_owner(connection, deployment.id)

@@ -99,7 +99,7 @@ def deploy_batch(
         ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``deployment_checks``).
         ResourceLimitExceeded: the batch would pass a limit of the owner or of a domain above it.
         InsufficientCapacity, InsufficientAddresses: not all of them fit, or of a partial batch none.
-        TransactionConflict: somebody else was faster; repeat the whole transaction.
+        TransactionConflict: another transaction was faster; repeat the whole transaction.
     """
     shared = batch.shared
     if shared.minimum_count is None and not batch.partial and not shared.dry_run:

@@ -141,7 +141,7 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
     It can not be deleted until the transaction ends.
 
     Raises:
-        TransactionConflict: somebody made or deleted it at this moment.
+        TransactionConflict: it was made or deleted at this moment.
     """
     if name is None:
         return None

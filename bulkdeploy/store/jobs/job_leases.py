@@ -147,7 +147,7 @@ def take_leases(
 ) -> list[LeasedJob]:
     """Lease those of these jobs that may be run now; the others are left out.
 
-    May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
+    May be run: unfinished; queued, due again, or leased by a worker whose lease ran out; first of its VM's
     unfinished jobs; of a kind the lease_holder knows; within the limits; and no more than ``crash_candidates``
     of those whose workers ended abruptly too often.
     """

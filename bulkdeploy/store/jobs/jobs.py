@@ -1,7 +1,7 @@
 """Jobs as the engine sees them: made, kept, tried again later, finished. All set-based.
 
 Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
-somebody else holds a newer one, or where the job is done. A job is only leased while no earlier job of
+another worker holds a newer one, or where the job is done. A job is only leased while no earlier job of
 the same instance is unfinished; writers of jobs hold the lock of the instance's row, so that ids of its
 jobs grow in commit order and the check cannot miss one.
 """
