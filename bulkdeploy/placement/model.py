@@ -166,7 +166,8 @@ class PlacementRequest:
     together. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
     uses, hosts dedicated to the owner. ``planner`` names the strategy; the rules that
     ``offering_planner`` brings along hold too, if it is given. ``seed`` makes the random host
-    algorithm repeatable.
+    algorithm repeatable. ``most_by_host``: how many of them each host (by id) may get at most, where somebody else
+    chose the hosts; those that are not in it get none. None: any number.
     """
 
     count: int
@@ -188,6 +189,7 @@ class PlacementRequest:
     pods_first: bool = False
     host_algorithm: str = "random"
     seed: int = 0
+    most_by_host: Mapping[int, int] | None = None
 
 
 class ClusterSpread(NamedTuple):

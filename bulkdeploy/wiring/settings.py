@@ -112,6 +112,12 @@ class Settings(BaseSettings):
         description="Connections from one client address that one API process keeps; of more, those that have "
         "waited longest are closed. Trusted proxies (proxy.cidr) have no such bound.",
     )
+    allocator_directory: Path | None = Field(
+        default=None,
+        description="Directory of allocator programs in the form of Ganeti's, which placement.allocators.* name; "
+        "on machines of Ganeti /usr/lib/ganeti/iallocators. Who can write there chooses what this service runs. "
+        "Unset: there are none.",
+    )
     worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
     worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
     database_pool_size: int = Field(
