@@ -120,9 +120,9 @@ def _apply_host_rules(
     snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule], hosts: HostFilter
 ) -> Ints:
     """Exclude hosts; the answer is how many VMs each host holds, none where it is excluded."""
-    kept, asked = _lasting_exclusions(snapshot, request, rules)
+    kept, remaining = _lasting_exclusions(snapshot, request, rules)
     capacity = kept.copy()
-    for rule, lasting in asked:
+    for rule, lasting in remaining:
         if lasting is not None:
             hosts.exclude(lasting, rule)
             continue
@@ -140,25 +140,25 @@ def _lasting_exclusions(
 ) -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
     """ENDLESS for each host that no lasting rule excludes, else 0; and the rules in order, with what these exclude.
 
-    Lasting rules that exclude no host are left out, all others are to be asked.
+    Lasting rules that exclude no host are left out, all others are applied to each request.
     """
 
-    def ask() -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
+    def find() -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
         kept = np.full(len(snapshot.hosts.id), ENDLESS, dtype=np.int64)
-        asked: list[tuple[Rule, Flags | None]] = []
+        remaining: list[tuple[Rule, Flags | None]] = []
         for rule in rules:
             if not rule.lasting:
-                asked.append((rule, None))
+                remaining.append((rule, None))
                 continue
             for marked in _marked(snapshot, request, rule):
                 if marked.any():
-                    asked.append((rule, marked))
+                    remaining.append((rule, marked))
                     kept[marked] = 0
-        return kept, asked
+        return kept, remaining
 
     by = (request.purpose, request.planner, request.offering_planner, request.hypervisor, request.host_tags)
     pins = (request.pod_id, request.cluster_id, request.host_id, request.avoid_host_ids, request.dedicated)
-    return snapshot.once(("lasting exclusions", by, pins), ask)
+    return snapshot.once(("lasting exclusions", by, pins), find)
 
 
 def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> Iterator[Flags]:

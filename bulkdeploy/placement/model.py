@@ -1,4 +1,4 @@
-"""What placement reads and what it answers: a zone as columns, a request, a plan.
+"""What placement reads and what it answers: a zone as columns, a request, a plan (one file: one model).
 
 All arrays are numpy; hosts refer to clusters, and pools to clusters and hosts, by POSITION in the
 columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledger.snapshot`` fills a
