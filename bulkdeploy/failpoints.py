@@ -91,7 +91,7 @@ def after(point: str) -> None:
 
 
 def arm(fault: Fault | None) -> None:
-    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: nobody."""
+    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: stop."""
     global _armed  # noqa: PLW0603 - see above
     _armed = fault
 

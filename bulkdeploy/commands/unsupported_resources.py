@@ -192,7 +192,7 @@ def list_nothing(call: Call) -> Page:
     """An empty list.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     visible(call)
     return cut_page((), paging(call))

@@ -186,14 +186,16 @@ class HypervisorDriver(ABC):
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     is_watched: ClassVar[bool] = False
     guests_may_end: ClassVar[bool] = True
+    _records: Records
 
     @classmethod
     @abstractmethod
     def from_options(cls, options: Any) -> Self:
         """Make the driver, from an object of ``options_model``. Hosts need not answer at this moment."""
 
-    def use_records(self, records: Records) -> None:  # noqa: B027 - most hypervisors know what they need
+    def use_records(self, records: Records) -> None:
         """Given what the service remembers for it, once, before the first call."""
+        self._records = records
 
     @abstractmethod
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:

@@ -88,8 +88,8 @@ def load(settings: Settings, file: Path) -> "LoadReport":
 
 
 def load_first_zone(settings: Settings, file: Path) -> None:
-    """Load a file where the database has no zone yet; simulated hypervisors are told of the hosts in any case."""
-    from bulkdeploy.manage.simulated_hosts import register_with_simulator
+    """Load a file where the database has no zone yet; register the hosts with simulated hypervisors in any case."""
+    from bulkdeploy.manage.simulator.hosts import register_with_simulator
     from bulkdeploy.store.infrastructure.zones import has_zone
     from bulkdeploy.wiring.system import build_engine
 

@@ -61,7 +61,7 @@ def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
     """How many VMs each member gets when a segment's members are filled one after the other.
 
     Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
-    given to nobody.
+    not given out.
     """
     if len(capacity) == 0:
         return np.zeros(0, dtype=np.int64)

@@ -50,7 +50,7 @@ class HostColumns:
     """One entry per host that is not removed, ordered by id.
 
     Limits are after over-commit. ``tag_set`` indexes ``ZoneSnapshot.tag_sets``. ``foreign`` marks hosts
-    dedicated (by host, cluster, pod or zone) to somebody other than the owner, ``own`` those dedicated
+    dedicated (by host, cluster, pod or zone) to another owner, ``own`` those dedicated
     to the owner. ``owner_vms``: the owner's VMs on the host.
     """
 
@@ -240,7 +240,8 @@ class PlacementRequest:
     together. ``dedicated``: the batch is in an ExplicitDedication group and may use, and only
     uses, hosts dedicated to the owner. ``planner`` names the strategy; the rules that
     ``offering_planner`` brings along hold too, if it is given. ``seed`` makes the random host
-    algorithm repeatable.
+    algorithm repeatable. ``most_by_host``: how many of them each host (by id) may get at most, where somebody else
+    chose the hosts; those that are not in it get none. None: any number.
     """
 
     count: int
@@ -262,6 +263,7 @@ class PlacementRequest:
     pods_first: bool = False
     host_algorithm: str = "random"
     seed: int = 0
+    most_by_host: Mapping[int, int] | None = None
 
 
 class ClusterSpread(NamedTuple):

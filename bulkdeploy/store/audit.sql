@@ -110,7 +110,7 @@ WITH wrong AS (SELECT x.consumer
 -- by hand: stop the virtual machine with stopVirtualMachine and forced=true: a migration without a job ends there
 
 -- invariant: nothing_is_stuck
--- promise: a VM that is being removed, or whose state nobody knows, has a job, or had one within the last hour; so are destroyed volumes seen to
+-- promise: a VM that is being removed, or whose state is unknown, has a job, or had one within the last hour; so are destroyed volumes seen to
 -- compared:
 SELECT (SELECT count(*) FROM virtual_machines WHERE state IN ('Expunging', 'Unknown') AND removed IS NULL) + (SELECT count(*) FROM volumes WHERE state = 'Destroy');
 -- breaches:
@@ -119,7 +119,7 @@ SELECT format('VM %s is %s since %s and no job sees to it', v.uuid, v.state, v.u
   WHERE v.state IN ('Expunging', 'Unknown') AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
   FROM async_jobs j
   WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'))
-  UNION ALL SELECT format('volume %s is Destroy since %s and nobody removes it', uuid, removed)
+  UNION ALL SELECT format('volume %s is Destroy since %s and no job removes it', uuid, removed)
   FROM volumes
   WHERE state = 'Destroy' AND coalesce(removal_due < now() - interval '1 hour', true);
 -- heal:

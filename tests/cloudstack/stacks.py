@@ -23,7 +23,7 @@ from tests.support.fleet import OPTIONS, Fleet
 from tests.support.programs import BULKDEPLOY, Process, program, wait_for
 from tests.support.zone import Zone
 
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 
 @dataclass
@@ -98,21 +98,25 @@ def proxied(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
         network.close()
 
 
+def options_for(upstream: Upstream) -> dict[str, object]:
+    """Options of the driver, as the upstream's admin."""
+    with upstream.fleet.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    return {
+        "url": upstream.url,
+        "apikey": admin.api_key,
+        "secretkey": upstream.fleet.system.cipher.decrypt(admin.secret_key_encrypted),
+        "calls_per_second": 1000,
+    }
+
+
 @contextmanager
 def front_stack(upstream: Upstream, database_url: str, redis_database: int, **options: object) -> Iterator[Fleet]:
     """A service on a database of its own, whose hypervisors are the upstream's hosts."""
     theirs = upstream.fleet
     engine = create_engine(database_url, pool_size=80)
-    with theirs.engine.connect() as connection:
-        admin = admin_row(connection)
-    assert admin is not None
-    given = {
-        "url": upstream.url,
-        "apikey": admin.api_key,
-        "secretkey": theirs.system.cipher.decrypt(admin.secret_key_encrypted),
-        "calls_per_second": 1000,
-        **options,
-    }
+    given = options_for(upstream) | options
     redis_url = f"{theirs.settings.require_redis_url().rpartition('/')[0]}/{redis_database}"
     settings = theirs.settings.model_copy(
         update={

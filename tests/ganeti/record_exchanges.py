@@ -42,7 +42,7 @@ def main(path: Path) -> None:
     kept = records_in(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), lambda _: True)
     driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(GUEST.volumes[0].pool_uuid))))
     driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=0, timeout_s=300)
-    driver._rapi._session.hooks["response"].append(keep)
+    driver._rapi.http.session.hooks["response"].append(keep)
     for step, _ in life(driver):
         exchanges.append({"step": step})
     path.write_text(json.dumps(_shortened(exchanges), indent=1) + "\n")

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     DriverContract,
@@ -22,7 +23,7 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
 )
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
-from bulkdeploy.drivers.ganeti.rapi import NotAnswered, Rapi
+from bulkdeploy.drivers.ganeti.rapi import Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     DeviceContract,
@@ -27,7 +28,7 @@ from bulkdeploy.drivers.driver import PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, path_of
+from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool

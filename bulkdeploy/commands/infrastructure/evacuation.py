@@ -8,7 +8,7 @@ from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PlanStale
+from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
 from bulkdeploy.provisioning.kinds.evacuate_host import MODES, PRIMARY_ONLY
 from bulkdeploy.services.infrastructure import evacuation
 
@@ -42,7 +42,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB,
         response=HOST_MIGRATION,
         instead=MOVE_PLAN,
-        errors=(PlanStale,),
+        errors=(PlanStale, ResourceUnavailable),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(

@@ -6,7 +6,6 @@ An instance is made, then the fence is compared once more, then it is started: a
 removes what it made. Instances without our tag are never touched.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import BoundedSemaphore
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     DriverError,
@@ -23,13 +23,12 @@ from bulkdeploy.drivers.driver import (
     HostDrained,
     HypervisorDriver,
     PowerState,
-    StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
-from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, NotAnswered, Rapi, failure, path_of
+from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
 
 MIB = 1 << 20
 SUFFIX = ".bulkdeploy"
@@ -65,7 +64,6 @@ class GanetiDriver(HypervisorDriver):
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi
-        self._records: Records
         self._slots = BoundedSemaphore(options.jobs_at_once)
 
     @classmethod
@@ -79,10 +77,6 @@ class GanetiDriver(HypervisorDriver):
             options.fingerprint,
         )
         return cls(options, Rapi(access))
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -126,13 +120,7 @@ class GanetiDriver(HypervisorDriver):
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
         volumes = [volume.uuid for volume in guest.volumes]
-        try:
-            where, taken = self._records.fences.claim(guest.uuid, host.uuid, volumes, fence)
-        except Overtaken as error:
-            raise call.stale("boot") from error
-        call.check_host("boot", where)
-        if taken:
-            raise DriverError("volume", host.name, f"volumes {taken} are of other guests", transient=False)
+        call.claim("boot", volumes)
         found = call.look("boot")
         if found is not None and not found.runs and set(found.volumes) != set(volumes):
             self._check_movable(host, found)
@@ -154,7 +142,7 @@ class GanetiDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver: the instance stays, and is on no host as far as others are told."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.check_host("stop", call.raise_fence("stop"))
+        call.fenced_here("stop")
         found = call.look("stop")
         if found is not None and (found.runs or found.wanted):
             patience = 0 if forced else int(min(timeout_s / 2, 120))
@@ -164,7 +152,7 @@ class GanetiDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; an instance that is not to run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.check_host("look", call.raise_fence("look"))
+        call.fenced_here("look")
         found = call.look("look")
         if found is None or not (found.runs or found.wanted):
             return None
@@ -183,7 +171,7 @@ class GanetiDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver; volumes that are not named stay, with the instance, which does not run."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.check_host("delete", call.raise_fence("delete"))
+        call.fenced_here("delete")
         found = call.look("delete")
         if found is not None:
             if set(found.volumes) <= set(volume_uuids):
@@ -270,39 +258,15 @@ class GanetiDriver(HypervisorDriver):
         return (_read(row) for row in self._rows(timeout_s) if _tagged(row) is not None)
 
 
-class _Call:
-    """One call about one guest: its instance, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and its instance."""
 
     def __init__(
         self, driver: GanetiDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> None:
-        self._driver, self._host, self._guest, self._fence = driver, host, guest_uuid, fence
-        self._end = time.monotonic() + timeout_s
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self._driver = driver
         self.name = f"{guest_uuid}{SUFFIX}"
-        self._host_name = ANY_HOST if host is None else host.name
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(self._end - time.monotonic(), 0.1)
-
-    def stale(self, step: str) -> StaleFence:
-        """The error of who was overtaken."""
-        text = f"fence {self._fence} of guest {self._guest} was overtaken"
-        return StaleFence(step, self._host_name, text, transient=False)
-
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is."""
-        try:
-            return self._driver._records.fences.raise_fence(self._guest, self._fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-
-    def check_host(self, step: str, where: FencedGuest) -> None:
-        """Refuse a call for a host that does not have the guest."""
-        if self._host is not None and where.host_uuids and self._host.uuid not in where.host_uuids:
-            text = f"guest {self._guest} is on another host"
-            raise DriverError(step, self._host_name, text, transient=False)
 
     def look(self, step: str) -> _Instance | None:
         """The instance; None: it is not there, nor will a job that was begun before make it."""
@@ -313,7 +277,7 @@ class _Call:
 
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
         """A job, of which Ganeti keeps who wanted it."""
-        query["reason"] = f"{TAG}{self._guest}:{self._fence}"
+        query["reason"] = f"{TAG}{self.guest}:{self.fence}"
         rapi = self._driver._rapi
         with self._driver._slots:
             try:
@@ -321,25 +285,25 @@ class _Call:
             except (NotAnswered, JobFailed) as error:
                 if step in ("stop", "delete") and isinstance(error, JobFailed) and error.code == "unknown_entity":
                     return None  # what is absent neither runs nor exists
-                raise failure(step, self._host_name, error) from error
+                raise failure(step, self.host_name, error) from error
 
     def make(self, guest: GuestSpec) -> None:
         """Make the instance, which does not run yet; one that is there by now is fine."""
-        assert self._host is not None  # noqa: S101 - only starts make
+        assert self.host is not None  # noqa: S101 - only starts make
         try:
-            self.run("volume", "POST", "instances", body=self._definition(guest, _node_of(self._host)))
+            self.run("volume", "POST", "instances", body=self._definition(guest, _node_of(self.host)))
         except DriverError:
             found = self.look("volume")  # the answer may be lost, and the job under way
-            if found is None or found.node != _node_of(self._host):
+            if found is None or found.node != _node_of(self.host):
                 raise
 
     def bring_here(self, found: _Instance) -> None:
         """Move an instance that does not run to the call's node."""
-        assert self._host is not None  # noqa: S101 - only starts bring
+        assert self.host is not None  # noqa: S101 - only starts bring
         if found.runs:
-            text = f"guest {self._guest} runs on node {found.node}"
-            raise DriverError("boot", self._host_name, text, transient=False)
-        body = {"target_node": _node_of(self._host), "ignore_consistency": False}
+            text = f"guest {self.guest} runs on node {found.node}"
+            raise DriverError("boot", self.host_name, text, transient=False)
+        body = {"target_node": _node_of(self.host), "ignore_consistency": False}
         self.run("boot", "PUT", "instances", self.name, "failover", body=body)
 
     def grow(self, guest: GuestSpec, found: _Instance | None) -> None:
@@ -377,7 +341,7 @@ class _Call:
         try:
             row = self._driver._rapi.send("GET", path_of("instances", self.name), timeout_s=self.left)
         except (NotAnswered, JobFailed) as error:
-            raise failure(step, self._host_name, error) from error
+            raise failure(step, self.host_name, error) from error
         return None if row is None else _read(row)
 
     def _settle(self, step: str) -> bool:
@@ -388,14 +352,14 @@ class _Call:
             active = rapi.query("job", ("id", "summary"), where, timeout_s=self.left)
             mine = [number for number, summary in active if f"INSTANCE_CREATE({self.name})" in summary]
         except (NotAnswered, JobFailed) as error:
-            raise failure(step, self._host_name, error) from error
+            raise failure(step, self.host_name, error) from error
         for number in mine:
             try:
                 rapi.wait(int(number), timeout_s=self.left)
             except JobFailed:
                 continue
             except NotAnswered as error:
-                raise failure(step, self._host_name, error) from error
+                raise failure(step, self.host_name, error) from error
         return bool(mine)
 
     def _definition(self, guest: GuestSpec, node: str) -> dict[str, Any]:
@@ -424,7 +388,7 @@ class _Call:
             "conflicts_check": False,
             "tags": [
                 f"{TAG}uuid:{guest.uuid}",
-                f"{TAG}fence:{self._fence}",
+                f"{TAG}fence:{self.fence}",
                 f"{TAG}name:{guest.name}",
                 f"{TAG}mhz:{guest.cpu_mhz}",
                 *(_tag_of(volume) for volume in guest.volumes),
@@ -440,7 +404,7 @@ class _Call:
         if "default" not in wanted:
             name = "without a template" if image is None else f"of template {image.name}"
             text = f"option operating_systems must name the OS of guests {name}, or a default"
-            raise DriverError("volume", self._host_name, text, transient=False)
+            raise DriverError("volume", self.host_name, text, transient=False)
         return wanted["default"]
 
 

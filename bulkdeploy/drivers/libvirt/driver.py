@@ -73,7 +73,7 @@ from bulkdeploy.drivers.libvirt.storage import (
     volume_name,
 )
 from bulkdeploy.drivers.libvirt.vnc import new_password
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
 from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
@@ -115,7 +115,6 @@ class LibvirtDriver(HypervisorDriver):
         }
     )
     is_watched = True
-    _records: Records
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
@@ -128,10 +127,6 @@ class LibvirtDriver(HypervisorDriver):
     def from_options(cls, options: LibvirtOptions) -> Self:
         """See HypervisorDriver."""
         return cls(options)
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -296,7 +291,7 @@ class LibvirtDriver(HypervisorDriver):
         fences.release(guest_uuid, fence)
         names = [seed_name(guest_uuid), *map(volume_name, volume_uuids)]
         with fences.volumes_in_use(volume_uuids) as used:
-            if used:  # by another guest, or by this one, which somebody has started since
+            if used:  # by another guest, or by this one, which was started since
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._remove_files(pool, host, names, deadline)

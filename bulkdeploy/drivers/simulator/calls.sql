@@ -210,7 +210,7 @@ BEGIN
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);
 END $$;
 
--- No fence: nobody makes a volume anew that no guest has. A guest that has it in use keeps it.
+-- No fence: a volume that no guest has is never made anew. A guest that uses it keeps it.
 CREATE FUNCTION simulator_code.ensure_volume_absent(
     p_pool uuid, p_volume uuid, p_timeout_ms double precision, p_draw double precision
 ) RETURNS simulator_code.outcome

@@ -36,7 +36,7 @@ class FaultKind(StrEnum):
 
 
 class HangEffect(StrEnum):
-    """Whether a call that nobody got an answer to has had its effect."""
+    """Whether a call that was not answered has had its effect."""
 
     DONE = "done"
     UNDONE = "undone"

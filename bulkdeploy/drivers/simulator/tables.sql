@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS simulator.hosts (
 ) WITH (fillfactor = 50);
 ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_off boolean NOT NULL DEFAULT false; -- fenced
 
-ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, and nobody reaches it
+ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, but cannot be reached
 
 -- A guest that runs on a host which was cut off, and was started elsewhere since: it runs twice.
 CREATE TABLE IF NOT EXISTS simulator.stray_guests (
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
     changed timestamptz NOT NULL DEFAULT now(),
     CHECK ((power = 'Absent') = (host_uuid IS NULL))
 ) WITH (fillfactor = 80);
-ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: nobody said which
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: unknown
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: not known
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: not known
 

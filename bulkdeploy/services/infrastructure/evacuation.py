@@ -14,13 +14,13 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
-from bulkdeploy.scheduling.moves import STARTING, VmMove
+from bulkdeploy.scheduling.moves import STARTING
 from bulkdeploy.services.abilities import require_driver
-from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import lock_host
-from bulkdeploy.store.infrastructure.host_migration import read_address, running_vms_on, set_host_state
+from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
@@ -56,6 +56,7 @@ def evacuate_host(
         InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
             that it is off; or as ``plan_moves``.
         PlanStale: as ``plan_moves``.
+        ResourceUnavailable: as ``moves_off``.
     """
     row = lock_host(connection, host.id)
     uuid = str(host.uuid)
@@ -74,10 +75,9 @@ def evacuate_host(
         )
         raise InvalidParameter("force", force, rule)
     params: dict[str, Any] = {BY_DRIVER: by_driver, MODE: mode}
-    if plan is not None:
-        moves = [VmMove(vm_id, host.id) for vm_id in running_vms_on(connection, host.id)]
-        shown = plan_moves(connection, caller, plan, moves, STARTING, of_host=host.id)
-        if plan.dry_run:
+    shown = moves_off(connection, caller, host.id, STARTING, plan)
+    if shown is not None:
+        if plan is not None and plan.dry_run:
             return shown
         params[PLANNED] = shown.hosts()
     set_host_state(connection, host.id, HostState.DOWN)

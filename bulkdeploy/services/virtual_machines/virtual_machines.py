@@ -1,6 +1,6 @@
 """Starting, stopping and destroying VMs: checked here, done by a job.
 
-Jobs of one VM run one after the other. While one is unfinished nobody knows the state the next one will
+Jobs of one VM run one after the other. While one is unfinished it is not known which state the next one will
 find, so states are checked here only where none is; the job itself always checks.
 """
 

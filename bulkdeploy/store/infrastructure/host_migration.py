@@ -43,6 +43,13 @@ def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequen
     return connection.execute(query, {"hosts": list(host_uuids)}).all()
 
 
+def zone_of_host(connection: Connection, host_id: int) -> int:
+    """The id of a host's zone."""
+    return int(
+        connection.execute(text("SELECT zone_id FROM hosts WHERE id = :host"), {"host": host_id}).scalar_one()
+    )
+
+
 def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
     """Write a host's state; the row that claims of it lock is held by the caller."""
     values = {"host": host_id, "state": state.value}
@@ -82,14 +89,18 @@ class VmPlace:
 
     name: str
     host_id: int | None
+    uuid: UUID
 
 
 def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlace]:
     """Where VMs are, by id; expunged ones are left out."""
     query = text(
-        "SELECT id, name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+        "SELECT id, uuid, name, host_id FROM virtual_machines"
+        " WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
     )
-    return {row.id: VmPlace(row.name, row.host_id) for row in connection.execute(query, {"vms": list(vm_ids)})}
+    return {
+        row.id: VmPlace(row.name, row.host_id, row.uuid) for row in connection.execute(query, {"vms": list(vm_ids)})
+    }
 
 
 def running_vms_on(connection: Connection, host_id: int) -> list[int]:
