@@ -30,6 +30,7 @@ ROWS = {
     10: "row_10_scale_out",
     14: "row_14_balance",
     15: "row_15_capacity",
+    16: "row_16_log",
 }
 """Rows 1 and 2 share a module: both are pure planning."""
 

@@ -129,8 +129,8 @@ virtual_machines = Table(
     Index("ix_virtual_machines_host", "host_id", postgresql_where=text("host_id IS NOT NULL")),
     Index("ix_virtual_machines_group", "group_id", postgresql_where=text("group_id IS NOT NULL")),
     Index("ix_virtual_machines_name", text("lower(name)")),
-    # Room on its page for the two states that every new VM goes through: no index is touched then.
-    postgresql_with={"fillfactor": "70"},
+    # Room on its page for the two states that every new VM goes through: no index is touched then (ADR 48).
+    postgresql_with={"fillfactor": "50"},
 )
 
 volumes = Table(
