@@ -98,7 +98,7 @@ def start(site: Production) -> Cloud:
     """README's commands, and what an operator does next."""
     site.shell(commands_of("README.md", "Production"))
     assert len(site.containers("worker")) == 4, "as .env says"
-    site.tool("inventory load /zones/demo.yaml", "--volume $PWD/config/zones:/zones:ro")
+    site.shell(commands_of("docs/inventory.md", "Under Compose"))
     site.tool(f"simulator latency set boot {BOOT_MS}")
     say("README's commands ran; a zone is loaded")
     return Cloud(site.client())
