@@ -1,4 +1,4 @@
-"""Row 16: what a VM costs PostgreSQL: write-ahead log, index entries and commits, to ask for it and to run it.
+"""Row 17: what a VM costs PostgreSQL: write-ahead log, index entries and commits, to ask for it and to run it.
 
 Counted in the log itself, record by record, so that what the simulated hypervisors write is told apart; images of
 whole pages, which depend on when the last checkpoint was, are left out and told apart as well.
