@@ -21,6 +21,7 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
@@ -57,6 +58,7 @@ class TestSimulatorContract(
     DetailsContract,
     DeviceContract,
     ResizeContract,
+    ShrinkContract,
     FencingContract,
     HostFencingContract,
 ):
