@@ -59,11 +59,11 @@ def run(ground: Ground) -> Iterator[Line]:
         asking, working = _read(bench, began, called), _read(bench, called, ended)
         for name, part in (("to ask for it", asking), ("to run it", working)):
             say(f"{name}: images {part.images:.0f} B, commits {part.commits:.3f} per VM")
-            yield line(16, f"write-ahead log per VM, {name}", COUNT, [part.bytes], unit="B")
-            yield line(16, f"index entries per VM, {name}", COUNT, [part.index_entries], unit="entries")
+            yield line(17, f"write-ahead log per VM, {name}", COUNT, [part.bytes], unit="B")
+            yield line(17, f"index entries per VM, {name}", COUNT, [part.index_entries], unit="entries")
         whole = asking.bytes + working.bytes
-        yield line(16, "write-ahead log per VM, in all", COUNT, [whole], unit="B", at_most=MOST_BYTES)
-        yield line(16, "updates that touch no index", updates, [100 * on_page / updates], unit="%")
+        yield line(17, "write-ahead log per VM, in all", COUNT, [whole], unit="B", at_most=MOST_BYTES)
+        yield line(17, "updates that touch no index", updates, [100 * on_page / updates], unit="%")
 
 
 def _position(connection: psycopg.Connection) -> str:

@@ -25,7 +25,10 @@ class Ability(StrEnum):
     """``ensure_devices``: a running guest gets and loses nics."""
 
     RESIZE_VOLUMES = "resizing of volumes"
-    """``ensure_resized``, ``size_of``: a volume grows while its guest runs, and shrinks while it does not."""
+    """``ensure_resized``, ``size_of``: a volume grows while its guest runs."""
+
+    SHRINK_VOLUMES = "shrinking of volumes"
+    """``ensure_resized``, ``size_of``: a volume shrinks while its guest does not run."""
 
     GUEST_PASSWORDS = "guest passwords"
     """``ensure_running`` hands ``GuestSpec.password`` to the guest."""

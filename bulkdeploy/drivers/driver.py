@@ -412,7 +412,7 @@ class HypervisorDriver(ABC):
 
         Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
         None), and what lay beyond is lost.
-        Ability.RESIZE_VOLUMES.
+        Ability.RESIZE_VOLUMES, Ability.SHRINK_VOLUMES.
 
         Raises:
             DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run

@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
     SnapshotContract,
     VolumeContract,
 )
@@ -59,6 +60,7 @@ class TestSimulatorContract(
     DetailsContract,
     DeviceContract,
     ResizeContract,
+    ShrinkContract,
     SnapshotContract,
     FencingContract,
     HostFencingContract,

@@ -21,6 +21,7 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
     Subjects,
     VolumeContract,
 )
@@ -94,7 +95,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestIncusContract(
-    DriverContract, VolumeContract, HostContract, FencingContract, ScalingContract, DeviceContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    FencingContract,
+    ScalingContract,
+    DeviceContract,
+    ResizeContract,
+    ShrinkContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 

@@ -14,7 +14,7 @@ from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
-from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
 from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
@@ -30,6 +30,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
+    Ability.SHRINK_VOLUMES: ShrinkContract,
     Ability.CONSOLE: ConsoleContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,

@@ -113,6 +113,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.CONSOLE,
             Ability.SECURITY_GROUPS,

@@ -85,6 +85,7 @@ class SimulatorDriver(BatchDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
             Ability.GUEST_DETAILS,
