@@ -3,8 +3,8 @@
 cloud-init's manual, "NoCloud": a disk labelled cidata with meta-data, user-data, vendor-data and network-config.
 JSON is YAML, so it is written as JSON.
 
-An image is laid out once for files of these sizes and then only filled: seeds of one deployment differ in what is in
-their files, and laying one out takes 2 ms.
+An image is laid out once for files of the same sizes, which takes 2 ms, and then only filled: seeds of a deployment
+differ in what is in their files.
 """
 
 import base64
