@@ -24,15 +24,16 @@ COMMANDS = {
     "import": ("bulkdeploy.manage.importing:import_", "Take over what another cloud has."),
     "follow": ("bulkdeploy.manage.following:follow", "Keep up with what another cloud does."),
     "simulator": (
-        "bulkdeploy.manage.simulator:simulator",
+        "bulkdeploy.manage.simulator.command:simulator",
         "Inject failures and delays into simulated hypervisors.",
     ),
+    "iallocator": ("bulkdeploy.manage.iallocator:iallocator", "Show zones as allocator programs see them."),
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),
     "unmanaged": ("bulkdeploy.manage.unmanaged:unmanaged", "Adopt or remove guests that no row knows."),
-    "demo": ("bulkdeploy.manage.demo:demo", "Deploy 200 VMs with one call and show where they went."),
-    "report": ("bulkdeploy.manage.report:report", "Draw where a deployment's VMs went."),
+    "demo": ("bulkdeploy.manage.demo.command:demo", "Deploy 200 VMs with one call and show where they went."),
+    "report": ("bulkdeploy.manage.demo.report:report", "Draw where a deployment's VMs went."),
 }
 """Where each subcommand is (``module:attribute``), and what it does."""
 

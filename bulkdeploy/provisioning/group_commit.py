@@ -38,6 +38,7 @@ class GroupCommit(Generic[T]):
     ) -> None:
         self._write, self._largest, self._pace_s, self._enough = write, largest, pace_s, enough
         self._entries: SimpleQueue[T | None] = SimpleQueue()
+        self._closing = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -50,7 +51,8 @@ class GroupCommit(Generic[T]):
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Write what was put in before, then end. Nothing may be put in afterwards."""
+        """Write what was put in before, at once, then end. Nothing may be put in afterwards."""
+        self._closing = True
         self._entries.put(None)
         self._thread.join()
 
@@ -67,8 +69,8 @@ class GroupCommit(Generic[T]):
         """At least one entry, once ``due`` is reached or enough are waiting; True: the last batch."""
         batch: list[T] = []
         entry = self._entries.get()
-        while 1 + self._entries.qsize() < self._enough and (wait_s := due - time.monotonic()) > 0:
-            time.sleep(min(wait_s, POLL_S))
+        while not self._closing and 1 + self._entries.qsize() < self._enough and time.monotonic() < due:
+            time.sleep(POLL_S)
         while entry is not None:
             batch.append(entry)
             if len(batch) == self._largest:

@@ -10,12 +10,12 @@ by its row.
 import os
 import socket
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Condition, Event, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -39,10 +39,10 @@ from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.request_id import working_for
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
+from bulkdeploy.tracing import Span, SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
 
-CLOSING_POLL_S = 0.02
 
 STUCK_LEASES = 3
 """Nothing was written for so many lease times although the database is there: no more will be."""
@@ -66,15 +66,17 @@ class RunnerOptions:
         threads: driver calls at once that ``accept`` makes room for.
         lease_seconds: how long a lease holds without renewal.
         driver_timeout_s: how long one driver call may take.
+        commit_pace_s: under light load, leases and results are written no sooner after each other.
     """
 
     threads: int
     lease_seconds: float
     driver_timeout_s: float
+    commit_pace_s: float = PACE_S
 
 
 class JobRunner:
-    """Runs the jobs that ``accept`` is told of. One per process.
+    """Runs the jobs that are handed to ``accept``. One per process.
 
     Args:
         engine: the database.
@@ -108,14 +110,15 @@ class JobRunner:
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._draining = False
         self._accepted = self._ended = 0
-        self._counting = Lock()
+        self._counting = Condition()
         self._callers: dict[int, list[Event]] = defaultdict(list)
         self._lease_seconds = options.lease_seconds
         self._held = HeldLeases(engine, options.lease_seconds)
         self._cancels = CancelWatch(engine)
         leases = LeaseAcquisition(self._steps, worker_name(), options.lease_seconds, self._held.quarantined)
         self._writer = JobWriter(engine, job_queue, leases, self)
-        self._commits: GroupCommit[Entry] = GroupCommit(self._writer.write, pace_s=PACE_S, name="commit")
+        pace_s = options.commit_pace_s
+        self._commits: GroupCommit[Entry] = GroupCommit(self._writer.write, pace_s=pace_s, name="commit")
         self._threads: list[Thread] = []
         for _ in range(options.threads):
             self._start_thread()
@@ -162,8 +165,8 @@ class JobRunner:
 
         Nothing may be accepted any more.
         """
-        while self._ended < self._accepted:
-            time.sleep(CLOSING_POLL_S)
+        with self._counting:
+            self._counting.wait_for(lambda: self._ended >= self._accepted)
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
@@ -207,7 +210,7 @@ class JobRunner:
         self._count_ended([entry.job.id for entry in finished])
 
     def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
-        """They are told of, not acted on: those that can not be written now are in the log and the metrics."""
+        """They are reported, not acted on: those that can not be written now are in the log and the metrics."""
         try:
             with self._engine.begin() as connection:
                 add_driver_errors(connection, errors)
@@ -217,12 +220,17 @@ class JobRunner:
 
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
-            with working_for(work.job.request_id):
-                self._run(work)
+            with (
+                working_for(work.job.request_id),
+                continued(work.job.traceparent),
+                span(f"job {work.job.kind}", SpanKind.CONSUMER, partial(_facts, work)) as running,
+            ):
+                self._run(work, running)
 
-    def _run(self, work: Work) -> None:
+    def _run(self, work: Work, running: Span) -> None:
         outcome = self._outcome(work)
         if isinstance(outcome, Failed):
+            running.fail(outcome.text)
             log.warning("job_failed", why=outcome.text, **work.names)
         if outcome is not None:
             self._end(Finished(work.job, work.name, outcome))
@@ -232,7 +240,7 @@ class JobRunner:
         self._count_ended([work.job.id])
 
     def _outcome(self, work: Work) -> Outcome | None:
-        """How the driver's part ended; None: the job is somebody else's now."""
+        """How the driver's part ended; None: another worker has the job now."""
         if self._draining:
             return Requeued()
         steps = self._steps[work.job.kind]
@@ -258,6 +266,7 @@ class JobRunner:
     def _count_ended(self, job_ids: Sequence[int]) -> None:
         with self._counting:
             self._ended += len(job_ids)
+            self._counting.notify_all()
             for job_id in job_ids if self._callers else ():
                 callers = self._callers.get(job_id, [])
                 if callers:
@@ -276,6 +285,12 @@ class JobRunner:
 def worker_name() -> str:
     """This process's name in leases: unique over machines and restarts."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def _facts(work: Work) -> dict[str, Value]:
+    """What a job's span says of it: what its lines in the log say."""
+    facts: dict[str, Value] = {f"bulkdeploy.{name}": value for name, value in work.names.items()}
+    return {**facts, "bulkdeploy.attempt": work.job.attempts, "bulkdeploy.request": work.job.request_id or ""}
 
 
 def _report_interrupted(work: Work, error: Exception) -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
     DeviceContract,
@@ -20,6 +21,7 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
     Subjects,
     VolumeContract,
 )
@@ -27,7 +29,7 @@ from bulkdeploy.drivers.driver import PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, path_of
+from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
@@ -93,7 +95,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestIncusContract(
-    DriverContract, VolumeContract, HostContract, FencingContract, ScalingContract, DeviceContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    FencingContract,
+    ScalingContract,
+    DeviceContract,
+    ResizeContract,
+    ShrinkContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 

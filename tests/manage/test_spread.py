@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulkdeploy.manage.picture import draw_spread
-from bulkdeploy.manage.spread import ClusterSpread, by_pod, read_spread, uneven
+from bulkdeploy.manage.demo.picture import draw_spread
+from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod, read_spread, uneven
 
 
 def cluster(name: str, before: int, added: int, capacity: int | None) -> ClusterSpread:

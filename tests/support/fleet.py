@@ -41,7 +41,7 @@ from tests.support.zone import Zone
 T = TypeVar("T")
 
 HOSTS = 12
-OPTIONS = RunnerOptions(threads=8, lease_seconds=60, driver_timeout_s=30)
+OPTIONS = RunnerOptions(threads=8, lease_seconds=60, driver_timeout_s=30, commit_pace_s=0)
 
 
 class OneDriver:

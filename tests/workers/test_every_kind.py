@@ -32,7 +32,7 @@ from tests.support.fleet import Fleet
 from tests.support.properties import is_thorough
 from tests.workers.job_requests import JOB_REQUESTS, JobRequest, World
 
-OPTIONS = RunnerOptions(threads=2, lease_seconds=60, driver_timeout_s=0.5)
+OPTIONS = RunnerOptions(threads=2, lease_seconds=60, driver_timeout_s=0.5, commit_pace_s=0)
 MOST_TRIES = 8
 KINDS = pytest.mark.parametrize("kind", job_kinds().values(), ids=str)
 OF_EVERY_JOB = {

@@ -7,8 +7,7 @@ protocol has no place for, fences and the one host that may have a guest, stands
 data volumes and no live migration.
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -22,7 +21,6 @@ from bulkdeploy.drivers.driver import (
     GuestSpec,
     HypervisorDriver,
     PowerState,
-    StaleFence,
 )
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
@@ -38,8 +36,9 @@ from bulkdeploy.drivers.extension.payload import (
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
+from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.turns import Turns
 
 KEPT_UNDER = "extension"
@@ -92,17 +91,12 @@ class ExtensionDriver(HypervisorDriver):
         self._program = Program(
             options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
         )
-        self._records: Records
         self._turns = Turns()
 
     @classmethod
     def from_options(cls, options: ExtensionOptions) -> Self:
         """See HypervisorDriver."""
         return cls(options)
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver; ``statuses``, where the extension has it, must be answered for the host."""
@@ -130,7 +124,7 @@ class ExtensionDriver(HypervisorDriver):
                 raise DriverError(
                     "volume", host.name, "guests of extensions have a root disk alone", transient=False
                 )
-            call.claim(host, [volume.uuid for volume in guest.volumes])
+            call.claim("boot", [volume.uuid for volume in guest.volumes])
             if call.kept is None or call.kept.made is Made.NO:
                 call.keep(self._new(guest))
                 call.make()
@@ -147,14 +141,14 @@ class ExtensionDriver(HypervisorDriver):
         """See HypervisorDriver: what it is made of stays; ``forced`` is the extension's to decide."""
         del forced
         with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
-            call.raise_fence("stop")
+            call.fenced_here("stop")
             call.stop()
             self._records.fences.release(guest_uuid, fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a guest that is to be on no host counts as absent."""
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
-            fenced = call.raise_fence("look")
+            fenced = call.fenced_here("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
                 return None
             return PowerState.RUNNING if call.look() == ON else PowerState.STOPPED
@@ -170,7 +164,7 @@ class ExtensionDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver; a guest whose root disk is not named stays, and does not run."""
         with self._call("delete", host, guest_uuid, fence, timeout_s) as call:
-            call.raise_fence("delete")
+            call.fenced_here("delete")
             if call.kept is not None and {UUID(volume) for volume, _, _ in call.kept.volumes} <= set(volume_uuids):
                 call.delete()
             else:
@@ -258,53 +252,49 @@ class ExtensionDriver(HypervisorDriver):
     def _call(
         self, step: str, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        end, name = time.monotonic() + timeout_s, ANY_HOST if host is None else host.name
-        with self._turns.of(guest, step, name, timeout_s=timeout_s):
-            yield _Call(self, host, guest, fence, end)
+        call = _Call(self, host, guest, fence, timeout_s)
+        with self._turns.of(guest, step, call.host_name, timeout_s=timeout_s):
+            yield call
 
 
-class _Call:
-    """One call about one guest: what is kept of it, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and what is kept of it; without a host it is for the one that may have the guest."""
 
     def __init__(
-        self, driver: ExtensionDriver, host: HostAddress | None, guest: UUID, fence: int, end: float
+        self, driver: ExtensionDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> None:
-        self._driver, self._host, self._guest, self._fence, self._end = driver, host, guest, fence, end
-        self._fences = driver._records.fences
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self._driver = driver
         self.kept: _Kept | None = None
 
     @property
     def known(self) -> _Kept:
         """What is kept of the guest, where something is."""
         if self.kept is None:
-            raise ValueError(f"nothing is kept of guest {self._guest}")
+            raise ValueError(f"nothing is kept of guest {self.guest}")
         return self.kept
 
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is, which must be this call's host."""
-        try:
-            fenced = self._fences.raise_fence(self._guest, self._fence)
-        except Overtaken as error:
-            raise self._stale(step) from error
-        self._check_host(step, fenced)
-        return fenced
+    def fenced_here(self, step: str) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().fenced_here(step))
 
-    def claim(self, host: HostAddress, volume_uuids: Sequence[UUID]) -> None:
-        """The guest is on this host and no other, with these volumes."""
-        try:
-            fenced, taken = self._fences.claim(self._guest, host.uuid, volume_uuids, self._fence)
-        except Overtaken as error:
-            raise self._stale("boot") from error
-        self._check_host("boot", fenced)
-        if taken:
-            raise DriverError("volume", host.name, f"volumes {taken} are of other guests", transient=False)
+    def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().claim(step, volume_uuids))
+
+    def _read(self, fenced: FencedGuest) -> FencedGuest:
+        self.kept = _Kept.of(fenced)
+        if self.host is None:
+            hosts = self._driver._records.directory.hosts()
+            self.host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
+        return fenced
 
     def keep(self, kept: _Kept | None) -> None:
         """Remember this of the guest."""
         try:
-            self._fences.keep(self._guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self._fence)
+            self.fences.keep(self.guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self.fence)
         except Overtaken as error:
-            raise self._stale("boot") from error
+            raise self.stale("boot") from error
         self.kept = kept
 
     def make(self) -> None:
@@ -316,7 +306,7 @@ class _Call:
         if before == ON:
             self.keep(new)
             text = "what prepare answered is the identity of a guest that runs"
-            raise DriverError("boot", self._host_name, text, transient=True)
+            raise DriverError("boot", self.host_name, text, transient=True)
         try:
             self._create()
         except DriverError as error:
@@ -341,14 +331,14 @@ class _Call:
 
     def _give_way(self) -> None:
         """Undo what was done by a call that was overtaken meanwhile, unless a later one has the guest run."""
-        if self._fences.is_highest(self._guest, self._fence):
+        if self.fences.is_highest(self.guest, self.fence):
             return
-        fenced = self._fences.kept().get(self._guest)
+        fenced = self.fences.kept().get(self.guest)
         if fenced is None:
             self._run("delete")
         elif not fenced.host_uuids:
             self._run("stop")
-        raise self._stale("boot")
+        raise self.stale("boot")
 
     def stop(self) -> None:
         """Stop the guest, if it runs; what may be left of a creation of which no answer was heard is deleted."""
@@ -383,38 +373,18 @@ class _Call:
         """
         state = self._state()
         if state == UNKNOWN:
-            raise DriverError("look", self._host_name, "status: the state of the guest is unknown", transient=True)
+            raise DriverError("look", self.host_name, "status: the state of the guest is unknown", transient=True)
         return state
 
     def _state(self) -> str:
-        return self._driver._state(self._host, self.known, self._left)
+        return self._driver._state(self.host, self.known, self.left)
 
     def _run(self, action: str) -> Mapping[str, Any]:
-        payload = self._driver._payload(self._host, self.kept)
+        payload = self._driver._payload(self.host, self.kept)
         try:
-            return self._driver._program.run(action, payload, timeout_s=self._left)
+            return self._driver._program.run(action, payload, timeout_s=self.left)
         except ActionFailed as error:
-            raise _error(action, self._host_name, error) from error
-
-    def _check_host(self, step: str, fenced: FencedGuest) -> None:
-        self.kept = _Kept.of(fenced)
-        if self._host is None:
-            hosts = self._driver._records.directory.hosts()
-            self._host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
-        elif fenced.host_uuids and self._host.uuid not in fenced.host_uuids:
-            raise DriverError(step, self._host.name, "the guest is on another host", transient=False)
-
-    def _stale(self, step: str) -> StaleFence:
-        text = f"fence {self._fence} of guest {self._guest} was overtaken"
-        return StaleFence(step, self._host_name, text, transient=False)
-
-    @property
-    def _host_name(self) -> str:
-        return ANY_HOST if self._host is None else self._host.name
-
-    @property
-    def _left(self) -> float:
-        return max(self._end - time.monotonic(), 0.1)
+            raise _error(action, self.host_name, error) from error
 
 
 def _error(action: str, host_name: str, failure: ActionFailed) -> DriverError:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     HOSTS_AT_ONCE,
@@ -25,9 +26,9 @@ from bulkdeploy.drivers.driver import (
     GuestSpec,
     HypervisorDriver,
     PowerState,
-    StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
 from bulkdeploy.drivers.incus.instance import (
@@ -55,13 +56,12 @@ from bulkdeploy.drivers.incus.rest import (
     Access,
     Answer,
     Incus,
-    NotAnswered,
     Refused,
     failure,
     path_of,
 )
 from bulkdeploy.drivers.incus.sizes import MIB
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -89,10 +89,10 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
         }
     )
     is_watched = True
-    _records: Records
 
     def __init__(self, options: IncusOptions, incus: Incus) -> None:
         self._options, self._incus = options, incus
@@ -105,10 +105,6 @@ class IncusDriver(HypervisorDriver):
     def from_options(cls, options: IncusOptions) -> Self:
         """See HypervisorDriver."""
         return cls(options, Incus(access_of(options)))
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -453,8 +449,8 @@ class Hashed:
             yield chunk
 
 
-class _Call:
-    """One call about one guest: its instance, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and its instance; ``named``: what errors call its host where it has none."""
 
     def __init__(
         self,
@@ -466,53 +462,15 @@ class _Call:
         *,
         named: str = ANY_HOST,
     ) -> None:
-        self._driver, self._host, self._guest, self._fence = driver, host, guest_uuid, fence
-        self._end = time.monotonic() + timeout_s
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self._driver, self._named = driver, named
         self.path = path_of("instances", instance_name(guest_uuid))
         self.state = f"{self.path}/state"
-        self.host_name = named if host is None else host.name
 
     @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(self._end - time.monotonic(), 0.1)
-
-    # Fences in the service's records
-
-    def stale(self, step: str) -> StaleFence:
-        """The error of who was overtaken."""
-        text = f"fence {self._fence} of guest {self._guest} was overtaken"
-        return StaleFence(step, self.host_name, text, transient=False)
-
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is."""
-        try:
-            return self._driver._records.fences.raise_fence(self._guest, self._fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-
-    def fenced_here(self, step: str) -> FencedGuest:
-        """As ``raise_fence``; refuse a call for a host that does not have the guest."""
-        where = self.raise_fence(step)
-        self._check_host(step, where)
-        return where
-
-    def claim(self, step: str, volume_uuids: Sequence[UUID]) -> None:
-        """The guest is on this host, with these volumes and no others."""
-        assert self._host is not None  # noqa: S101 - only what runs claims
-        fences = self._driver._records.fences
-        try:
-            where, taken = fences.claim(self._guest, self._host.uuid, volume_uuids, self._fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-        self._check_host(step, where)
-        if taken:
-            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
-            raise DriverError(step, self.host_name, reason, transient=False)
-
-    def _check_host(self, step: str, where: FencedGuest) -> None:
-        if self._host is not None and where.host_uuids and self._host.uuid not in where.host_uuids:
-            raise DriverError(step, self.host_name, f"guest {self._guest} is on another host", transient=False)
+    def host_name(self) -> str:
+        """See FencedCall."""
+        return self._named if self.host is None else self.host.name
 
     # Requests
 
@@ -565,8 +523,8 @@ class _Call:
 
     def here(self) -> str | None:
         """As ``target``, of the call's host."""
-        assert self._host is not None  # noqa: S101 - asked only for a host
-        return self.target(member_of(self._host))
+        assert self.host is not None  # noqa: S101 - asked only for a host
+        return self.target(member_of(self.host))
 
     # The instance
 
@@ -575,19 +533,19 @@ class _Call:
         answer = self.find(step, self.path)
         found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
-            text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
+            text = f"instance {instance_name(self.guest)} is not of bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
             text = f"Incus does not know whether the guest runs: its state is {found.status!r}"
             raise DriverError(step, self.host_name, text, transient=True)
-        if found is not None and found.fence > self._fence:
+        if found is not None and found.fence > self.fence:
             raise self.stale(step)
         return found
 
     def check_member(self, step: str, found: Instance) -> None:
         """Refuse an instance that is on another member."""
-        if self._host is not None and found.member != self.here():
-            text = f"guest {self._guest} is on member {found.member}"
+        if self.host is not None and found.member != self.here():
+            text = f"guest {self.guest} is on member {found.member}"
             raise DriverError(step, self.host_name, text, transient=False)
 
     def running(self, step: str) -> Instance:
@@ -605,7 +563,7 @@ class _Call:
                 self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
         except Refused as error:
             is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
-            if is_passing and time.monotonic() < self._end:
+            if is_passing and not self.is_over:
                 time.sleep(AGAIN_S)
                 return False
             raise failure(step, self.host_name, error) from error
@@ -624,10 +582,10 @@ class _Call:
         driver = self._driver
         root = guest.volumes[0] if guest.volumes else None
         pool = None if root is None else driver._incus_pool(driver._pool(root.pool_uuid))
-        assert self._host is not None  # noqa: S101 - only starts make
-        kind = VIRTUAL_MACHINE if self._host.hypervisor == "KVM" else CONTAINER
+        assert self.host is not None  # noqa: S101 - only starts make
+        kind = VIRTUAL_MACHINE if self.host.hypervisor == "KVM" else CONTAINER
         source = driver.source_of(guest)
-        body = new_instance(guest, kind, source, pool, self._fence, driver._options)
+        body = new_instance(guest, kind, source, pool, self.fence, driver._options)
         self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
         found = self.look("volume")
         if found is None:
@@ -636,14 +594,14 @@ class _Call:
 
     def undo(self, found: Instance) -> None:
         """Remove what an overtaken start has made, unless another has taken it over."""
-        if found.fence == self._fence and found.is_gated:
+        if found.fence == self.fence and found.is_gated:
             self.run("delete", "DELETE", self.path, tolerate=("not found", "running", "protected"))
 
     def bring_here(self, found: Instance) -> Instance:
         """Move an instance that does not run to the call's member; Incus takes its root disk along."""
         closed = self.close("boot", patience_s=0.0)
         if closed is not None and closed.member != self.here():
-            body = {"name": instance_name(self._guest), "migration": True}
+            body = {"name": instance_name(self.guest), "migration": True}
             self.run("boot", "POST", self.path, body, target=self.here())
             closed = self.look("boot")
         if closed is None or closed.member != self.here():
@@ -660,7 +618,7 @@ class _Call:
                 self.check_member("boot", found)
                 return
             try:
-                definition = opened(found, guest, volumes, self._fence, self._driver._options)
+                definition = opened(found, guest, volumes, self.fence, self._driver._options)
             except UnicodeDecodeError as error:
                 reason = "its user data must be text: Incus takes no other"
                 raise DriverError("boot", self.host_name, reason, transient=False) from error
@@ -671,14 +629,14 @@ class _Call:
         """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
         is_again = False
         while (found := self.look(step)) is not None:
-            if not found.runs and found.is_gated and found.fence >= self._fence:
+            if not found.runs and found.is_gated and found.fence >= self.fence:
                 return found
-            if time.monotonic() > self._end:
-                text = f"instance {instance_name(self._guest)} is {found.status}: it did not stop in time"
+            if self.is_over:
+                text = f"instance {instance_name(self.guest)} is {found.status}: it did not stop in time"
                 raise DriverError(step, self.host_name, text, transient=True)
             seconds = int(min(patience_s, self.left / 2))
             if not found.runs:
-                self.change(step, found, gated(found, self._fence))
+                self.change(step, found, gated(found, self.fence))
             elif seconds > 0:
                 self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
                 patience_s = 0.0
@@ -730,7 +688,7 @@ class _Call:
                 self.run(
                     step, "POST", f"{where}/{volume.uuid}", moved | source, target=self.here(), tolerate=ALREADY
                 )
-            if time.monotonic() > self._end:
+            if self.is_over:
                 reason = f"volume {volume.uuid} is on {places}: it is still being moved, or its move broke off"
                 raise DriverError(step, self.host_name, reason, transient=True)
             time.sleep(AGAIN_S if there else 0)
@@ -751,7 +709,7 @@ class _Call:
                 reason = "a running guest's volume only grows"
                 raise DriverError("resize", self.host_name, reason, transient=False)
             disk = {**found.devices[ROOT], "size": f"{volume.size_bytes}B"}
-            config = {**found.config, f"{KEY}fence": str(self._fence)}
+            config = {**found.config, f"{KEY}fence": str(self.fence)}
             devices = {**found.devices, ROOT: disk}
             if self.change("resize", found, {**found.definition, "config": config, "devices": devices}):
                 return

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bulkdeploy.manage import bulk_call
-from bulkdeploy.manage.spread import ClusterSpread, by_pod
+from bulkdeploy.manage.demo import bulk_call
+from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod
 
 
 class DemoView:

@@ -18,7 +18,7 @@ from bulkdeploy.manage.stack import Stack
 from bulkdeploy.wiring.settings import Settings
 
 if TYPE_CHECKING:
-    from bulkdeploy.manage.demo_view import DemoView
+    from bulkdeploy.manage.demo.view import DemoView
 
 BOOT_MS, BOOT_SPREAD_MS = 1000.0, 250.0
 """How long a simulated host takes to boot a guest."""
@@ -59,7 +59,7 @@ def demo(ctx: click.Context, count: int, data_dir: Path | None, svg: Path | None
 
 def run(settings: Settings, count: int, svg: Path | None) -> list[str]:
     """The whole demonstration; what went wrong, in words."""
-    from bulkdeploy.manage.demo_view import DemoView
+    from bulkdeploy.manage.demo.view import DemoView
 
     view = DemoView()
     began = time.monotonic()
@@ -98,9 +98,9 @@ def _let_hosts_take_time(settings: Settings) -> None:
 
 
 def _deploy(stack: Stack, view: "DemoView", count: int, svg: Path | None) -> list[str]:
-    from bulkdeploy.manage.bulk_call import BulkCall
-    from bulkdeploy.manage.own_api import own_api
-    from bulkdeploy.manage.picture import draw_spread
+    from bulkdeploy.manage.demo.bulk_call import BulkCall
+    from bulkdeploy.manage.demo.own_api import own_api
+    from bulkdeploy.manage.demo.picture import draw_spread
 
     with own_api(stack.settings) as api:
         call = BulkCall(api)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bulkdeploy.cli.connection.transport import Transport
-from bulkdeploy.manage.own_api import list_all
-from bulkdeploy.manage.spread import ClusterSpread, read_spread, uneven
+from bulkdeploy.manage.demo.own_api import list_all
+from bulkdeploy.manage.demo.spread import ClusterSpread, read_spread, uneven
 
 OFFERING = "Small"
 TEMPLATE = "Debian 12 (KVM)"

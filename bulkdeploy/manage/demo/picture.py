@@ -6,7 +6,7 @@ from importlib import resources
 
 from jinja2 import Environment, StrictUndefined
 
-from bulkdeploy.manage.spread import ClusterSpread, by_pod
+from bulkdeploy.manage.demo.spread import ClusterSpread, by_pod
 
 TEMPLATE = "spread_template.svg"
 WIDTH = 760
