@@ -36,8 +36,11 @@ class Ability(StrEnum):
     SNAPSHOTS = "snapshots"
     """Snapshots of guests; no call needs it yet."""
 
-    CONSOLE = "console"
-    """``open_console``: the screen, or the serial console, of a running guest."""
+    VNC_CONSOLE = "VNC console"
+    """``open_console``: the screen of a running guest."""
+
+    SERIAL_CONSOLE = "serial console"
+    """``open_console``: the serial console of a running guest."""
 
     SECURITY_GROUPS = "security groups"
     """``ensure_filters``: guests receive and send only what the rules of their security groups let through."""

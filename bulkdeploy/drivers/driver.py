@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
@@ -43,6 +44,10 @@ class ConsoleKind(StrEnum):
 
     VNC = "vnc"
     SERIAL = "serial"
+
+
+CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.SERIAL: Ability.SERIAL_CONSOLE})
+"""What a driver declares that opens consoles of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,13 +477,13 @@ class HypervisorDriver(ABC):
 
         SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
         its security handshake, which the driver has gone through: the client's ClientInit comes next.
-        Ability.CONSOLE.
+        Ability.VNC_CONSOLE, Ability.SERIAL_CONSOLE.
 
         Raises:
             DriverError: the guest does not run there, has no such console, or it can not be reached.
         """
-        del guest_uuid, kind, timeout_s
-        raise _unable("console", host.name, Ability.CONSOLE)
+        del guest_uuid, timeout_s
+        raise _unable("console", host.name, CONSOLES[kind])
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:

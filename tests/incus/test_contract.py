@@ -1,6 +1,7 @@
 """The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,10 +22,11 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    SerialConsoleContract,
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.driver import ConsoleKind, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
@@ -94,7 +96,14 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestIncusContract(
-    DriverContract, VolumeContract, HostContract, FencingContract, ScalingContract, DeviceContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    FencingContract,
+    ScalingContract,
+    DeviceContract,
+    ResizeContract,
+    SerialConsoleContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 
@@ -153,6 +162,25 @@ class TestIncusContract(
             incus.run("PUT", where, {"action": "start"}, timeout_s=PATIENCE_S)
         newer.run(rig.hosts[0], guest)
         assert newer.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_a_serial_console_carries_what_is_typed(self, rig: Rig, caller: Caller) -> None:
+        """Also of a guest on the member that is asked second; it ends with the guest."""
+        for host in rig.hosts:
+            guest = rig.new_guest()
+            caller.run(host, guest)
+            with closing(
+                rig.driver.open_console(host, guest.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
+            ) as connected:
+                connected.settimeout(PATIENCE_S)
+                connected.sendall(b"anybody there?\r")
+                shown = b""
+                while b"heard: anybody there?" not in shown:
+                    more = connected.recv(4096)
+                    assert more, f"the console has ended: {shown!r}"
+                    shown += more
+                caller.stop(host, guest, forced=True)
+                while connected.recv(4096):
+                    pass
 
     def test_hosts_are_looked_at(self, rig: Rig, caller: Caller) -> None:
         """Each host tells its own guests; a guest that ended by itself is told as stopped."""

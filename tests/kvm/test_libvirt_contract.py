@@ -14,7 +14,6 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import (
     Caller,
-    ConsoleContract,
     DetailsContract,
     DeviceContract,
     DriverContract,
@@ -27,7 +26,9 @@ from bulkdeploy.drivers.contract import (
     Rig,
     ScalingContract,
     SecurityGroupContract,
+    SerialConsoleContract,
     Subjects,
+    VncConsoleContract,
     VolumeContract,
     guests_of,
 )
@@ -102,7 +103,8 @@ class TestLibvirtContract(
     ScalingContract,
     DeviceContract,
     ResizeContract,
-    ConsoleContract,
+    SerialConsoleContract,
+    VncConsoleContract,
     SecurityGroupContract,
     FencingContract,
 ):

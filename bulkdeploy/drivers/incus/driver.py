@@ -8,6 +8,7 @@ Instances and volumes without our keys are never touched.
 
 import hashlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
     HOSTS_AT_ONCE,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
@@ -31,6 +33,7 @@ from bulkdeploy.drivers.driver import (
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -89,6 +92,7 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SERIAL_CONSOLE,
         }
     )
     is_watched = True
@@ -382,6 +386,16 @@ class IncusDriver(HypervisorDriver):
         there = call.find_volume("look", volume)
         return None if there is None else there.size_bytes
 
+    # Consoles
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: serial ones. Screens of virtual machines are SPICE in Incus, not VNC."""
+        if kind is not ConsoleKind.SERIAL:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
+
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
@@ -554,6 +568,19 @@ class _Call(FencedCall):
             raise DriverError(step, self.host_name, "the guest does not run there", transient=False)
         self.check_member(step, found)
         return found
+
+    def open_serial(self) -> socket.socket:
+        """The serial console of the guest, which runs on the call's host."""
+        answer = self.find("console", self.path)
+        found = None if answer is None else _read("console", self.host_name, answer.value)
+        if found is None or not found.runs:
+            raise self.error("console", "the guest does not run there")
+        self.check_member("console", found)
+        begun = self.send("console", "POST", f"{self.path}/console", CONSOLE)
+        try:
+            return open_serial(self._driver._incus.access, begun.value, timeout_s=self.left)
+        except NotAnswered as error:
+            raise failure("console", self.host_name, error) from error
 
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
         """Compare and set; False: it has been changed by another, or goes through a change: look again."""
