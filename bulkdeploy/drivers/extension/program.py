@@ -41,6 +41,11 @@ class Program:
         self._slots = BoundedSemaphore(at_once)
         self._secrets = [secret for secret in secrets if secret]
 
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a program, and this process may run it."""
+        return os.access(self.path, os.X_OK)
+
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:
         """Run an action; the object that it printed, or an empty one.
 

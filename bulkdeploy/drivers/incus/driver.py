@@ -11,7 +11,6 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -21,7 +20,6 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
-    HOSTS_AT_ONCE,
     ConsoleKind,
     DriverError,
     Guest,
@@ -29,6 +27,7 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     PowerState,
     VolumeSpec,
+    call_each,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -126,7 +125,8 @@ class IncusDriver(HypervisorDriver):
         target = call.target(name)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
-        speeds = [one.get("frequency") or 0 for one in cpu.get("sockets") or ()]
+        frequencies = ("frequency_turbo", "frequency")  # the second is that of the moment
+        speeds = [one.get(key) or 0 for one in cpu.get("sockets") or () for key in frequencies]
         local = self._options.local_pool
         space = None
         if local is not None:
@@ -174,19 +174,15 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
 
-        def look(host: HostAddress) -> str | DriverError | None:
+        def look(host: HostAddress) -> str | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            try:
-                member = call.here()
-                where = path_of() if member is None else path_of("cluster", "members", member, "state")
-                call.send("look", "GET", where)
-            except DriverError as error:
-                return error
+            member = call.here()
+            where = path_of() if member is None else path_of("cluster", "members", member, "state")
+            call.send("look", "GET", where)
             return member
 
         instances = self._instances("look", timeout_s)
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            looks = list(threads.map(look, hosts))
+        looks = call_each(hosts, look)
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
