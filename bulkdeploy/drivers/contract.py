@@ -19,9 +19,10 @@ from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E4
 from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.snapshots import Contents, SnapshotContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -37,6 +38,7 @@ __all__ = [
     "BatchContract",
     "Caller",
     "CapacityContract",
+    "Contents",
     "DetailsContract",
     "DeviceContract",
     "DriverContract",
@@ -51,6 +53,8 @@ __all__ = [
     "ScalingContract",
     "SecurityGroupContract",
     "SerialConsoleContract",
+    "ShrinkContract",
+    "SnapshotContract",
     "Subjects",
     "VncConsoleContract",
     "VolumeContract",

@@ -150,7 +150,7 @@ def test_a_guest_lives_as_recorded(engine: Engine, tmp_path: Path) -> None:
     }
     made = [body for body in replay.bodies if body and body.get("mode") == "create"]
     assert [(one["instance_name"], one["pnode"], one["start"]) for one in made] == [
-        (f"{GUEST.uuid}.bulkdeploy", "node1", False)
+        (f"{GUEST.uuid}.bulkdeploy", "node1", True)
     ]
 
 

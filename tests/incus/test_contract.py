@@ -25,6 +25,7 @@ from bulkdeploy.drivers.contract import (
     Rig,
     ScalingContract,
     SerialConsoleContract,
+    ShrinkContract,
     Subjects,
     VolumeContract,
 )
@@ -106,6 +107,7 @@ class TestIncusContract(
     DeviceContract,
     ResizeContract,
     SerialConsoleContract,
+    ShrinkContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 

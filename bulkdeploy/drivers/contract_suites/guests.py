@@ -14,9 +14,10 @@ from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, V
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
-from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
+from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -31,8 +32,10 @@ SUITES: Mapping[Ability, type] = {
     Ability.RESIZE_VOLUMES: ResizeContract,
     Ability.VNC_CONSOLE: VncConsoleContract,
     Ability.SERIAL_CONSOLE: SerialConsoleContract,
+    Ability.SHRINK_VOLUMES: ShrinkContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
+    Ability.SNAPSHOTS: SnapshotContract,
 }
 """Who declares an ability keeps its suite as well."""
 

@@ -92,6 +92,7 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
             Ability.SERIAL_CONSOLE,
+            Ability.SHRINK_VOLUMES,
         }
     )
     is_watched = True
