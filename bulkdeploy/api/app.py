@@ -16,6 +16,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
 from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
+from bulkdeploy.tracing import HEADER as TRACE
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
@@ -96,6 +97,7 @@ def _read(requested: Request, proxies: TrustedProxies) -> WireRequest:
         cookies=requested.cookies,
         address=proxies.client(requested.remote_addr or "", requested.headers.get),
         origin=_origin(requested),
+        traceparent=requested.headers.get(TRACE),
     )
 
 
@@ -109,7 +111,12 @@ def _is_secure(requested: Request) -> bool:
 
 
 def _response(answered: WireAnswer) -> Response:
-    response = Response(answered.body, answered.status, answered.headers, content_type=answered.content_type)
+    if answered.etag and request.if_none_match.contains_weak(answered.etag):
+        response = Response(status=304, headers=answered.headers)
+    else:
+        response = Response(answered.body, answered.status, answered.headers, content_type=answered.content_type)
+    if answered.etag:
+        response.set_etag(answered.etag)
     for cookie in answered.cookies:
         response.set_cookie(
             cookie.name,

@@ -19,6 +19,7 @@ class WireRequest:
         method: GET or POST.
         address: where it came from, for the log.
         origin: see Call.
+        traceparent: the span that it is part of, as its header has it (``tracing``).
     """
 
     parameters: Mapping[str, str]
@@ -26,6 +27,7 @@ class WireRequest:
     cookies: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
     origin: str = ""
+    traceparent: str | None = None
     _in_lower_case: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,13 +60,18 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """One answer, ready to be sent."""
+    """One answer, ready to be sent.
+
+    Attributes:
+        etag: names the body, for clients that have it already; empty: nobody keeps such an answer.
+    """
 
     status: int
     content_type: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     cookies: tuple[Cookie, ...] = ()
+    etag: str = ""
 
 
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:

@@ -37,7 +37,13 @@ class Ability(StrEnum):
     """``details_of_guests``: the hypervisor alone tells what a guest was started with, so it can be adopted."""
 
     SNAPSHOTS = "snapshots"
-    """Snapshots of guests; no call needs it yet."""
+    """``ensure_snapshot``, ``ensure_reverted``, ``ensure_snapshot_absent``: of guests that do not run."""
+
+    MEMORY_SNAPSHOTS = "snapshots with memory"
+    """The same of guests that run, with their memory."""
+
+    LIVE_SNAPSHOTS = "snapshots of running guests without memory"
+    """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
 
     CONSOLE = "console"
     """``open_console``: the screen, or the serial console, of a running guest."""

@@ -22,6 +22,7 @@ from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # no
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.snapshots import Contents, SnapshotContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -38,6 +39,7 @@ __all__ = [
     "Caller",
     "CapacityContract",
     "ConsoleContract",
+    "Contents",
     "DetailsContract",
     "DeviceContract",
     "DriverContract",
@@ -52,6 +54,7 @@ __all__ = [
     "ScalingContract",
     "SecurityGroupContract",
     "ShrinkContract",
+    "SnapshotContract",
     "Subjects",
     "VolumeContract",
     "guests_of",

@@ -100,6 +100,14 @@ class GuestSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotSpec:
+    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment."""
+
+    uuid: UUID
+    with_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Guest:
     """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids."""
 
@@ -142,7 +150,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``console``...
+            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``snapshot``, ``revert``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -424,6 +432,51 @@ class HypervisorDriver(ABC):
         """
         del guest_uuid, volume, fence, timeout_s
         raise _unable("look", ANY_HOST, Ability.RESIZE_VOLUMES)
+
+    def ensure_snapshot(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Take a snapshot of a guest that runs on ``host``, or, where that is None, of one that does not run.
+
+        Having it is fine: it is of the moment at which one of the calls ended. While a guest has snapshots nobody
+        asks for other volumes, nics or sizes of it; it starts, stops and moves as any other.
+        Ability.SNAPSHOTS while it does not run; Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS while it runs,
+        with its memory and without.
+
+        Raises:
+            DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
+                run where it must, or runs where it must not (transient False).
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Make a guest what it was when a snapshot of it was taken. What it has since is lost; snapshots stay.
+
+        With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
+        guest does not run. Ability.SNAPSHOTS.
+
+        Raises:
+            DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
+                that ran may run no more; or there is no such snapshot (transient False).
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("revert", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
+
+    def ensure_snapshot_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Remove a snapshot of a guest that runs on ``host`` (None: does not run). Absent is fine.
+
+        The guest, and its other snapshots, are as before. Ability.SNAPSHOTS.
+
+        Raises:
+            DriverError: parts of it may be left.
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("delete_snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float

@@ -7,6 +7,7 @@ checked again. A ``Place`` is the plan of one VM that exists.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import itemgetter
 from uuid import UUID
 
 import numpy as np
@@ -31,6 +32,7 @@ from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_host
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_place, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
+from bulkdeploy.tracing import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,10 @@ def plan_kinds_in_zone(
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
     """
-    with metrics.PLAN_SECONDS.time():
+    with (
+        metrics.PLAN_SECONDS.time(),
+        span("plan", facts=lambda: {"bulkdeploy.vms": sum(map(itemgetter(1), kinds))}),
+    ):
         snapshot, requests = zone_as_seen_by(
             connection, configuration, kinds, seed=seed, avoid_host_ids=avoid_host_ids
         )

@@ -6,6 +6,7 @@ Settings that operators change while everything runs are CloudStack's global set
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -88,6 +89,13 @@ class Settings(BaseSettings):
     admin_password_file: Path | None = Field(default=None, description="File that holds admin_password instead.")
     api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
     api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    api_niceness: int = Field(
+        default=0,
+        ge=0,
+        le=19,
+        description="How much API processes yield to others where processors are scarce, as nice(1): workers "
+        "then keep their share beside clients that poll without a pause, and calls take longer while jobs run.",
+    )
     shutdown_delay_seconds: float = Field(
         default=0.0,
         ge=0,
@@ -170,6 +178,11 @@ class Settings(BaseSettings):
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
+        "variables (OTEL_...) say the rest. Needs the extra `opentelemetry`. Unset: none are made.",
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -219,6 +232,16 @@ class Settings(BaseSettings):
                 f"not {listen!r}"
             )
         return listen
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_receiver(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            if not endpoint.startswith(("http://", "https://")):
+                raise ValueError(f"must start with http:// or https://, not be {endpoint!r}")
+            if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+                raise ValueError("traces need more packages: pip install 'bulkdeploy[opentelemetry]'")
+        return endpoint
 
     @field_validator("redis_url")
     @classmethod

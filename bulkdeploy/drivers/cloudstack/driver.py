@@ -618,6 +618,7 @@ class _Start:
             DriverError: see HypervisorDriver.
         """
         call = self._call
+        self._check_password()
         row = self._seen() if call.was_sent else None
         while row is None or row["state"] != RUNNING:
             if call.is_over:
@@ -628,6 +629,19 @@ class _Start:
             if self._made:
                 call.destroy()
             raise call.stale("boot")
+
+    def _check_password(self) -> None:
+        """Refuse a guest that would not get the password that its owner was told."""
+        call = self._call
+        if self._guest.password is None:
+            return
+        old = call.try_to("boot", lambda: call.calls.version_without_passwords(timeout_s=call.left))
+        if old is not None:
+            raise call.error(
+                "boot",
+                f"CloudStack {old} takes no passwords for guests: 4.19 is the first that does; use a template that"
+                " is not passwordenabled",
+            )
 
     def _next(self, row: Row | None) -> Row | None:
         """One step on; the VM afterwards."""

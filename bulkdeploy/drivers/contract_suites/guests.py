@@ -17,6 +17,7 @@ from bulkdeploy.drivers.contract_suites.migration import MigrationContract
 from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
+from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -33,6 +34,7 @@ SUITES: Mapping[Ability, type] = {
     Ability.CONSOLE: ConsoleContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
+    Ability.SNAPSHOTS: SnapshotContract,
 }
 """Who declares an ability keeps its suite as well."""
 

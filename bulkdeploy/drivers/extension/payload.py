@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.request_id import current_request
+from bulkdeploy.tracing import current_traceparent
 
 SCHEME = "extension"
 SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"
@@ -51,11 +52,12 @@ def payload_of(
 ) -> dict[str, Any]:
     """The payload of an action: details of extension, host and guest, and the guest as ``vm_of`` describes it.
 
-    ``requestid``, ours, is the id of the API's call that the action is for, if one is; programs may log it.
+    ``requestid`` and ``traceparent``, ours, are the id of the API's call that the action is for, if one is, and the
+    span that the action is part of, where there are traces: programs may log the one and go on with the other.
     """
     external: dict[str, Any] = {"extension": extension, "host": host, "resourcemap": {}}
-    request_id = current_request()
-    request = {} if request_id is None else {"requestid": request_id}
+    origin = {"requestid": current_request(), "traceparent": current_traceparent()}
+    request = {name: value for name, value in origin.items() if value is not None}
     if vm is None:
         return {**request, "externaldetails": external}
     return {

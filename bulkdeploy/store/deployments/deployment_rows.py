@@ -30,6 +30,7 @@ from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_group
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
 from bulkdeploy.store.tables.networks import nics
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+from bulkdeploy.tracing import current_traceparent
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,7 @@ def write_nics(
             nics,
             new.count,
             {
+                "uuid": PerRow(random_uuids(new.count)),  # COPY writes rows one by one where a default is volatile
                 "vm_id": PerRow(new.ids),
                 "network_id": network.id,
                 **addressed,
@@ -304,6 +306,7 @@ def write_jobs(
             "deployment_id": deployment_id,
             "params": orjson.dumps({"startvm": spec.request.start_vm}).decode(),
             "request_id": current_request(),
+            "traceparent": current_traceparent(),
         },
     )
     copy_rows(connection, outbox, new.count, {"job_id": PerRow(new.job_ids), "queue": queue, "kind": kind})

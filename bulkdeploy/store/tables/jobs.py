@@ -47,6 +47,7 @@ async_jobs = Table(
     Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
     Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
     Column("request_id", Text, comment="of the call that made it; NULL: no call did"),
+    Column("traceparent", Text, comment="the span that made it, where there are traces"),
     created(),
     Column("started", DateTime(timezone=True)),
     Column("completed", DateTime(timezone=True)),
@@ -72,7 +73,6 @@ outbox = Table(
     Column("queue", Text, nullable=False),
     Column("kind", Text, nullable=False),
     created(),
-    Index("ix_outbox_created", "created"),
 )
 
 events = Table(

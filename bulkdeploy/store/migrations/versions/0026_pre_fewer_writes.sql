@@ -1,0 +1,12 @@
+-- What a VM costs in the write-ahead log: its two changes of state stay on its page, its nics have one index by VM
+-- instead of two, and the outbox is read in the order of its key.
+
+ALTER TABLE virtual_machines SET (fillfactor = 50);
+
+CREATE UNIQUE INDEX uq_nics_device ON nics (vm_id, device_id, removed) NULLS NOT DISTINCT;
+
+DROP INDEX uq_nics_live_device;
+
+DROP INDEX ix_nics_vm_id;
+
+DROP INDEX ix_outbox_created;
