@@ -1,17 +1,19 @@
 # One image for every program of the service: bulkdeploy api | worker | sweeper | db upgrade.
 # Every dependency is downloaded with its hash checked; the image gets only what runs in production
 # (no embedded servers, no developer tools).
+# --build-arg EXTRA=opentelemetry: with the packages of that extra, which have a lock file of their own.
 
 FROM python:3.13-slim AS build
+ARG EXTRA=
 WORKDIR /source
-COPY config/image.lock ./
-RUN pip download --no-cache-dir --require-hashes --dest /wheels --requirement image.lock
+COPY config/image.lock config/image-opentelemetry.lock ./
+RUN pip download --no-cache-dir --require-hashes --dest /wheels --requirement image${EXTRA:+-$EXTRA}.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY bulkdeploy ./bulkdeploy
 COPY workers ./workers
 COPY config ./config
 RUN python -m venv /opt/bulkdeploy \
-    && /opt/bulkdeploy/bin/pip install --no-cache-dir --no-index --find-links /wheels --no-compile . \
+    && /opt/bulkdeploy/bin/pip install --no-cache-dir --no-index --find-links /wheels --no-compile ".${EXTRA:+[$EXTRA]}" \
     && /opt/bulkdeploy/bin/pip uninstall --yes pip \
     && python -m compileall -q /opt/bulkdeploy/lib
 

@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import curves chaos clean
+.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,9 +11,9 @@ SUITABLE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
 	if $$name -c '$(SUITABLE)' 2>/dev/null; then echo $$name; break; fi; done)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
-# Tests of processes that die and come back mostly wait: two per core. All these processes read the same modules:
+# Tests of processes that die and come back mostly wait: three per core. All these processes read the same modules:
 # compiled ones are kept for the next, wherever the environment says otherwise.
-PYTEST_PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PYTEST_PROCESSES ?= $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
 # What starts no programs, and takes little time for what it tells.
 FAST := architecture commands declare drivers iallocator placement queue store wiring test_signature.py
@@ -77,7 +77,7 @@ test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); roo
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
 test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM
-	@$(BIN)/python -m pytest -q tests/cloudstack/front_at_length.py
+	@$(BIN)/python -m pytest -q $(addprefix tests/cloudstack/,contract_at_length.py clients_at_length.py front_at_length.py)
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover
@@ -94,6 +94,11 @@ test-console: browser ## Run what people do with the console in a real Chromium,
 
 console-pictures: browser ## Draw the pictures of docs/console.md anew
 	@$(BIN)/python -m docs.record_console
+
+TRACING_TOOLS := 'opentelemetry-sdk>=1.40' 'opentelemetry-exporter-otlp-proto-http>=1.40'
+test-tracing: setup ## Follow a call through real programs to a receiver of OpenTelemetry's traces; gets the packages
+	@test -d .venv-tracing/opentelemetry || $(PIP) install --target .venv-tracing $(TRACING_TOOLS)
+	@PYTHONPATH=.venv-tracing $(BIN)/python -m pytest -q tests/workers/test_tracing.py
 
 test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
 	@$(BIN)/python -m tests.systemd
@@ -117,6 +122,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 lock: ## Pin all dependencies anew, and those of the image; needs uv
 	$(LOCK) --extra embedded --group dev pyproject.toml --output-file requirements.lock
 	grep '^[a-z].*==' requirements.lock | sed 's/ \\$$//' | $(LOCK) --constraint /dev/stdin .ci/image.in pyproject.toml --output-file config/image.lock
+	grep '^[a-z].*==' config/image.lock | sed 's/ \\$$//' | $(LOCK) --constraint /dev/stdin --extra opentelemetry .ci/image.in pyproject.toml --output-file config/image-opentelemetry.lock
 
 bench: setup ## Measure planning, bulk calls and throughput
 	@$(BIN)/python -m benchmarks
@@ -129,6 +135,9 @@ bench-console: setup ## Measure pages of the console: CPU, time, bytes
 
 bench-import: setup ## Measure an import of a CloudStack of 25,000 hosts and 100,000 VMs
 	@$(BIN)/python -m benchmarks.imports
+
+bench-follow: setup ## Measure following such a CloudStack for MINUTES=10: share of a core, calls a minute
+	@$(BIN)/python -m benchmarks.following
 
 curves: setup ## Draw how the cost of a bulk call grows, into docs/images
 	@$(BIN)/python -m benchmarks.curves

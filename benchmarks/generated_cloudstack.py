@@ -1,10 +1,15 @@
 """A server that answers list calls as a CloudStack of any size does, from generated rows: its CPU is not ours.
 
-``python -m benchmarks.generated_cloudstack HOSTS VMS`` prints its port and serves until it is ended.
+``python -m benchmarks.generated_cloudstack HOSTS VMS [EVENTS]`` prints its port and serves until it is ended. From
+its start on EVENTS VMs a second get another name, with an event for each, and each minute ten hosts fall silent
+and ten others answer again. The command ``countCalls`` tells how many calls there were, by command.
 """
 
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -34,8 +39,10 @@ def address(base: int, number: int) -> str:
 class Cloud:
     """The lists of a cloud of one zone, by command: how many rows, and each by its number."""
 
-    def __init__(self, hosts: int, vms: int) -> None:
-        self.hosts, self.vms = hosts, vms
+    def __init__(self, hosts: int, vms: int, events_per_s: float = 0.0) -> None:
+        self.hosts, self.vms, self.events_per_s = hosts, vms, events_per_s
+        self.calls: Counter[str] = Counter()
+        self._began = time.time()
         self.clusters = hosts // HOSTS_PER_CLUSTER
         self.lists: dict[str, tuple[str, Rows]] = {
             "listDomains": ("domain", (1, lambda _: {"id": uuid_of("domain"), "name": "ROOT", "level": 0})),
@@ -60,12 +67,49 @@ class Cloud:
         """The answer to a call."""
         command = given["command"]
         inner: dict[str, Any] = {}
-        if command in self.lists and "projectid" not in given:
-            name, (count, row) = self.lists[command]
-            size, page = int(given["pagesize"]), int(given["page"])
-            shown = [row(number) for number in range(size * (page - 1), min(size * page, count))]
-            inner = {"count": count, name: shown}
+        if command == "countCalls":
+            return orjson.dumps(self.calls)
+        self.calls[command] += 1
+        if "projectid" not in given:
+            if "ids" in given or "virtualmachineid" in given:
+                inner = self._some(command, given)
+            elif command == "listEvents":
+                inner = self._page("event", self._happened(), self._event, given)
+            elif command in self.lists:
+                name, (count, row) = self.lists[command]
+                inner = self._page(name, count, row, given)
         return orjson.dumps({f"{command.lower()}response": inner})
+
+    def _page(
+        self, name: str, count: int, row: Callable[[int], dict[str, Any]], given: dict[str, str]
+    ) -> dict[str, Any]:
+        size, page = int(given["pagesize"]), int(given["page"])
+        shown = [row(number) for number in range(size * (page - 1), min(size * page, count))]
+        return {"count": count, name: shown} if shown else {}
+
+    def _some(self, command: str, given: dict[str, str]) -> dict[str, Any]:
+        """Those with these ids; a VM's volume has its number."""
+        name, (_, row) = self.lists[command]
+        wanted = given.get("ids") or given["virtualmachineid"]
+        shown = [row(UUID(one).int & 0xFFFFFFFF) for one in wanted.split(",")]
+        return {"count": len(shown), name: shown}
+
+    def _happened(self) -> int:
+        """Events so far."""
+        return int((time.time() - self._began) * self.events_per_s)
+
+    def _event(self, number: int) -> dict[str, Any]:
+        """An event, the newest first."""
+        oldest = self._happened() - 1 - number
+        when = datetime.fromtimestamp(self._began + (oldest + 1) / self.events_per_s, UTC)
+        return {
+            "id": str(UUID(int=oldest)),
+            "type": "VM.UPDATE",
+            "state": "Completed",
+            "created": when.strftime("%Y-%m-%dT%H:%M:%S+0000"),
+            "resourcetype": "VirtualMachine",
+            "resourceid": uuid_of("vm", oldest % self.vms),
+        }
 
     def _place(self, host: int) -> dict[str, str]:
         cluster = host // HOSTS_PER_CLUSTER
@@ -121,9 +165,12 @@ class Cloud:
             "cpuspeed": 2500,
             "cpusockets": 2,
             "memorytotal": 512 * GIB,
-            "state": "Up",
+            "state": "Down" if self.events_per_s and number // 10 == self._minute() % 100 else "Up",
             "resourcestate": "Enabled",
         }
+
+    def _minute(self) -> int:
+        return int(time.time() - self._began) // 60
 
     def _pool(self, number: int) -> dict[str, Any]:
         return {
@@ -204,7 +251,7 @@ class Cloud:
         return {
             "id": uuid_of("vm", number),
             "name": f"vm-{number}",
-            "displayname": f"vm-{number}",
+            "displayname": f"vm-{number}" + (", renamed" if number < self._happened() else ""),
             "instancename": f"i-2-{number}-VM",
             "zoneid": uuid_of("zone"),
             "hostid": uuid_of("host", host),
@@ -235,15 +282,21 @@ class Cloud:
         }
 
 
-def main(hosts: int, vms: int) -> None:
+def main(hosts: int, vms: int, events_per_s: float = 0.0) -> None:
     """Serve until the process is ended."""
-    cloud = Cloud(hosts, vms)
+    cloud = Cloud(hosts, vms, events_per_s)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            body = cloud.answer(dict(parse_qsl(urlsplit(self.path).query)))
+            self._answer(urlsplit(self.path).query)
+
+        def do_POST(self) -> None:
+            self._answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def _answer(self, query: str) -> None:
+            body = cloud.answer(dict(parse_qsl(query)))
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -258,4 +311,4 @@ def main(hosts: int, vms: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:]))

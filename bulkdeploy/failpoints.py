@@ -54,6 +54,9 @@ class Failpoint(StrEnum):
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
     DRIVER_RESIZE = "driver.resize"
+    DRIVER_SNAPSHOT = "driver.snapshot"
+    DRIVER_REVERT = "driver.revert"
+    DRIVER_DELETE_SNAPSHOT = "driver.delete_snapshot"
     DRIVER_FENCE = "driver.fence"
 
     # sweepers
@@ -91,7 +94,7 @@ def after(point: str) -> None:
 
 
 def arm(fault: Fault | None) -> None:
-    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: nobody."""
+    """Tell ``fault`` of every place this process, or one forked from it, passes from now on; None: stop."""
     global _armed  # noqa: PLW0603 - see above
     _armed = fault
 

@@ -1,7 +1,7 @@
 """What every process counts and times, by the names under which Prometheus sees it.
 
 One registry per process, as Prometheus wants it; docs/operations.md says what each figure means and when to act
-on it. What stands in rows or in Redis is not counted here but looked up when somebody asks:
+on it. What stands in rows or in Redis is not counted here but looked up at each scrape:
 ``api.state_figures``.
 
 API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before

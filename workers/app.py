@@ -37,6 +37,7 @@ from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
+from bulkdeploy.wiring.tracing import start_tracing
 from bulkdeploy.wiring.worker import Worker, build_worker_when_ready
 from workers.tasks import RunsJobs, handing_over_to, register_tasks
 
@@ -53,6 +54,7 @@ def main(config: Path | None, held: bool) -> None:
     until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
+    start_tracing(settings, Program.WORKER)
     try:
         run(settings)
     except DriverSettingError as error:
@@ -89,6 +91,7 @@ def _settings_in_the_environment() -> Settings:
     """Celery's own programs begin here: they know of no file of settings."""
     settings = load_settings()
     configure_logging(settings)
+    start_tracing(settings, Program.WORKER)
     return settings
 
 
@@ -100,7 +103,7 @@ register_tasks(app, RunsJobs(_make_runner_of_a_pool).run)
 
 @signals.setup_logging.connect
 def _keep_logging(**_: Any) -> None:
-    """Celery asks who configures logging; connected, nobody else does."""
+    """Celery asks who configures logging; once this is connected, Celery does not."""
 
 
 def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) -> None:

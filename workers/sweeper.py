@@ -23,6 +23,7 @@ from bulkdeploy.wiring.holding import hold, until_let_go
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
+from bulkdeploy.wiring.tracing import start_tracing
 from bulkdeploy.wiring.worker import build_worker_when_ready
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ def main(config: Path | None, held: bool) -> None:
     until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
+    start_tracing(settings, metrics.Program.SWEEPER)
     ended = Event()
 
     def end(number: int, frame: FrameType | None) -> None:

@@ -16,6 +16,7 @@ from bulkdeploy.commands.registry import find_commands
 from bulkdeploy.domain import errors
 from bulkdeploy.request_id import HEADER, accepted, working_for
 from bulkdeploy.services.system import System
+from bulkdeploy.tracing import HEADER as TRACE
 
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
@@ -96,6 +97,7 @@ def _read(requested: Request, proxies: TrustedProxies) -> WireRequest:
         cookies=requested.cookies,
         address=proxies.client(requested.remote_addr or "", requested.headers.get),
         origin=_origin(requested),
+        traceparent=requested.headers.get(TRACE),
     )
 
 

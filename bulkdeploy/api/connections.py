@@ -2,7 +2,7 @@
 
 A connection either waits for a request (or for the rest of one), or its call is being answered. Who waits makes
 room for who comes: the newest connection is the one most likely to send a request now. So somebody who holds as
-many connections as he can get keeps nobody else out, not even others behind the same address.
+many connections as it can keeps no other client out, not even others behind the same address.
 """
 
 from asyncio import AbstractEventLoop
@@ -13,7 +13,7 @@ from typing import Protocol
 from bulkdeploy.domain.source_networks import source_of
 
 EVICTION_DELAY_S = 0.2
-"""Nobody is sent away before he has been there for so long: the loop accepts all that knock before it reads what
+"""No connection is closed before it has been open for so long: the loop accepts all that come before it reads what
 the first of them said. Who wants to be answered has sent its request by then, and is not among those that wait."""
 
 

@@ -39,6 +39,7 @@ from bulkdeploy.domain.errors import (
     UnknownCommand,
 )
 from bulkdeploy.domain.login_delays import LoginDelayed
+from bulkdeploy.request_id import current_request
 from bulkdeploy.services.accounts.api_limits import count_call
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.sessions import delete_session, prolong_session
@@ -46,11 +47,13 @@ from bulkdeploy.store.configuration.configuration import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.entities import resolve_known
+from bulkdeploy.tracing import SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
 
 MOST_CACHED_SECRETS = 10_000
 LONGEST_LOGGED_COMMAND = 100
+SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,26 @@ class Dispatcher:
         """The answer to a request, whatever happens."""
         started = time.perf_counter()
         progress = Progress(request, self._endpoint(request.command or ""))
+        name = "unknown command" if progress.endpoint is None else progress.endpoint.command.name
+        with continued(request.traceparent), span(name, SpanKind.SERVER, partial(_facts, request)) as of_call:
+            answered = self._answer_whatever_happens(progress)
+            of_call.set("http.response.status_code", answered.status)
+            if answered.status >= SERVER_ERROR:
+                of_call.fail(f"answered {answered.status}")
+            self._tell(progress, answered, time.perf_counter() - started)
+        return answered
+
+    def _answer_whatever_happens(self, progress: Progress) -> WireAnswer:
         try:
-            answered = self._answer(progress)
+            return self._answer(progress)
         except BulkDeployError as error:
-            answered = self.refuse(request, error, progress)
+            return self.refuse(progress.request, error, progress)
         except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
-            answered = self.refuse(request, _known(error, request), progress)
-        seconds = time.perf_counter() - started
+            return self.refuse(progress.request, _known(error, progress.request), progress)
+
+    def _tell(self, progress: Progress, answered: WireAnswer, seconds: float) -> None:
+        """Count a call, and write its line."""
+        request = progress.request
         metrics.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
         metrics.CALL_SECONDS.observe(seconds)
         log.info(
@@ -110,7 +126,6 @@ class Dispatcher:
             user=None if progress.caller is None else str(progress.caller.user_uuid),
             address=request.address,
         )
-        return answered
 
     def refuse(self, request: WireRequest, error: BulkDeployError, progress: Progress | None = None) -> WireAnswer:
         """The answer to a request that failed."""
@@ -215,6 +230,16 @@ class Dispatcher:
             handler = _handler(call)
         content, cookies = _opened(self._commit(handler))
         return _rendered(endpoint, request, content, cookies=cookies, warning=warning)
+
+
+def _facts(request: WireRequest) -> dict[str, Value]:
+    """What a call's span says of it; nothing of its parameters, which may be secrets."""
+    return {
+        "http.request.method": request.method,
+        "url.path": "/client/api",
+        "client.address": request.address,
+        "bulkdeploy.request": current_request() or "",
+    }
 
 
 def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpoint) -> str | None:

@@ -106,7 +106,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Make room for somebody else."""
+        """Make room for another connection."""
         metrics.REQUESTS_REFUSED.labels("no room").inc()
         self._hang_up()
 

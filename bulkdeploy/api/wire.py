@@ -19,6 +19,7 @@ class WireRequest:
         method: GET or POST.
         address: where it came from, for the log.
         origin: see Call.
+        traceparent: the span that it is part of, as its header has it (``tracing``).
     """
 
     parameters: Mapping[str, str]
@@ -26,6 +27,7 @@ class WireRequest:
     cookies: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
     origin: str = ""
+    traceparent: str | None = None
     _in_lower_case: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:

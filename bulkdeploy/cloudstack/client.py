@@ -255,7 +255,7 @@ class Client:
                 data=None if by_get else query,
                 headers=None if by_get else {"Content-Type": "application/x-www-form-urlencoded"},
                 timeout=(min(CONNECT_TIMEOUT_S, timeout_s), timeout_s),
-                allow_redirects=False,  # one would carry the signature to a place that nobody chose
+                allow_redirects=False,  # a redirect would carry the signature to a server that was not configured
             )
         except requests.exceptions.SSLError as error:
             reason = f"the certificate does not verify: {_without_query(error)}"

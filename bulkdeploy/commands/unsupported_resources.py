@@ -48,7 +48,7 @@ ENTITIES = {
 }
 """Filters by ids of things that there are: an unknown one is refused, as everywhere."""
 
-LISTS = frozenset({"ids", "resourceids", "supportedservices", "vmsnapshotids"})
+LISTS = frozenset({"ids", "resourceids", "supportedservices"})
 FLAGS = frozenset(
     {
         *("allocatedonly", "fetchhealthcheckresults", "fordisplay", "forloadbalancing", "forprovider"),
@@ -164,11 +164,6 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "system VMs",
         (*_filters("id name arch hostid podid zoneid state storageid systemvmtype"), *PAGING),
     ),
-    "listVMSnapshot": (
-        "vmSnapshot",
-        "VM snapshots",
-        (*_filters("vmsnapshotid vmsnapshotids name state virtualmachineid tags"), *OWNED),
-    ),
     "listVPCs": (
         "vpc",
         "VPCs",
@@ -192,7 +187,7 @@ def list_nothing(call: Call) -> Page:
     """An empty list.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     visible(call)
     return cut_page((), paging(call))

@@ -15,6 +15,9 @@ WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 NAME_PART = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,25}", re.ASCII)
 """What a host name may begin with so that ``-<uuid>`` still fits behind it in 63 characters."""
 
+ALLOCATOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+"""The file name of an allocator program: never a path, so who can write its directory chooses what is run."""
+
 DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -57,6 +60,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     names_vms: bool = False
     lists_cidrs: bool = False
+    lists_allocators: bool = False
 
     def broken_rule(self, value: str) -> str | None:
         """The rule that ``value`` breaks, such as ``must be a number from 0 to 1``; None: it may be set."""
@@ -70,6 +74,10 @@ class Setting:
                 if value == self.default or are_networks(value)
                 else "must be networks such as 10.0.0.0/8, separated by commas"
             )
+        if self.lists_allocators:
+            names = value.split(",")
+            good = len(set(names)) == len(names) and all(map(ALLOCATOR_NAME.fullmatch, names))
+            return None if good else "must be builtin and names of programs, each once, separated by commas"
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule
@@ -105,6 +113,31 @@ SETTINGS: tuple[Setting, ...] = (
         "FirstFitPlanner",
         S,
         "Planner of single deployments whose offering names none; bulk deployments disperse by count",
+    ),
+    *(
+        Setting(
+            f"placement.allocators.{task}",
+            "builtin",
+            S,
+            f"Who chooses hosts {meaning}: builtin, or programs in allocator_directory; tried in this order, "
+            "separated by commas, until one answers",
+            scope=Scope.ZONE,
+            lists_allocators=True,
+        )
+        for task, meaning in (
+            ("allocate", "for VMs that are deployed or started"),
+            ("relocate", "for a VM that moves"),
+            ("evacuate", "for all VMs of a host that is emptied"),
+        )
+    ),
+    Setting(
+        "placement.allocators.timeout",
+        "30",
+        N,
+        "Seconds that an allocator program may take for one answer",
+        scope=Scope.ZONE,
+        minimum=1,
+        maximum=600,
     ),
     Setting(
         "cluster.threshold.enabled",
@@ -260,6 +293,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("max.guest.cpu.speed", "0", N, "Most MHz a core that a VM may be given; 0: a host's", minimum=0),
     Setting("max.guest.memory", "0", N, "Most MiB that a VM may be given; 0: a host's", minimum=0),
+    Setting("vmsnapshot.max", "10", N, "Most snapshots that a VM may have", minimum=0, maximum=1000),
     Setting("custom.diskoffering.size.min", "1", N, "Smallest custom disk, GiB", minimum=1),
     Setting("custom.diskoffering.size.max", "1024", N, "Largest custom disk, GiB", minimum=1),
     Setting(

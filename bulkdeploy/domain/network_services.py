@@ -1,7 +1,7 @@
 """What networks can offer to VMs, and what offers it: names in CloudStack's words.
 
 bulkdeploy gives VMs addresses and keeps security groups' rules; it runs no routers. Providers other than
-these are boxes that nobody here can drive.
+these are appliances that bulkdeploy does not control.
 """
 
 from collections.abc import Mapping

@@ -171,7 +171,7 @@ class GuestOrder:
 
     Attributes:
         custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
-        root_bytes: the size that a root disk of template and offering has where nobody asks for another.
+        root_bytes: the size that a root disk of template and offering has unless another is requested.
         owner, domain_uuid, project_uuid: the account, or the project, that owns it.
         key_pairs: public keys by the names of the owner's key pairs.
         disk_offerings: of its data volumes, by their uuids.

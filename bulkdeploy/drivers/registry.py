@@ -176,7 +176,7 @@ def configure_drivers(
 def find_driver(name: str, setting: str) -> type[HypervisorDriver]:
     """The class of a driver; ``setting`` is what named it.
 
-    One of the tree wins: nobody replaces it by accident. Others are imported only when named.
+    A built-in driver wins: it cannot be replaced by accident. Others are imported only when named.
 
     Raises:
         UnknownDriver, UnusableDriver: see ``configure_drivers``.

@@ -20,7 +20,7 @@ def exclusive(data_dir: Path) -> Iterator[None]:
     """Hold the directory (made when missing); the kernel lets go when the process ends, however it ends.
 
     Raises:
-        DataDirectoryInUse: somebody else holds it.
+        DataDirectoryInUse: another process holds it.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "lock").open("a+") as lock:

@@ -87,7 +87,7 @@ class Supervisor:
 
     @property
     def stop_requested(self) -> bool:
-        """True once somebody wants an end."""
+        """True once a stop was requested."""
         return self._stop_requests > 0
 
     def run(self, until: Callable[[], bool] | None = None) -> None:

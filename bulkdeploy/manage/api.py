@@ -118,6 +118,10 @@ def serve(settings: Settings, *, held: bool = False) -> None:
 
     configure_logging(settings)
     with figures_shared():
+        from bulkdeploy.metrics import Program
+        from bulkdeploy.wiring.tracing import start_tracing
+
+        start_tracing(settings, Program.API)
         ApiServer(settings, held=held).run()
 
 

@@ -44,7 +44,7 @@ class _QuietServer(Server):
     async def end_later(self, application: ThreadedApplication, delay_s: float) -> None:
         """Serve on, not ready, for a while; then hear out who has just connected, and end.
 
-        A proxy that connects once nobody listens any more knows that its call was not begun, and sends it to
+        A proxy that connects once the socket is closed knows that its call was not begun, and sends it to
         another process. One whose accepted connection is closed unread does not know.
         """
         application.end()

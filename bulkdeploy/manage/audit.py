@@ -78,7 +78,7 @@ def explain(settings: Settings, host: str, *, as_json: bool) -> None:
             amounts = f"{row['size']} bytes of {row['storage']}"
             if row["size"] is None:
                 amounts = f"{row['cpu']} MHz, {row['memory']} MiB"
-            name = row["consumername"] or "nobody known"
+            name = row["consumername"] or "unknown"
             click.echo(
                 f"        {row['consumertype']} {name} ({row['consumerid']}): {amounts}"
                 f" since {row['created']:%Y-%m-%d %H:%M:%S%z}"

@@ -38,6 +38,6 @@ EXPECTED = (
 def is_for_the_operator(error: Exception) -> bool:
     """True where the error's own text says all there is to know.
 
-    A reader that went away (``| head``) is nobody's failure: click ends such a command silently.
+    A reader that went away (``| head``) is not a failure: click ends such a command silently.
     """
     return isinstance(error, EXPECTED) and not isinstance(error, BrokenPipeError)

@@ -27,6 +27,7 @@ COMMANDS = {
         "bulkdeploy.manage.simulator.command:simulator",
         "Inject failures and delays into simulated hypervisors.",
     ),
+    "iallocator": ("bulkdeploy.manage.iallocator:iallocator", "Show zones as allocator programs see them."),
     "check": ("bulkdeploy.manage.check:check", "Try what hypervisors need to be hosts."),
     "audit": ("bulkdeploy.manage.audit:audit", "Check every invariant."),
     "heal": ("bulkdeploy.manage.heal:heal", "Mend what the audit finds broken."),

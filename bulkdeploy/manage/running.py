@@ -46,7 +46,7 @@ def _replace(path: Path, text: str) -> None:
 def with_running_services(settings: Settings) -> Settings:
     """``settings``, with those of the ``up`` that runs in data_dir, unless they name another database.
 
-    Where somebody else's data_dir can not be looked into, nothing of ours runs there.
+    Where another user's data_dir cannot be read, nothing of ours runs there.
     """
     try:
         found = json.loads((settings.data_dir / FILE_NAME).read_text())

@@ -57,7 +57,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where the API answers, for somebody on this machine."""
+        """Where the API answers, for clients on this machine."""
         return self.settings.url
 
     def start(self, prepare: Callable[[Settings], None]) -> None:
@@ -75,7 +75,7 @@ class Stack:
             self._let_go()
 
     def wait_until_ready(self) -> None:
-        """Supervise until /health/ready answers 200, or somebody requests a stop.
+        """Supervise until /health/ready answers 200, or a stop is requested.
 
         Raises:
             NotReady: not within READY_SECONDS.
@@ -110,7 +110,7 @@ class Stack:
         return servers
 
     def _start_servers(self, servers: Mapping[str, PostgresServer | ValkeyServer]) -> None:
-        """Start them and wait until they answer, or somebody requests a stop.
+        """Start them and wait until they answer, or a stop is requested.
 
         Raises:
             ServerFailed: not within SERVER_SECONDS.

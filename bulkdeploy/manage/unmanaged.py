@@ -113,7 +113,7 @@ def adopt(
 def remove(
     ctx: click.Context, *, ids: tuple[UUID, ...], everything: bool, dry_run: bool, batch: int, yes: bool
 ) -> None:
-    """Remove guests with their volumes, and volumes, from their hypervisors, for good."""
+    """Remove guests with their volumes, and volumes, from their hypervisors. Their data is lost."""
     settings = _settings(ctx)
     with _installation(settings) as installed:
         found = _chosen(find(installed), ids, everything=everything)

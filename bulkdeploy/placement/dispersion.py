@@ -44,7 +44,7 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
 def _lowest(start: Ints, capacity: Ints) -> Ints:
     """One VM to the first of the lowest members that have room."""
     added = np.zeros(len(start), dtype=np.int64)
-    roomy = np.flatnonzero(capacity > 0)
+    roomy = (capacity > 0).nonzero()[0]
     added[roomy[start[roomy].argmin()]] = 1
     return added
 
@@ -61,7 +61,7 @@ def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
     """How many VMs each member gets when a segment's members are filled one after the other.
 
     Members stand sorted by ``segment`` (which may have gaps); what exceeds a segment's room in all is
-    given to nobody.
+    not given out.
     """
     if len(capacity) == 0:
         return np.zeros(0, dtype=np.int64)

@@ -52,7 +52,7 @@ def fill_up(
     """Place as many VMs of the request as fit, whatever its count is, but no more than ``most``.
 
     With ``held``, what hosts hold by now, only as many as leave room for the loss of any one host. Fewer than fit
-    without it are found by halves: whoever keeps to fewer keeps room, too.
+    without it are found by halves: fewer VMs leave room, too.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not there.

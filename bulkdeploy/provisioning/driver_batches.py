@@ -90,7 +90,7 @@ class DriverBatches:
                     self._gathered.remove(entry)
                     self._sending += 1
                     return True
-            entry.taken.acquire()  # somebody took it a moment ago; now as long as it takes
+            entry.taken.acquire()  # taken a moment ago; now wait as long as it takes
         return entry.state is _State.SENDS
 
     def _send(self, entry: _Entry) -> None:

@@ -1,6 +1,7 @@
 """Driver calls for an assignment, with fence and patience; failures are values (one file: all calls there are)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from traceback import format_exception
@@ -16,6 +17,7 @@ from bulkdeploy.drivers.driver import (
     GuestSpec,
     HypervisorDriver,
     PowerState,
+    SnapshotSpec,
     StaleFence,
     VolumeSpec,
 )
@@ -27,6 +29,7 @@ from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind
+from bulkdeploy.tracing import Span, SpanKind, Value, span
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +41,7 @@ class DriverCalls:
         drivers: where drivers are found.
         timeout_s: how long one call may take, in seconds.
         decrypt: reads a guest's password.
-        report: told of each call that failed.
+        report: gets each call that failed.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class DriverCalls:
         """Make the guest not run; a VM that holds no host does not.
 
         A failure that is not ``unanswered`` means that the guest runs on. A refusal alone does not: an earlier
-        call that nobody heard the end of may have stopped it, so it is looked at.
+        call that was not answered may have stopped it, so its state is read.
 
         Raises:
             LeaseLost: see ``run``.
@@ -236,6 +239,48 @@ class DriverCalls:
 
         return self._call(work, "look", see) or seen[0]
 
+    def snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Take a snapshot of the guest, on the VM's host or, without one, of a guest that does not run.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "snapshot",
+            lambda driver: driver.ensure_snapshot(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def revert(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Make the guest what it was when the snapshot was taken.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "revert",
+            lambda driver: driver.ensure_reverted(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def remove_snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Make a snapshot of the guest not exist.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "delete_snapshot",
+            lambda driver: driver.ensure_snapshot_absent(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
     def _change(
         self, work: Assignment, step: str, change: Callable[[HypervisorDriver, HostAddress], None]
     ) -> DriverError | None:
@@ -257,7 +302,7 @@ class DriverCalls:
         """Make nothing run on a host, and nothing start there."""
         before(Failpoint.DRIVER_FENCE)
         try:
-            with metrics.STEP_SECONDS.labels("fence", host.hypervisor).time():
+            with _timed("fence", host.hypervisor, host):
                 self._drivers.driver_for(host.hypervisor).ensure_fenced(host, timeout_s=self._timeout_s)
         except DriverError as failure:
             self._count("fence", host.hypervisor, "transient")
@@ -286,8 +331,10 @@ class DriverCalls:
         """Make the call; ``secrets`` are what only the driver may know."""
         point = Failpoint(f"driver.{step}")
         before(point)
-        with metrics.STEP_SECONDS.labels(step, work.hypervisor).time():
+        with _timed(step, work.hypervisor, work.host) as calling:
             failure = self._failure(work, step, call, secrets)
+            if failure is not None:
+                calling.fail(str(failure))
         after(point)
         return failure
 
@@ -320,6 +367,20 @@ class DriverCalls:
     def _count(self, step: str, hypervisor: str, kind: str) -> None:
         metrics.DRIVER_ERRORS.labels(step, hypervisor, kind).inc()
         self._report(DriverErrorKind(step, hypervisor, kind))
+
+
+@contextmanager
+def _timed(step: str, hypervisor: str, host: HostAddress | None) -> Iterator[Span]:
+    """How long a call takes, in the metrics and in a span."""
+
+    def facts() -> dict[str, Value]:
+        return {"bulkdeploy.hypervisor": hypervisor, "bulkdeploy.host": "" if host is None else host.name}
+
+    with (
+        metrics.STEP_SECONDS.labels(step, hypervisor).time(),
+        span(f"driver {step}", SpanKind.CLIENT, facts) as calling,
+    ):
+        yield calling
 
 
 def _without(secrets: Sequence[str], reported: str) -> str:

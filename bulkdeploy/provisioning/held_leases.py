@@ -26,7 +26,7 @@ def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
     Hypervisors that compare fences refuse it as well; not all do.
 
     Raises:
-        LeaseLost: somebody else holds the job.
+        LeaseLost: another worker holds the job.
     """
     renew = partial(renew_leases, fences={job.id: job.fence}, lease_seconds=lease_seconds)
     if not run_transaction(engine, renew, Failpoint.KEEP_COMMIT):
@@ -79,7 +79,7 @@ class HeldLeases:
         return len(self._held)
 
     def is_lost(self, job: LeasedJob) -> bool:
-        """Whether somebody took the job over or ended it; False where the database can not be asked.
+        """Whether the job was taken over or ended; False where the database can not be asked.
 
         What his successor wrote may break any rule for who goes on without a lease: a claim that is there already,
         a row that is not there any more. To know of a lost lease is to know that such an error is no defect.

@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Condition, Event, Thread
 from typing import Any
@@ -38,6 +39,7 @@ from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.request_id import working_for
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.jobs.driver_errors import DriverErrorKind, add_driver_errors
+from bulkdeploy.tracing import Span, SpanKind, Value, continued, span
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +76,7 @@ class RunnerOptions:
 
 
 class JobRunner:
-    """Runs the jobs that ``accept`` is told of. One per process.
+    """Runs the jobs that are handed to ``accept``. One per process.
 
     Args:
         engine: the database.
@@ -208,7 +210,7 @@ class JobRunner:
         self._count_ended([entry.job.id for entry in finished])
 
     def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
-        """They are told of, not acted on: those that can not be written now are in the log and the metrics."""
+        """They are reported, not acted on: those that can not be written now are in the log and the metrics."""
         try:
             with self._engine.begin() as connection:
                 add_driver_errors(connection, errors)
@@ -218,12 +220,17 @@ class JobRunner:
 
     def _call_drivers(self) -> None:
         while (work := self._work.get()) is not None:
-            with working_for(work.job.request_id):
-                self._run(work)
+            with (
+                working_for(work.job.request_id),
+                continued(work.job.traceparent),
+                span(f"job {work.job.kind}", SpanKind.CONSUMER, partial(_facts, work)) as running,
+            ):
+                self._run(work, running)
 
-    def _run(self, work: Work) -> None:
+    def _run(self, work: Work, running: Span) -> None:
         outcome = self._outcome(work)
         if isinstance(outcome, Failed):
+            running.fail(outcome.text)
             log.warning("job_failed", why=outcome.text, **work.names)
         if outcome is not None:
             self._end(Finished(work.job, work.name, outcome))
@@ -233,7 +240,7 @@ class JobRunner:
         self._count_ended([work.job.id])
 
     def _outcome(self, work: Work) -> Outcome | None:
-        """How the driver's part ended; None: the job is somebody else's now."""
+        """How the driver's part ended; None: another worker has the job now."""
         if self._draining:
             return Requeued()
         steps = self._steps[work.job.kind]
@@ -278,6 +285,12 @@ class JobRunner:
 def worker_name() -> str:
     """This process's name in leases: unique over machines and restarts."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def _facts(work: Work) -> dict[str, Value]:
+    """What a job's span says of it: what its lines in the log say."""
+    facts: dict[str, Value] = {f"bulkdeploy.{name}": value for name, value in work.names.items()}
+    return {**facts, "bulkdeploy.attempt": work.job.attempts, "bulkdeploy.request": work.job.request_id or ""}
 
 
 def _report_interrupted(work: Work, error: Exception) -> None:

@@ -110,7 +110,7 @@ class JobWriter:
         self._moved_on = time.monotonic()
 
     def _held(self, finished: list[Finished], error: Exception) -> list[Finished]:
-        """Those whose leases still hold. A job that somebody else went on with may break any rule: no defect."""
+        """Those whose leases still hold. A job that another worker went on with may break any rule: no defect."""
         leases = [entry.job.lease for entry in finished]
         held = self._insist(lambda: self._read_held(leases)) if leases else set()
         lost = [entry for entry in finished if entry.job.lease not in held]

@@ -36,7 +36,7 @@ class FinalState:
         state: the VM's state from now on; None: it stays what it is.
         release: gives back what it no longer holds; None: it holds what it held.
         volumes_ready: its volumes exist now.
-        removed: the VM is gone for good.
+        removed: the VM is removed.
         deleted_volumes: ids of volumes that are deleted with it.
         host_state: the host's resource state from now on, unless maintenance was cancelled meanwhile.
     """

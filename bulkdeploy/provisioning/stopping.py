@@ -21,7 +21,7 @@ STOP_FAILPOINTS = frozenset({Failpoint.DRIVER_STOP, Failpoint.DRIVER_LOOK})
 def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:
     """How the job goes on. One that was not answered may have been done: it is asked for again while there is time.
 
-    A stop that failed for good leaves the claim in any case: a host whose guest may still run has no room for
+    A stop that failed permanently leaves the claim in any case: a host whose guest may still run has no room for
     another.
     """
     if failure.unanswered and OVERDUE not in work.job.progress:

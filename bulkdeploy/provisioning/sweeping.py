@@ -150,7 +150,7 @@ class Sweeper:
         return sum(self._complete(alike) for alike in by_release.values())
 
     def _complete(self, finished: Sequence[Finished]) -> int:
-        """Fail these; a job that somebody has begun meanwhile is left alone."""
+        """Fail these; a job that was begun meanwhile is left alone."""
         while finished:
             try:
                 run_transaction(self._engine, partial(complete, finished=finished), Failpoint.SWEEP_NEVER_BEGUN)
@@ -193,7 +193,7 @@ def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
 
 
 def _never_begun(row: Row[Any]) -> Finished:
-    """The job as its first lease would find it, failed: its fence is still that of nobody."""
+    """The job as its first lease would find it, failed: its fence is still zero."""
     job = LeasedJob(
         id=row.id,
         uuid=row.uuid,

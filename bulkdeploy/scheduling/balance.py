@@ -81,7 +81,7 @@ def plan_zone_balance(
 
 
 class _Snapshots:
-    """The zone as each owner sees it, which differs only where something is dedicated to somebody."""
+    """The zone as each owner sees it, which differs only where something is dedicated."""
 
     def __init__(
         self, connection: Connection, zone_id: int, configuration: Configuration, rows: Sequence[Row[Any]]

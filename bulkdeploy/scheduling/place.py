@@ -7,13 +7,14 @@ checked again. A ``Place`` is the plan of one VM that exists.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import itemgetter
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Connection
 
 from bulkdeploy import metrics
-from bulkdeploy.placement.batch import after, plan_batch
+from bulkdeploy.placement.batch import after
 from bulkdeploy.placement.capacity import HostAnswers
 from bulkdeploy.placement.catalog import PlannerNotInstalled
 from bulkdeploy.placement.hosts import HOST_ALGORITHMS
@@ -21,6 +22,7 @@ from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, Plan,
 from bulkdeploy.placement.rules import cluster_threshold
 from bulkdeploy.placement.shortage import Shortage, shortage
 from bulkdeploy.placement.standing import Lacking, Places, stands
+from bulkdeploy.scheduling.allocators import BUILTIN, allocate
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.need import PlacementNeed, placement_request
 from bulkdeploy.scheduling.reasons import in_words
@@ -30,6 +32,7 @@ from bulkdeploy.store.ledger.ledger import NO_THRESHOLDS, Thresholds, claim_host
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups, write_place, write_pools
 from bulkdeploy.store.ledger.snapshot import read_snapshot
 from bulkdeploy.store.ledger.zone_locks import keep_zone_rules
+from bulkdeploy.tracing import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Planned:
 
     ``pool_limits``: bytes that each pool may promise. ``thresholds``: of the clusters that the plan uses, where
     they bind. ``hosts``: what there is to say of hosts that were asked about. ``shortage``: what a VM lacks that
-    was refused.
+    was refused. ``allocator``: who chose the hosts; ``said``: why those who were asked before did not.
     """
 
     plan: Plan
@@ -47,6 +50,8 @@ class Planned:
     thresholds: Thresholds
     hosts: Sequence[HostAnswer] = field(default=())
     shortage: Shortage | None = None
+    allocator: str = BUILTIN
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,9 @@ def plan_in_zone(
     seed: int,
     avoid_host_ids: frozenset[int] = frozenset(),
     explain_host_ids: Sequence[int] = (),
+    vm_uuid: UUID | None = None,
 ) -> Planned:
-    """Where ``count`` alike VMs would go now; nothing is claimed.
+    """Where ``count`` alike VMs would go now; nothing is claimed. ``vm_uuid``: that of a VM that exists.
 
     Raises:
         PlannerNotInstalled: the need names a planner that is not there.
@@ -91,6 +97,7 @@ def plan_in_zone(
         seed=seed,
         avoid_host_ids=avoid_host_ids,
         explain_host_ids=explain_host_ids,
+        vm_uuid=vm_uuid,
     )
     return planned
 
@@ -103,19 +110,25 @@ def plan_kinds_in_zone(
     seed: int,
     avoid_host_ids: frozenset[int] = frozenset(),
     explain_host_ids: Sequence[int] = (),
+    vm_uuid: UUID | None = None,
 ) -> list[Planned]:
     """Where so many VMs of each kind, all of one owner's in one zone, would go now together; nothing is claimed.
 
     Raises:
         PlannerNotInstalled: a need names a planner that is not there.
     """
-    with metrics.PLAN_SECONDS.time():
+    with (
+        metrics.PLAN_SECONDS.time(),
+        span("plan", facts=lambda: {"bulkdeploy.vms": sum(map(itemgetter(1), kinds))}),
+    ):
         snapshot, requests = zone_as_seen_by(
             connection, configuration, kinds, seed=seed, avoid_host_ids=avoid_host_ids
         )
         limits = dict(zip(snapshot.pools.id.tolist(), snapshot.pools.limit.tolist(), strict=True))
         catalog = placement_catalog()
-        made = plan_batch(snapshot, requests, catalog)
+        zone_id = kinds[0][0].zone_id
+        chosen = allocate(connection, configuration, zone_id, snapshot, requests, catalog, vm_uuid=vm_uuid)
+        made, by_planner = chosen.made, chosen.allocator == BUILTIN
         return [
             Planned(
                 part,
@@ -123,7 +136,9 @@ def plan_kinds_in_zone(
                 limits,
                 _thresholds(snapshot, request, part),
                 HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
-                shortage(made.left, request, catalog) if part.refused else None,
+                shortage(made.left, request, catalog) if part.refused and by_planner else None,
+                chosen.allocator,
+                chosen.said,
             )
             for request, part in zip(requests, made.plans, strict=True)
         ]
@@ -228,7 +243,7 @@ def claim_plans(connection: Connection, planned: Sequence[Planned], parts: Seque
     """Write the claims of one owner's VMs in one zone: a host per VM, and per disk a pool per volume.
 
     Raises:
-        TransactionConflict: somebody took the room since the snapshot; repeat the whole transaction.
+        TransactionConflict: another transaction took the room since the snapshot; repeat the whole transaction.
     """
     if len(parts) == 1:
         (part,) = parts
@@ -304,15 +319,23 @@ def find_place(
     """Where an existing VM would go now by a need of its, or why nowhere. Nothing is claimed."""
     keep_zone_rules(connection, need.zone_id)
     try:
-        planned = plan_in_zone(connection, configuration, need, count=1, seed=vm.id, avoid_host_ids=avoid_host_ids)
+        planned = plan_in_zone(
+            connection,
+            configuration,
+            need,
+            count=1,
+            seed=vm.id,
+            avoid_host_ids=avoid_host_ids,
+            vm_uuid=vm.uuid,
+        )
     except PlannerNotInstalled as missing:
         return NoPlace(str(missing))
-    return Place(vm, need, planned) if planned.plan.placed else no_place(planned.plan)
+    return Place(vm, need, planned) if planned.plan.placed else no_place(planned.plan, planned.said)
 
 
-def no_place(plan: Plan) -> NoPlace:
-    """Why a plan places nothing."""
-    words = ("no host has room for it", in_words(plan.excluded))
+def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:
+    """Why a plan places nothing; ``said``: why allocators did not."""
+    words = ("no host has room for it", *said, in_words(plan.excluded))
     return NoPlace("; ".join(word for word in words if word), plan.excluded)
 
 

@@ -29,7 +29,7 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
     """Give a data volume, which the caller holds (``take_volume``), to a VM; the VM's row as it was, locked.
 
     A volume without a place gets one that the VM's host reaches, if it runs; else when it starts. It is
-    Attaching while the VM runs: until somebody has seen that its guest has it.
+    Attaching while the VM runs: until the guest is known to have it.
 
     Raises:
         InvalidParameter: a VM has the volume, it is of another owner or zone, the VM can not reach its pool, or

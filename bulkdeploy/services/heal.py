@@ -1,7 +1,7 @@
 """Healing: what breaks a promise of the audit is mended by the statement that stands beside it in ``audit.sql``.
 
-Claims of nobody are dropped, VMs and volumes without a claim get theirs, and counters are computed anew from them,
-round after round, until nothing is mended any more.
+Claims without a consumer are dropped, VMs and volumes without a claim get theirs, and counters are computed anew
+from them, round after round, until nothing is mended any more.
 """
 
 from collections.abc import Callable

@@ -7,11 +7,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.accounts import Caller
-from bulkdeploy.domain.errors import PlanStale
+from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
+from bulkdeploy.scheduling.allocators import evacuate
 from bulkdeploy.scheduling.moves import VmMove, Way, try_moves
 from bulkdeploy.services.deployments.shown_plans import MOST_NAMED, kept_plan
 from bulkdeploy.store.deployments.plans import keep_plan, names_of
-from bulkdeploy.store.infrastructure.host_migration import VmPlace, running_vms_on, vm_places
+from bulkdeploy.store.infrastructure.host_migration import VmPlace, running_vms_on, vm_places, zone_of_host
 
 COLUMNS = ("vm_id", "from_host_id", "to_host_id", "turn")
 """What is kept of each move."""
@@ -77,6 +78,43 @@ def plan_moves(
         more = [f"and {len(problems) - MOST_NAMED} more"] if len(problems) > MOST_NAMED else []
         raise PlanStale(wanted.index, [*problems[:MOST_NAMED], *more] if caller.is_root_admin else ())
     return MovePlan(wanted.index, shown)
+
+
+def moves_off(
+    connection: Connection, caller: Caller, host_id: int, way: Way, wanted: PlanWanted | None
+) -> MovePlan | None:
+    """Where all VMs go that run on a host, by the plan that is wanted or by an allocator; None: as each job finds.
+
+    Raises:
+        InvalidParameter, PlanStale: as ``plan_moves``.
+        ResourceUnavailable: allocators are to choose, and none did.
+    """
+    vms = running_vms_on(connection, host_id)
+    chosen = None
+    if wanted is None or wanted.index is None:
+        chosen = _chosen(connection, host_id, vms, way)
+    moves = chosen or [VmMove(vm_id, host_id) for vm_id in vms]
+    if wanted is not None:
+        return plan_moves(connection, caller, wanted, moves, way, of_host=host_id)
+    return None if chosen is None else MovePlan(0, chosen)
+
+
+def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: Way) -> list[VmMove] | None:
+    """The moves that an allocator chose, and that can be made now; None: it is the planner's turn."""
+    uuids = {vm_id: str(place.uuid) for vm_id, place in vm_places(connection, vms).items()}
+    said = []
+    for answer in evacuate(connection, zone_of_host(connection, host_id), host_id, uuids) if vms else (None,):
+        if answer is None:
+            return None
+        if isinstance(answer, str):
+            said.append(answer)
+            continue
+        moves = [VmMove(vm_id, host_id, answer.get(vm_id)) for vm_id in vms]
+        tried = try_moves(connection, [move for move in moves if move.to_host_id is not None], way)
+        if not any(move.why for move in tried):
+            return moves
+        said += [f"a host that it chose does not take its VM: {move.why}" for move in tried if move.why][:1]
+    raise ResourceUnavailable(f"No allocator chose hosts for the virtual machines of the host. {'; '.join(said)}")
 
 
 def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:

@@ -12,6 +12,7 @@ from bulkdeploy.queue.job_queue import JobMessage, JobQueue, QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import after_commit, run_transaction
 from bulkdeploy.store.jobs.outbox import forget_sent
+from bulkdeploy.tracing import SpanKind, span
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +29,13 @@ def send_jobs(connection: Connection, job_queue: JobQueue, messages: Sequence[Jo
 
 def _send(job_queue: JobQueue, messages: Sequence[JobMessage], engine: Engine) -> None:
     before(Failpoint.CALL_PUBLISH)
-    try:
-        job_queue.send(messages)
-    except QueueUnavailable as error:
-        log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
-        return
+    with span("send jobs", SpanKind.PRODUCER, lambda: {"messaging.batch.message_count": len(messages)}) as sending:
+        try:
+            job_queue.send(messages)
+        except QueueUnavailable as error:
+            sending.fail(str(error))
+            log.warning("jobs_not_sent", jobs=len(messages), why=str(error))
+            return
     after(Failpoint.CALL_PUBLISH)
     clear = partial(forget_sent, job_ids=[message.job_id for message in messages])
     try:

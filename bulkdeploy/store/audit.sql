@@ -110,7 +110,7 @@ WITH wrong AS (SELECT x.consumer
 -- by hand: stop the virtual machine with stopVirtualMachine and forced=true: a migration without a job ends there
 
 -- invariant: nothing_is_stuck
--- promise: a VM that is being removed, or whose state nobody knows, has a job, or had one within the last hour; so are destroyed volumes seen to
+-- promise: a VM that is being removed, or whose state is unknown, has a job, or had one within the last hour; so are destroyed volumes seen to
 -- compared:
 SELECT (SELECT count(*) FROM virtual_machines WHERE state IN ('Expunging', 'Unknown') AND removed IS NULL) + (SELECT count(*) FROM volumes WHERE state = 'Destroy');
 -- breaches:
@@ -119,7 +119,7 @@ SELECT format('VM %s is %s since %s and no job sees to it', v.uuid, v.state, v.u
   WHERE v.state IN ('Expunging', 'Unknown') AND v.removed IS NULL AND v.updated < now() - interval '1 hour' AND NOT EXISTS (SELECT
   FROM async_jobs j
   WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine' AND (j.status = 0 OR j.completed > now() - interval '1 hour'))
-  UNION ALL SELECT format('volume %s is Destroy since %s and nobody removes it', uuid, removed)
+  UNION ALL SELECT format('volume %s is Destroy since %s and no job removes it', uuid, removed)
   FROM volumes
   WHERE state = 'Destroy' AND coalesce(removal_due < now() - interval '1 hour', true);
 -- heal:
@@ -525,6 +525,38 @@ SELECT format('job %s: status %s, phase %s, code %s, completed %s, result %s', u
   FROM async_jobs
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL);
 -- by hand: a virtual machine between states is settled by stopVirtualMachine with forced=true; jobs that are over stay as they are
+
+-- invariant: vm_snapshots
+-- promise: a snapshot that is made, reverted to or removed has a job of its VM, and a VM has one current snapshot at most
+-- compared:
+SELECT count(*) FROM vm_snapshots WHERE removed IS NULL;
+-- breaches:
+SELECT format('snapshot %s is %s and no job works on its VM', s.uuid, s.state)
+  FROM vm_snapshots s
+  WHERE s.state IN ('Creating', 'Reverting', 'Expunging') AND s.removed IS NULL AND s.vm_id NOT IN (SELECT instance_id
+  FROM async_jobs
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL)
+  UNION ALL SELECT format('snapshot %s is of VM %s, which was expunged', s.uuid, v.uuid)
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.removed IS NULL AND v.removed IS NOT NULL
+  UNION ALL SELECT format('VM %s has %s current snapshots', v.uuid, count(*))
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.is_current AND s.removed IS NULL
+  GROUP BY v.uuid HAVING count(*) > 1;
+-- heal:
+WITH wrong AS (SELECT s.id
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.state IN ('Creating', 'Reverting', 'Expunging') AND s.removed IS NULL AND s.vm_id NOT IN (SELECT instance_id
+  FROM async_jobs
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL) AND (CAST(:vm AS uuid) IS NULL OR v.uuid = CAST(:vm AS uuid))
+  ORDER BY s.id LIMIT :batch), healed AS (UPDATE vm_snapshots
+  SET state = 'Error'
+  WHERE id IN (SELECT id FROM wrong) RETURNING 1)
+  SELECT count(*) FROM healed;
+-- by hand: deleteVMSnapshot removes a snapshot that nobody knows the state of
 
 -- invariant: jobs_end_once
 -- promise: every job ends once: no job has two Completed events, and none is leased that is over

@@ -8,6 +8,7 @@ from types import TracebackType
 import structlog
 
 from bulkdeploy.request_id import current_request
+from bulkdeploy.tracing import current_traceparent
 from bulkdeploy.wiring.settings import Settings
 
 NOISY = ("celery", "kombu", "amqp", "redis", "sqlalchemy", "psycopg")
@@ -64,6 +65,9 @@ def _with_request(logger: object, method: str, event: structlog.typing.EventDict
     request_id = current_request()
     if request_id is not None:
         event["request"] = request_id
+    traceparent = current_traceparent()
+    if traceparent is not None:
+        event["trace"] = traceparent.split("-")[1]
     return event
 
 

@@ -6,6 +6,7 @@ Settings that operators change while everything runs are CloudStack's global set
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -118,6 +119,12 @@ class Settings(BaseSettings):
         description="Connections from one client address that one API process keeps; of more, those that have "
         "waited longest are closed. Trusted proxies (proxy.cidr) have no such bound.",
     )
+    allocator_directory: Path | None = Field(
+        default=None,
+        description="Directory of allocator programs in the form of Ganeti's, which placement.allocators.* name; "
+        "on machines of Ganeti /usr/lib/ganeti/iallocators. Who can write there chooses what this service runs. "
+        "Unset: there are none.",
+    )
     worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
     worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
     database_pool_size: int = Field(
@@ -171,6 +178,11 @@ class Settings(BaseSettings):
     confd_refresh_seconds: float = Field(
         default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
     )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
+        "variables (OTEL_...) say the rest. Needs the extra `opentelemetry`. Unset: none are made.",
+    )
     log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
     log_format: Literal["text", "json"] = Field(
         default="text", description="Log lines for people, or JSON objects."
@@ -221,6 +233,16 @@ class Settings(BaseSettings):
             )
         return listen
 
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _check_receiver(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None:
+            if not endpoint.startswith(("http://", "https://")):
+                raise ValueError(f"must start with http:// or https://, not be {endpoint!r}")
+            if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+                raise ValueError("traces need more packages: pip install 'bulkdeploy[opentelemetry]'")
+        return endpoint
+
     @field_validator("redis_url")
     @classmethod
     def _check_redis(cls, url: str | None) -> str | None:
@@ -243,12 +265,12 @@ class Settings(BaseSettings):
 
     @property
     def url(self) -> str:
-        """Where the API answers, for somebody on this machine."""
+        """Where the API answers, for clients on this machine."""
         return _url(self.listen)
 
     @property
     def api_monitoring_url(self) -> str:
-        """Where an API process says how it is, for somebody on this machine."""
+        """Where an API process reports its health, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
 
     def require_database_url(self) -> str:

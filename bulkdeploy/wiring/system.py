@@ -5,6 +5,7 @@ from sqlalchemy import Engine
 from bulkdeploy.failpoints import arm, kills_from
 from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.queue.job_queue import JobQueue
+from bulkdeploy.scheduling.allocators import use_allocators_of
 from bulkdeploy.services.system import PASSWORD_THREADS, WATCHING_THREADS, System
 from bulkdeploy.store.database.engine import Plans, create_engine, create_reading_engine
 from bulkdeploy.store.migrations.revisions import refuse_other_releases
@@ -46,6 +47,7 @@ def build_engine(
     )
     if not of_any_release:
         refuse_other_releases(engine)
+    use_allocators_of(engine, settings.allocator_directory)
     return engine
 
 

@@ -121,7 +121,9 @@ def test_values_given_are_accepted(
     (tmp_path / "secret").write_text("secret\n")
     for service in programs.values():
         for name, value in service["environment"].items():
-            filled = re.sub(r"\$\{\w+(?::-(\w+)|:\?[^}]*)\}", lambda found: found[1] or "simulator", str(value))
+            filled = re.sub(
+                r"\$\{\w+(:-(\w*)|:\?[^}]*)\}", lambda it: it[2] if it[1][1] == "-" else "simulator", str(value)
+            )
             monkeypatch.setenv(name, str(tmp_path / "secret") if name.endswith("_FILE") else filled)
         assert Settings().database_url == "postgresql://bulkdeploy:secret@postgres:5432/bulkdeploy"
         assert Settings().redis_url == "redis://:secret@redis:6379/0"

@@ -21,6 +21,7 @@ EXTRAS = {
     "contract": "contract",
     "contract_suites": "contract",
     "libvirt": "libvirt",
+    "opentelemetry": "opentelemetry",
 }
 """The extra whose packages a folder or module of this name may import."""
 MAKERS = {
@@ -105,7 +106,8 @@ def test_packages_are_empty() -> None:
 def test_every_library_is_declared() -> None:
     """What the product imports stands in pyproject.toml; what only the embedded servers need, in their extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    distributions = {"libvirt": ["libvirt-python"], "pycdlib": ["pycdlib"], **packages_distributions()}
+    distributions = {"libvirt": ["libvirt-python"], "pycdlib": ["pycdlib"], "opentelemetry": ["opentelemetry-sdk"]}
+    distributions |= packages_distributions()
 
     def named(requirements: Iterable[str]) -> set[str]:
         return {canonicalize_name(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}

@@ -13,6 +13,7 @@ def report(figures: Figures) -> Iterator[str]:
     yield ""
     yield f"seed {figures.seed}, {figures.seconds:.0f} s of load and faults"
     yield from _table("done to the system", figures.done)
+    yield from _table("broken on purpose and healed", figures.corruption)
     yield from _table("calls", figures.calls)
     yield from _table("refused", figures.refusals)
     yield f"VMs asked for and answered: {figures.requested}, jobs answered: {figures.jobs}"

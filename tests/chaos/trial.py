@@ -11,6 +11,7 @@ from random import Random
 from redis import Redis
 
 from tests.chaos.agent import Agent
+from tests.chaos.corruption import Corruption
 from tests.chaos.journal import Journal
 from tests.chaos.load import Client, Names
 from tests.chaos.system import LEASE_S, PATIENCE_S, SWEEP_INTERVAL_S, System, start_system
@@ -50,6 +51,7 @@ class Figures:
     seed: int
     seconds: float
     done: Counter[str] = field(default_factory=Counter)
+    corruption: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     requested: int = 0
     jobs: int = 0
@@ -81,6 +83,7 @@ class _Trial:
         self._dice = Random(f"{seed} verification")  # noqa: S311 - dice
         dice = Random(f"{seed} agent")  # noqa: S311 - dice
         self._agent = Agent(system, dice, self._say)
+        self._corruption = Corruption(system, Random(f"{seed} corruption"), self._say)  # noqa: S311 - dice
         self._watcher = Watcher(system.engine, Redis.from_url(system.valkey.url(), socket_timeout=5))
         self._zone = Zone(system.engine)
         self._began = time.monotonic()
@@ -92,10 +95,13 @@ class _Trial:
         self._began = time.monotonic()
         clients = self._start_clients()
         self._agent.begin()
+        self._corruption.begin()
         while time.monotonic() < self._began + self._seconds:
-            if time.monotonic() > self._began + (1 - SPARED) * self._seconds:
+            spares = time.monotonic() > self._began + (1 - SPARED) * self._seconds
+            if spares:
                 self._agent.spare()
             self._agent.turn()
+            self._corruption.turn(kills=not spares)
             self._tick()
         self._say("faults off")
         self._end(clients)
@@ -161,6 +167,10 @@ class _Trial:
         self._take_hosts_back()
         self._figures.breaches += repeat_calls(self._system, self._journal, self._dice)
         self._figures.breaches += self._wait_for_jobs()
+        left = self._corruption.heal_all(self._tick)
+        if left is not None:
+            self._figures.breaches.append(left)
+        self._figures.breaches += self._wait_for_jobs()
         self._figures.quiet_after_s = time.monotonic() - faults_off
         self._say("quiet")
         self._watcher.end()
@@ -195,7 +205,8 @@ class _Trial:
     def _check(self) -> None:
         figures, journal = self._figures, self._journal
         figures.breaches += check(self._system, journal, self._dice)
-        figures.done, figures.calls, figures.refusals = self._agent.done, journal.calls, journal.refusals
+        figures.done, figures.corruption = self._agent.done, self._corruption.done
+        figures.calls, figures.refusals = journal.calls, journal.refusals
         figures.requested = sum(call.count for call in journal.bulk_calls if call.jobs is not None)
         figures.jobs = len(journal.all_jobs())
         rows = self._zone.rows("SELECT status FROM async_jobs WHERE kind = 'deploy_virtual_machine'")

@@ -103,7 +103,7 @@ def _check_other_calls(zone: Zone, journal: Journal) -> Iterator[str]:
     """As many jobs as were answered, and at most one more for each answer that did not arrive."""
     rows = zone.rows(
         "SELECT instance_uuid, kind, count(*) AS jobs FROM async_jobs"
-        " WHERE cmd <> :expunge AND parent_id IS NULL GROUP BY 1, 2",
+        " WHERE cmd <> :expunge AND request_id IS NOT NULL AND parent_id IS NULL GROUP BY 1, 2",
         expunge=EXPUNGE.command_class,
     )
     made = {(str(row.instance_uuid), row.kind): row.jobs for row in rows if row.kind != DEPLOY.name}

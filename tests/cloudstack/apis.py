@@ -34,8 +34,8 @@ def read_apis() -> dict[str, dict[str, tuple[str, str | None]]]:
 APIS = read_apis()
 
 
-def why_refused(command: str, parameters: Mapping[str, str]) -> str | None:
-    """What CloudStack has against a request; None: nothing."""
+def why_refused(command: str, parameters: Mapping[str, str], version: str = "4.22") -> str | None:
+    """What a CloudStack of this version has against a request; None: nothing."""
     known = APIS.get(command)
     if known is None:
         return f"unknown API {command}"
@@ -45,7 +45,9 @@ def why_refused(command: str, parameters: Mapping[str, str]) -> str | None:
             continue
         if plain not in known:
             return f"{command} has no parameter {name}"
-        kind = known[plain][0]
+        kind, since = known[plain]
+        if since is not None and _number(since) > _number(version):
+            return f"{command} has no parameter {name} before {since}"
         if (kind == "map") != ("[" in name):
             return f"{command}: {name} is no {kind}"
         if kind == "map" or (plain, value) == ALL_PROJECTS:
@@ -54,3 +56,7 @@ def why_refused(command: str, parameters: Mapping[str, str]) -> str | None:
             if not VALUES[kind.strip("[]")].fullmatch(part):
                 return f"{command}: {name}={part} is no {kind}"
     return None
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

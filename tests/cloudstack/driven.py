@@ -1,9 +1,9 @@
 """The driver for CloudStack on a cloud of two hosts that shares no code with it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from sqlalchemy import Engine
 
@@ -32,14 +32,22 @@ ORDER = GuestOrder(
 )
 
 
+def driver_of(
+    given: Mapping[str, object], engine: Engine, hosts: Sequence[HostAddress], pool_uuid: UUID, order: GuestOrder
+) -> CloudStackDriver:
+    """A driver with these options, of a cloud with these hosts and one pool; all guests are ordered alike."""
+    driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given))
+    kept = records_in(engine, lambda _: True)
+    driver.use_records(
+        replace(kept, directory=FixedDirectory(hosts, shared_pool(pool_uuid)), orders=FixedOrders(order))
+    )
+    return driver
+
+
 def new_driver(url: str, engine: Engine, **options: object) -> CloudStackDriver:
     """A driver of the upstream behind a url."""
     given = {"url": url, "apikey": API_KEY, "secretkey": SECRET_KEY, "calls_per_second": 1000, "poll_seconds": 0.02}
-    driver = CloudStackDriver.from_options(CloudStackOptions.model_validate(given | options))
-    kept = records_in(engine, lambda _: True)
-    directory = FixedDirectory(HOSTS, shared_pool(SUBJECTS.pool_uuid))
-    driver.use_records(replace(kept, directory=directory, orders=FixedOrders(ORDER)))
-    return driver
+    return driver_of(given | options, engine, HOSTS, SUBJECTS.pool_uuid, ORDER)
 
 
 @contextmanager

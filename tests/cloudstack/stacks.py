@@ -10,6 +10,7 @@ from typing import Any
 
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.provisioning.job_runner import RunnerOptions
 from bulkdeploy.services.system import System
@@ -23,7 +24,7 @@ from tests.support.fleet import OPTIONS, Fleet
 from tests.support.programs import BULKDEPLOY, Process, program, wait_for
 from tests.support.zone import Zone
 
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 
 @dataclass
@@ -98,21 +99,25 @@ def proxied(upstream: Upstream) -> Iterator[tuple[Proxy, str]]:
         network.close()
 
 
+def options_for(upstream: Upstream) -> dict[str, object]:
+    """Options of the driver, as the upstream's admin."""
+    with upstream.fleet.engine.connect() as connection:
+        admin = admin_row(connection)
+    assert admin is not None
+    return {
+        "url": upstream.url,
+        "apikey": admin.api_key,
+        "secretkey": upstream.fleet.system.cipher.decrypt(admin.secret_key_encrypted),
+        "calls_per_second": 1000,
+    }
+
+
 @contextmanager
 def front_stack(upstream: Upstream, database_url: str, redis_database: int, **options: object) -> Iterator[Fleet]:
     """A service on a database of its own, whose hypervisors are the upstream's hosts."""
     theirs = upstream.fleet
     engine = create_engine(database_url, pool_size=80)
-    with theirs.engine.connect() as connection:
-        admin = admin_row(connection)
-    assert admin is not None
-    given = {
-        "url": upstream.url,
-        "apikey": admin.api_key,
-        "secretkey": theirs.system.cipher.decrypt(admin.secret_key_encrypted),
-        "calls_per_second": 1000,
-        **options,
-    }
+    given = options_for(upstream) | options
     redis_url = f"{theirs.settings.require_redis_url().rpartition('/')[0]}/{redis_database}"
     settings = theirs.settings.model_copy(
         update={
@@ -162,10 +167,10 @@ def calls_of(front: Fleet) -> Counter[str]:
     return calls
 
 
-def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS) -> None:
+def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS, drivers: FindsDrivers | None = None) -> None:
     """Run the front's jobs until none is left."""
     end = time.monotonic() + PATIENCE_S
     while front.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
         assert time.monotonic() < end, [row.progress for row in front.jobs()]
-        front.run(options=options)
+        front.run(options=options, drivers=drivers)
         time.sleep(0.1)

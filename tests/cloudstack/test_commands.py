@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bulkdeploy.cloudstack.client import Access
 from bulkdeploy.manage.main import main
+from bulkdeploy.manage.upstream.checking import check_cloudstack
 from bulkdeploy.wiring.settings import Settings
+from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.paging_server import API_KEY, SECRET_KEY, paging_server
 from tests.support.api_client import ApiClient
 from tests.support.programs import bulkdeploy
@@ -27,6 +30,16 @@ def test_a_cloud_that_has_everything_is_told_need_by_need(world: World, tmp_path
     assert ended.exit_code == 0, ended.output
     assert "ok       listVirtualMachines: " in ended.output
     assert "none was made" in ended.output.splitlines()[-1]
+
+
+def test_a_check_makes_no_call_that_the_oldest_would_refuse(world: World) -> None:
+    """Nor does it need one."""
+    keys = world.client()
+    client = DescribedClient(
+        Access(f"{world.url}/client/api", keys.api_key, keys.secret_key, calls_per_second=1000)
+    )
+    assert [need for need in check_cloudstack(client) if need.remedy] == []
+    client.close()
 
 
 def test_the_first_call_that_is_refused_is_the_last_line(world: World, tmp_path: Path) -> None:

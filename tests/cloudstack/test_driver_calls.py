@@ -9,14 +9,17 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver, host_id_of
 from bulkdeploy.drivers.contract import Caller
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
+from bulkdeploy.manage.upstream.checking import CHANGING
 from tests.cloudstack.apis import APIS, OF_ANY_CALL, why_refused
 from tests.cloudstack.driven import HOSTS, ORDER, SUBJECTS, driven
 from tests.cloudstack.orders import FixedOrders
 
 LEFT, RIGHT = HOSTS
 
-NEWER = {("deployVirtualMachine", "password"): "4.19"}
+NEWER = {("deployVirtualMachine", "password"): "4.19", ("resetPasswordForVirtualMachine", "password"): "4.19"}
 """Parameters that 4.18 does not have, with the version that brought them; docs/cloudstack-driver.md names them."""
+
+READING = ("listCapabilities", "listHosts", "listVirtualMachines", "listVolumes")
 
 
 def live(driver: CloudStackDriver) -> None:
@@ -55,12 +58,17 @@ def live(driver: CloudStackDriver) -> None:
     caller.remove_volume(SUBJECTS.pool_uuid, extra.uuid)
 
 
-def test_all_that_is_called_is_described(engine: Engine) -> None:
-    """Each command that has a description is called, with what it takes; what is newer than 4.18 is named."""
+@pytest.mark.parametrize("regular", [False, True])
+def test_all_that_is_called_is_described(engine: Engine, regular: bool) -> None:
+    """What the check of a CloudStack looks up is what is called, as described; what is newer than 4.18 is named.
+
+    Under whatever key answers stand.
+    """
     with driven(engine) as (upstream, driver):
+        upstream.habits.regular_envelopes = regular
         live(driver)
         assert (upstream.vms, upstream.volumes) == ({}, {})
-        assert set(upstream.named) == set(APIS)
+        assert set(upstream.named) == {*CHANGING, *READING}
         newer = {
             (command, name): APIS[command][name][1]
             for command, names in upstream.named.items()
@@ -79,8 +87,9 @@ def test_all_that_is_called_is_described(engine: Engine) -> None:
         ("resizeVolume", {"id": str(uuid4()), "size": "2.5"}),
         ("stopVirtualMachine", {"id": str(uuid4()), "forced": "True"}),
         ("scaleVirtualMachine", {"details": "cpuNumber"}),
+        ("listZones", {"ids": str(uuid4())}),
     ],
 )
 def test_what_cloudstack_would_refuse_is_refused(command: str, parameters: dict[str, str]) -> None:
-    """Unknown commands and parameters, and values of another type: the tests above would fail."""
-    assert why_refused(command, parameters) is not None
+    """Unknown commands and parameters, values of another type, what is too new: the other tests would fail."""
+    assert why_refused(command, parameters, "4.18") is not None

@@ -33,11 +33,28 @@ def test_one_call_deploys_a_vm_where_it_was_planned(engine: Engine) -> None:
     """With our id on both sides; its password is the one that was given."""
     guest = replace(small_guest(), password="secret", host_name="web-1")
     with driven(engine) as (upstream, driver):
-        upstream.habits.makes_passwords = True
         Caller(driver).run(LEFT, guest)
         assert upstream.running() == {str(guest.uuid): host_id_of(LEFT)}
         assert (upstream.calls["deployVirtualMachine"], upstream.passwords[str(guest.uuid)]) == (1, "secret")
         assert upstream.vms[str(guest.uuid)]["name"] == "web-1"
+
+
+def test_a_guest_gets_the_password_that_its_owner_is_told_or_is_not_made(engine: Engine) -> None:
+    """4.18 makes up passwords, which only jobs' results tell: no guest is made that nobody could sign in to."""
+    guest = replace(small_guest(), password="secret")
+    with driven(engine) as (upstream, driver):
+        upstream.habits.version = "4.18.2.0"
+        with pytest.raises(DriverError, match=r"CloudStack 4\.18\.2\.0 takes no passwords") as refused:
+            Caller(driver).run(LEFT, guest)
+        assert not refused.value.transient
+        assert (upstream.vms, upstream.passwords) == ({}, {})
+        Caller(driver).run(LEFT, replace(guest, password=None))
+    with driven(engine) as (upstream, driver):
+        for _ in range(2):
+            Caller(driver).run(LEFT, guest)
+            assert upstream.passwords == {next(iter(upstream.vms)): "secret"}
+            Caller(driver).stop(LEFT, guest)
+            upstream.passwords.clear()
 
 
 @pytest.mark.parametrize("volumes", [1, 2])

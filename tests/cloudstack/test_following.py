@@ -21,6 +21,7 @@ from bulkdeploy.manage.upstream.reading import Upstream, Wanted
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import MOST_ATTEMPTS
 from bulkdeploy.store.followed_clouds import picture_age_s
+from tests.cloudstack.described_client import DescribedClient
 from tests.cloudstack.test_import import audit_breaches, said, upstream
 from tests.support.api_client import ApiClient
 from tests.support.progress import wait_for
@@ -35,7 +36,9 @@ SELDOM = Cadence(events=0.1, places=10_000, everything=10_000)
 def client_of(upstream: World) -> Client:
     """With the keys of its admin."""
     keys = upstream.client()
-    return Client(Access(f"{upstream.url}/client/api", keys.api_key, keys.secret_key, calls_per_second=1000))
+    return DescribedClient(
+        Access(f"{upstream.url}/client/api", keys.api_key, keys.secret_key, calls_per_second=1000)
+    )
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bulkdeploy.cloudstack.client import Access, Client
+from bulkdeploy.cloudstack.client import Access
 from bulkdeploy.manage.upstream.importing import ImportReport, import_cloudstack
 from bulkdeploy.services.audit import audit
 from bulkdeploy.services.system import System
+from tests.cloudstack.described_client import DescribedClient
 from tests.inventory.support import all_rows
 from tests.support.api_client import ApiClient
 from tests.support.vms import deployed_vm
@@ -56,7 +57,9 @@ def upstream(request: pytest.FixtureRequest, populated_database: str) -> Iterato
 def imported(system: System, upstream: World, *zones: str, dry_run: bool = False) -> ImportReport:
     """What an import did."""
     keys = upstream.client()
-    client = Client(Access(f"{upstream.url}/client/api", keys.api_key, keys.secret_key, calls_per_second=1000))
+    client = DescribedClient(
+        Access(f"{upstream.url}/client/api", keys.api_key, keys.secret_key, calls_per_second=1000)
+    )
     try:
         return import_cloudstack(system, client, zones, dry_run=dry_run)
     finally:

@@ -60,7 +60,9 @@ class Habits:
         lost: so many calls to come, of these commands, are executed and their answers lost.
         names: host names that the networks' domain has already.
         slow_list_s: seconds that a list takes.
-        makes_passwords: the password stands in the job's result, and nowhere else.
+        version: 4.18 passes over the passwords that calls give, as over any parameter that it does not know; what
+            it makes up instead stands in the job's result, and nowhere else.
+        regular_envelopes: all answers stand under their command in lower case, which some otherwise do not.
     """
 
     start_s: float = 0.0
@@ -72,7 +74,8 @@ class Habits:
     lost: Counter[str] = field(default_factory=Counter)
     names: set[str] = field(default_factory=set)
     slow_list_s: float = 0.0
-    makes_passwords: bool = False
+    version: str = "4.22.0.0"
+    regular_envelopes: bool = False
 
 
 class Upstream:
@@ -128,7 +131,8 @@ class Upstream:
     def answer(self, parameters: dict[str, str]) -> tuple[int, str, dict[str, Any]] | None:
         """Status, envelope and answer of a request; None: the connection breaks."""
         command = parameters.get("command", "")
-        envelope = ENVELOPES.get(command, f"{command.lower()}response")
+        plain = f"{command.lower()}response"
+        envelope = plain if self.habits.regular_envelopes else ENVELOPES.get(command, plain)
         with self._lock:
             try:
                 self._check(command, parameters)
@@ -176,6 +180,9 @@ class Upstream:
             raise Refusal(530, f"Failed to execute {command}")
 
     # --- lists ---------------------------------------------------------------------------------
+
+    def _listCapabilities(self, _: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
+        return {"capability": {"cloudstackversion": self.habits.version}}
 
     def _listHosts(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802 - CloudStack's name
         if requested.get("id") not in (*self.hosts, None):
@@ -273,9 +280,7 @@ class Upstream:
             "virtualmachineid": vm_id,
             "deviceid": 0,
         }
-        if "password" in requested:
-            self.passwords[vm_id] = requested["password"]
-        password = {"password": requested.get("password", "made-up")} if self.habits.makes_passwords else {}
+        password = self._password(vm_id, requested)
         if requested.get("startvm") == "false":
             return {
                 "id": vm_id,
@@ -383,7 +388,7 @@ class Upstream:
 
     def _resetPasswordForVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802
         vm = self._vm(requested["id"])
-        made = {**vm, "password": requested.get("password", "made-up")}
+        made = vm | self._password(vm["id"], requested)
         return self._job("resetPasswordForVirtualMachine", lambda: {"virtualmachine": made})
 
     def _resetSSHKeyForVirtualMachine(self, requested: dict[str, str]) -> dict[str, Any]:  # noqa: N802
@@ -482,6 +487,12 @@ class Upstream:
         if vm_id not in self.vms:
             raise Refusal(431, "Unable to find a virtual machine with specified vmId")
         return self.vms[vm_id]
+
+    def _password(self, vm_id: str, requested: dict[str, str]) -> dict[str, str]:
+        """Give a guest its password; only the job's result tells it."""
+        given = None if self.habits.version.startswith("4.18.") else requested.get("password")
+        self.passwords[vm_id] = given or "made-up"
+        return {"password": self.passwords[vm_id]}
 
     def _volume(self, volume_id: str) -> dict[str, Any]:
         if volume_id not in self.volumes:

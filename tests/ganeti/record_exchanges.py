@@ -42,7 +42,7 @@ def main(path: Path) -> None:
     kept = records_in(create_engine(os.environ["BULKDEPLOY_DATABASE_URL"]), lambda _: True)
     driver.use_records(replace(kept, directory=FixedDirectory(ADDRESSES, shared_pool(GUEST.volumes[0].pool_uuid))))
     driver.ensure_absent(None, GUEST.uuid, [VOLUME.uuid], fence=0, timeout_s=300)
-    driver._rapi._session.hooks["response"].append(keep)
+    driver._rapi.http.session.hooks["response"].append(keep)
     for step, _ in life(driver):
         exchanges.append({"step": step})
     path.write_text(json.dumps(_shortened(exchanges), indent=1) + "\n")
@@ -56,7 +56,7 @@ def _shortened(exchanges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if one.get("path") == "/2/instances" and isinstance(answer, list):
             one["answer"] = [row for row in answer if row["name"].startswith(str(GUEST.uuid))]
         if one.get("path") == "/2/query/job":
-            if one["request"]["fields"] == ["id", "summary"]:
+            if one["request"]["fields"] == ["id", "ops"]:
                 answer["data"] = [row for row in answer["data"] if str(GUEST.uuid) in str(row)]
             if kept and kept[-1].get("request") == one["request"]:
                 kept.pop()

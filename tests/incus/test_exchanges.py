@@ -52,7 +52,7 @@ def test_a_guest_lives_as_the_recording_says(engine: Engine, tmp_path: Path) -> 
         )
 
     driver = driver_for(engine, **driver_options())
-    driver._incus._session.hooks["response"].append(keep)
+    driver._incus.http.session.hooks["response"].append(keep)
     seen = dict(life(driver))
     driver.close()
     assert_lived(seen)

@@ -200,6 +200,31 @@ def test_a_guest_moves_and_goes_on_counting(cloud: Cloud) -> None:
     cloud.client.call("deleteVolume", id=volume["id"])
 
 
+def test_a_guest_goes_back_to_what_it_was_doing(cloud: Cloud) -> None:
+    """It counts on from the second of its snapshot without booting again, also where it moved meanwhile."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    snapshot = cloud.job("createVMSnapshot", virtualmachineid=vm, name="early", snapshotmemory=True)["vmsnapshot"]
+    assert (snapshot["state"], snapshot["type"]) == ("Ready", "DiskAndMemory")
+    reached = cloud.counted(vm)[-1]
+    wait_until(lambda: cloud.counted(vm)[-1] > reached + 3, "it does not go on")
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    before, password = len(cloud.counted(vm)), password_of(cloud, vm)
+    assert cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])["virtualmachine"]["state"] == "Running"
+    wait_until(lambda: len(cloud.counted(vm)) > before + 1, "it does not go on after the revert")
+    assert min(cloud.counted(vm)[before:]) <= reached + 1
+    assert cloud.hosts.console(UUID(vm)).count(" is up") == 1
+    assert (password_of(cloud, vm), cloud.hosts.running()) == (password, {UUID(vm): cloud.host_of(vm)})
+    cloud.assert_intact()
+    cloud.job("deleteVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    snapshot = cloud.job("createVMSnapshot", virtualmachineid=vm)["vmsnapshot"]
+    cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("startVirtualMachine", id=vm)
+    wait_until(lambda: cloud.hosts.console(UUID(vm)).count(" is up") == 2, "it does not boot")
+    cloud.assert_intact()
+
+
 def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
     """The screen by a VNC client over the websocket, with pixels on it, also after a move; the serial console."""
     (vm,) = cloud.deploy(1)

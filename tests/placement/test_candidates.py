@@ -77,6 +77,11 @@ STORIES: dict[str, Story] = {
         as_it_is,
         request(1, affinities=(ONE_OTHER_ON_11,)),
     ),
+    "a program chose other hosts": (
+        "allocator",
+        as_it_is,
+        request(1, most_by_host={12: 9, 21: 9, 22: 9}),
+    ),
     "the host has no VM of the affinity group": (
         "affinity",
         as_it_is,

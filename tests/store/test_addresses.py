@@ -116,6 +116,21 @@ def test_returned_addresses_are_used_again_once(engine: Engine) -> None:
         assert take(connection, network, 2) == ["10.1.0.11", "10.1.0.13"]
 
 
+def test_an_address_in_use_is_not_handed_out_though_it_is_listed_as_free(engine: Engine) -> None:
+    """Deployments go on where that is wrong; the audit names the address, and heal mends it."""
+    with engine.begin() as connection:
+        network = make_network(connection)
+        vms = keep(connection, network, take_addresses(connection, network, "n", [None] * 3))
+        release_addresses_of(connection, vms[1:2])
+        connection.execute(
+            text(
+                "INSERT INTO released_addresses (ip_range_id, ip_address)"
+                " SELECT ip_range_id, ip_address FROM nics WHERE removed IS NULL"
+            )
+        )
+        assert take(connection, network, 2) == ["10.1.0.11", "10.1.0.13"]
+
+
 def test_a_named_address_is_given_once_and_skipped_later(engine: Engine) -> None:
     """An address above the cursor can be asked for; the cursor passes it by; returning it loses nothing."""
     with engine.begin() as connection:

@@ -21,9 +21,9 @@ COMMAND = "bulkdeploy.manage.main"
 CELERY = "celery"
 IMPORTED = [
     *("workers.app", "workers.sweeper", COMMAND, "celery.bin.celery", "celery.concurrency.prefork"),
-    *(f"bulkdeploy.manage.{name}" for name in ("admin", "audit", "database", "inventory", "report")),
+    *(f"bulkdeploy.manage.{name}" for name in ("admin", "audit", "database", "following", "inventory", "report")),
 ]
-FORKED_COMMANDS = ("worker", "sweeper", "db", "admin", "inventory", "audit", "report")
+FORKED_COMMANDS = ("worker", "sweeper", "db", "admin", "inventory", "audit", "report", "follow")
 """Of ``bulkdeploy``: all that serve no HTTP, whose figures want to be told where to count before all imports."""
 
 PATH = os.environ.get("PYTHONPATH")

@@ -1,7 +1,7 @@
 """One database with things of every kind and owner, behind a real API server, for all reading tests."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from bulkdeploy.api.app import create_app
+from bulkdeploy.console.calls import Wsgi
 from bulkdeploy.services.system import Cipher, System
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.settings import Settings
@@ -103,15 +104,22 @@ def deploy_vms(world: World) -> None:
     world.deploy("moon-1", projectid=world.id_of("projects", "moon"))
 
 
+def nothing_before(app: Wsgi) -> Wsgi:
+    """The application itself."""
+    return app
+
+
 @contextmanager
-def open_world(request: pytest.FixtureRequest, template: str) -> Iterator[World]:
-    """A clone of this database behind a server of its own."""
+def open_world(
+    request: pytest.FixtureRequest, template: str, *, before: Callable[[Wsgi], Wsgi] = nothing_before
+) -> Iterator[World]:
+    """A clone of this database behind a server of its own; what stands before its application sees each call."""
     cipher = request.getfixturevalue("cipher")
     folder = request.getfixturevalue("tmp_path_factory").mktemp("data")
     with database_clone(request.getfixturevalue("postgres_url"), template) as url:
         engine = create_engine(url, pool_size=20)
         settings = Settings(database_url=url, redis_url=request.getfixturevalue("redis_url"), data_dir=folder)
         system = System(engine, build_job_queue(settings), cipher, settings.data_dir, SIMULATED)
-        with serving(create_app(system, refuse_undeclared_fields=True)) as address:
+        with serving(before(create_app(system, refuse_undeclared_fields=True))) as address:
             yield World(engine, address, cipher)
         engine.dispose()

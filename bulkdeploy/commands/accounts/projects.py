@@ -42,7 +42,7 @@ def list_projects(call: Call) -> Page:
 
     Raises:
         InvalidParameter: there is no such account.
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     details = call.arguments.get("details", ("all",))
     domain, account = call.ref("domainid"), call.text("account")

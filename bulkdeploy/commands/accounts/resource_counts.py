@@ -15,7 +15,7 @@ from bulkdeploy.store.listing import Page
 
 
 def update_resource_count(call: Call) -> Page:
-    """Count anew what somebody uses.
+    """Recounts what an account uses.
 
     Raises:
         InvalidParameter, PermissionDenied: as the service.

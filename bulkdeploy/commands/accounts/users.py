@@ -34,7 +34,7 @@ def list_users(call: Call) -> Page:
     """Users; never their passwords or secret keys.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return users.list_users(call.connection, call.caller, visible(call), call.arguments, paging(call))
 
@@ -43,7 +43,7 @@ def get_user(call: Call) -> dict[str, Any]:
     """The user that has an API key.
 
     Raises:
-        InvalidParameter: nobody has it.
+        InvalidParameter: no user has it.
     """
     row = users.user_by_key(call.connection, call.caller, call.arguments["userapikey"])
     if row is None:

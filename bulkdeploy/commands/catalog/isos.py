@@ -24,7 +24,7 @@ def list_isos(call: Call) -> Page:
 
     Raises:
         InvalidParameter: a user asks for all.
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = TemplateFilter(call.arguments.get("isofilter", TemplateFilter.SELF_EXECUTABLE))
     if shown is TemplateFilter.ALL and call.caller.role_type is RoleType.USER:

@@ -25,7 +25,7 @@ def list_templates(call: Call) -> Page:
 
     Raises:
         InvalidParameter: a user asks for all.
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = TemplateFilter(call.arguments["templatefilter"])
     if shown is TemplateFilter.ALL and call.caller.role_type is RoleType.USER:

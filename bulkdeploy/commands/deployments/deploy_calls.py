@@ -43,6 +43,11 @@ SPREAD_FIELDS = (
 
 PLAN_FIELDS = (
     text("planner", "the deployment planner that placed the VMs: listDeploymentPlanners says how", ROOT_ADMIN_ONLY),
+    text(
+        "allocator",
+        "who chose their hosts: builtin, which is that planner, or a program of placement.allocators.allocate",
+        ROOT_ADMIN_ONLY,
+    ),
     number(
         "skew",
         "largest difference of the owner's VMs between clusters that had room for such VMs, as planned",

@@ -8,7 +8,7 @@ from bulkdeploy.declare.parameters import uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.domain.errors import PlanStale
+from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
 from bulkdeploy.services.infrastructure import host_maintenance
 
 
@@ -41,7 +41,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB,
         response=HOST,
         instead=MOVE_PLAN,
-        errors=(PlanStale,),
+        errors=(PlanStale, ResourceUnavailable),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(uuid("id", Entity.HOST, "the host", required=True), *PLAN_PARAMETERS),
@@ -53,7 +53,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB,
         response=HOST_MIGRATION,
         instead=MOVE_PLAN,
-        errors=(PlanStale,),
+        errors=(PlanStale, ResourceUnavailable),
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(uuid("id", Entity.HOST, "the host", required=True), *PLAN_PARAMETERS),

@@ -37,7 +37,7 @@ def query_async_job_result(call: Call) -> Mapping[str, Any]:
     Thousands of clients ask this again and again, so it is one statement besides the caller's.
 
     Raises:
-        UnknownEntity: the job expired, or was made by somebody whose jobs are not the caller's to see.
+        UnknownEntity: the job expired, or belongs to an account whose jobs the caller may not see.
     """
     job_id = call.text("jobid")
     if job_id is None:

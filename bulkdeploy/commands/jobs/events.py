@@ -38,7 +38,7 @@ def list_events(call: Call) -> Page:
     """Events, newest first.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return events.list_events(call.connection, visible(call), call.arguments, paging(call))
 
@@ -53,7 +53,7 @@ def archive_events(call: Call) -> None:
 
     Raises:
         InvalidCombination: nothing says which.
-        PermissionDenied: an id is somebody else's.
+        PermissionDenied: an id is another account's.
     """
     service.archive_events(call.connection, call.caller, call.arguments)
 

@@ -40,7 +40,7 @@ def list_networks(call: Call) -> Page:
     """The networks that the accounts shown own, and those that they may use.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = NetworkFilter(call.arguments.get("networkfilter", NetworkFilter.ALL))
     return networks.list_networks(call.connection, visible(call), call.arguments, paging(call), shown)

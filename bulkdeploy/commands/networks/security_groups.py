@@ -28,7 +28,7 @@ def list_security_groups(call: Call) -> Page:
     """Security groups with their rules and VMs.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return security_groups.list_security_groups(call.connection, visible(call), call.arguments, paging(call))
 

@@ -36,7 +36,7 @@ def list_affinity_groups(call: Call) -> Page:
     """Affinity groups of the accounts shown, and of domains they are in.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return affinity_groups.list_affinity_groups(call.connection, visible(call), call.arguments, paging(call))
 

@@ -33,7 +33,7 @@ def list_instance_groups(call: Call) -> Page:
     """Instance groups.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return instance_groups.list_instance_groups(call.connection, visible(call), call.arguments, paging(call))
 

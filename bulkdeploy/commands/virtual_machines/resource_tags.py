@@ -19,7 +19,7 @@ def list_tags(call: Call) -> Page:
     """Tags.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return resource_tags.list_tags(call.connection, visible(call), call.arguments, paging(call))
 

@@ -40,7 +40,7 @@ def list_ssh_key_pairs(call: Call) -> Page:
     """SSH key pairs; private keys are never kept.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return ssh_key_pairs.list_ssh_key_pairs(call.connection, visible(call), call.arguments, paging(call))
 

@@ -42,7 +42,7 @@ def list_user_data(call: Call) -> Page:
     """Registered user data.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return user_data.list_user_data(call.connection, visible(call), call.arguments, paging(call))
 

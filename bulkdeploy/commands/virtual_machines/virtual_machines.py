@@ -27,7 +27,7 @@ def list_virtual_machines(call: Call) -> Page:
 
     Raises:
         InvalidParameter: an unknown word in ``details``.
-        PermissionDenied: an owner parameter names somebody outside the caller's reach, or the user data is not
+        PermissionDenied: an owner parameter names an account outside the caller's reach, or the user data is not
             the caller's to see.
     """
     require_user_data(call.connection, call.caller, call.ref("userdataid"))

@@ -88,7 +88,7 @@ def list_volumes(call: Call) -> Page:
     """Volumes.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return volumes.list_volumes(call.connection, visible(call), call.arguments, paging(call))
 

@@ -1,8 +1,9 @@
-"""What the driver for CloudStack calls there: looks that many threads share, jobs waited for, errors in words.
+"""What the driver for CloudStack calls there: shared looks, jobs, errors in words (one file: all waiting there).
 
 Reference sections 3 and 8.16. A job is asked for by itself where the VM does not tell how it ended.
 """
 
+import re
 import threading
 import time
 from collections import Counter
@@ -27,6 +28,9 @@ LOOKS_AT_ONCE = 200
 
 JOB_LOOKS = (10, 30)
 """After so many looks that told nothing the job is asked for; then after each multiple of the last."""
+
+FIRST_WITH_PASSWORDS = (4, 19)
+"""The version from which on calls say what password a guest gets; those before pass over it without a word."""
 
 LONGEST_TEXT = 500
 DEPLOY = "deploy"
@@ -84,11 +88,25 @@ class Calls:
     def __init__(self, client: Client, poll_s: float) -> None:
         self.client = client
         self._watch = _Watch(client, poll_s)
+        self._version: str | None = None
         self.poll_s = poll_s
 
     def call(self, command: str, parameters: Mapping[str, str], *, timeout_s: float) -> Row:
         """One call; see ``Client.call``."""
         return self.client.call(command, parameters, timeout_s=timeout_s)
+
+    def version_without_passwords(self, *, timeout_s: float) -> str | None:
+        """Its version, if that gives guests no passwords of ours; None: it does. CloudStack is asked once.
+
+        Raises:
+            CallRefused, NotAnswered: it does not say.
+        """
+        if self._version is None:
+            capability = self.call("listCapabilities", {}, timeout_s=timeout_s).get("capability") or {}
+            self._version = str(capability.get("cloudstackversion", ""))
+        found = re.match(r"(\d+)\.(\d+)", self._version)
+        is_old = found is not None and (int(found[1]), int(found[2])) < FIRST_WITH_PASSWORDS
+        return self._version if is_old else None
 
     def look(self, vm_id: str, *details: str, timeout_s: float) -> Row | None:
         """A VM as it is now; None: there is none.

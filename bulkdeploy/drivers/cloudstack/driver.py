@@ -37,11 +37,11 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     NicSpec,
     PowerState,
-    StaleFence,
     VolumeSpec,
 )
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.records import Counterpart, FencedGuest, GuestOrder, Overtaken, Records
+from bulkdeploy.drivers.records import Counterpart, GuestOrder
 from bulkdeploy.drivers.turns import Turns
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class CloudStackDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
         }
     )
@@ -75,7 +76,6 @@ class CloudStackDriver(HypervisorDriver):
     def __init__(self, options: CloudStackOptions, client: Client) -> None:
         self._calls = Calls(client, options.poll_seconds)
         self._client = client
-        self._records: Records
         self._slots = BoundedSemaphore(options.jobs_at_once)
         self._turns = Turns()
 
@@ -90,10 +90,6 @@ class CloudStackDriver(HypervisorDriver):
             options.calls_per_second,
         )
         return cls(options, Client(access))
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -128,7 +124,7 @@ class CloudStackDriver(HypervisorDriver):
         """See HypervisorDriver."""
         order = self._order(host, guest.uuid)
         with self._in_turn("boot", host, guest.uuid, fence, timeout_s) as call:
-            call.claim(guest)
+            call.claim("boot", [volume.uuid for volume in guest.volumes])
             with self._slots:
                 _Start(call, guest, order).run()
 
@@ -137,7 +133,7 @@ class CloudStackDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver: the VM stays, and is on no host as far as others are told."""
         with self._in_turn("stop", host, guest_uuid, fence, timeout_s) as call:
-            call.check_host("stop", call.raise_fence("stop"))
+            call.fenced_here("stop")
             row = call.at_rest("stop")
             if row is not None and row["state"] not in (*GONE, STOPPED, ERROR):
                 call.check_place("stop", row)
@@ -147,7 +143,7 @@ class CloudStackDriver(HypervisorDriver):
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a VM that does not run counts as absent."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.check_host("look", call.raise_fence("look"))
+        call.fenced_here("look")
         row = call.at_rest("look")
         if row is None or row["state"] in (*GONE, STOPPED, ERROR):
             return None
@@ -165,7 +161,7 @@ class CloudStackDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver; a VM whose root volume is not named stays, and does not run."""
         with self._in_turn("delete", host, guest_uuid, fence, timeout_s) as call:
-            call.check_host("delete", call.raise_fence("delete"))
+            call.fenced_here("delete")
             call.remove(frozenset(volume_uuids))
             self._records.fences.release(guest_uuid, fence)
 
@@ -209,15 +205,15 @@ class CloudStackDriver(HypervisorDriver):
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
-        call.check_host("scale", call.raise_fence("scale"))
+        call.fenced_here("scale")
         call.scale("scale", call.running("scale", "servoff"), guest, self._order(host, guest.uuid))
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest.uuid, fence, timeout_s)
-        call.check_host("devices", call.raise_fence("devices"))
+        call.fenced_here("devices")
         row = call.running("devices", "nics")
-        call.claim(guest, "devices")
+        call.claim("devices", [volume.uuid for volume in guest.volumes])
         call.give_volumes("devices", row, guest, self._order(host, guest.uuid))
         call.give_nics("devices", row, guest.nics)
 
@@ -226,7 +222,7 @@ class CloudStackDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver."""
         call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.check_host("resize", call.raise_fence("resize"))
+        call.fenced_here("resize")
         row = call.at_rest("resize")
         runs = row is not None and row["state"] == RUNNING
         if host is None and runs:
@@ -331,71 +327,25 @@ class CloudStackDriver(HypervisorDriver):
             yield _Call(self, host, guest_uuid, fence, end - time.monotonic())
 
 
-class _Call:
-    """One call about one guest: its VM there, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and its VM there."""
 
     def __init__(
         self, driver: CloudStackDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> None:
-        self.driver, self.host, self.guest, self.fence = driver, host, guest_uuid, fence
-        self.calls, self.records = driver._calls, driver._records
-        self.end = time.monotonic() + timeout_s
-        self.host_name = ANY_HOST if host is None else host.name
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self.driver, self.calls, self.records = driver, driver._calls, driver._records
         self.noted: Counterpart | None = self.records.counterparts.find(guest_uuid)
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(self.end - time.monotonic(), 0.1)
 
     @property
     def vm_id(self) -> str:
         """The VM's id there."""
         return id_of(self.guest, 1 if self.noted is None else self.noted.attempt)
 
-    def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
-        """An error of our own."""
-        return DriverError(step, self.host_name, why, transient=transient)
-
-    def stale(self, step: str) -> StaleFence:
-        """The error of who was overtaken."""
-        text = f"fence {self.fence} of guest {self.guest} was overtaken"
-        return StaleFence(step, self.host_name, text, transient=False)
-
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is."""
-        try:
-            return self.records.fences.raise_fence(self.guest, self.fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-
-    def claim(self, guest: GuestSpec, step: str = "boot") -> None:
-        """Overtake older calls, and hold host and volumes for the guest."""
-        if self.host is None:
-            raise self.error(step, "it has no host")
-        volumes = [volume.uuid for volume in guest.volumes]
-        try:
-            where, taken = self.records.fences.claim(guest.uuid, self.host.uuid, volumes, self.fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-        self.check_host(step, where)
-        if taken:
-            raise self.error(step, f"volumes {', '.join(map(str, sorted(taken)))} are of other guests")
-
-    def check_host(self, step: str, where: FencedGuest) -> None:
-        """Refuse a call for a host that does not have the guest."""
-        if self.host is not None and where.host_uuids and self.host.uuid not in where.host_uuids:
-            raise self.error(step, f"guest {self.guest} is on another host")
-
     def check_place(self, step: str, row: Row) -> None:
         """Refuse a call for a host that does not have the VM."""
         if self.host is not None and row.get("hostid") not in (None, host_id_of(self.host)):
             raise self.error(step, f"VM {row['id']} is on host {row.get('hostname', row['hostid'])}")
-
-    def check_fence(self, step: str) -> None:
-        """Stop here if a later lease of the VM has called meanwhile."""
-        if not self.records.fences.is_highest(self.guest, self.fence):
-            raise self.stale(step)
 
     def try_to(self, step: str, make: Callable[[], T]) -> T:
         """Make calls; what goes wrong there is told as drivers tell it.
@@ -420,7 +370,7 @@ class _Call:
         """The VM once nothing changes it."""
         row = self.look(step, *details)
         while row is not None and row["state"] in UNDER_WAY:
-            if time.monotonic() > self.end:
+            if self.is_over:
                 raise self.error(step, f"VM {row['id']} is still {row['state']}", transient=True)
             time.sleep(self.calls.poll_s)
             row = self.look(step, *details)
@@ -542,7 +492,7 @@ class _Call:
         """Wait for the end of the job that deploys the VM: until then it may come into being."""
         try:
             while self.calls.has_ended("deployVirtualMachine", job_id_of(self.vm_id)) is False:
-                if time.monotonic() > self.end:
+                if self.is_over:
                     raise self.error("delete", f"VM {self.vm_id} is still being deployed", transient=True)
                 time.sleep(self.calls.poll_s)
         except JobFailed:
@@ -668,9 +618,10 @@ class _Start:
             DriverError: see HypervisorDriver.
         """
         call = self._call
+        self._check_password()
         row = self._seen() if call.was_sent else None
         while row is None or row["state"] != RUNNING:
-            if time.monotonic() > call.end:
+            if call.is_over:
                 raise call.error("boot", f"VM {call.vm_id} does not run in time", transient=True)
             row = self._next(row)
         call.check_place("boot", row)
@@ -678,6 +629,19 @@ class _Start:
             if self._made:
                 call.destroy()
             raise call.stale("boot")
+
+    def _check_password(self) -> None:
+        """Refuse a guest that would not get the password that its owner was told."""
+        call = self._call
+        if self._guest.password is None:
+            return
+        old = call.try_to("boot", lambda: call.calls.version_without_passwords(timeout_s=call.left))
+        if old is not None:
+            raise call.error(
+                "boot",
+                f"CloudStack {old} takes no passwords for guests: 4.19 is the first that does; use a template that"
+                " is not passwordenabled",
+            )
 
     def _next(self, row: Row | None) -> Row | None:
         """One step on; the VM afterwards."""
@@ -788,7 +752,7 @@ class _Start:
         call = self._call
         pause = call.calls.poll_s / 4
         while call.calls.has_ended(command, job_id) is False:
-            if time.monotonic() > call.end:
+            if call.is_over:
                 raise NotAnswered(command, f"job {job_id} has not ended in time", was_sent=True)
             time.sleep(pause)
             pause = min(pause * 1.5, 4 * call.calls.poll_s)
@@ -807,10 +771,10 @@ class _Start:
             try:
                 return look()
             except NotAnswered as error:
-                if time.monotonic() > call.end:
+                if call.is_over:
                     raise failure("boot", call.host_name, error) from error
             except CallRefused as error:
-                if error.code not in TRANSIENT or time.monotonic() > call.end:
+                if error.code not in TRANSIENT or call.is_over:
                     raise failure("boot", call.host_name, error) from error
             time.sleep(pause)
             pause = min(pause * 2, 10.0)

@@ -5,7 +5,7 @@ from bulkdeploy.drivers.driver import GuestDetails, GuestNic, GuestSpec
 
 
 def details_of(guest: GuestSpec) -> GuestDetails:
-    """What is to be told of a guest."""
+    """What is reported of a guest."""
     return GuestDetails(
         guest.uuid,
         guest.name,

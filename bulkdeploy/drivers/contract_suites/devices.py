@@ -70,7 +70,7 @@ class DeviceContract:
         assert_has(guests_of(rig.driver)[guest.uuid], larger)
 
     def test_a_failed_change_is_undone_by_its_opposite(self, rig: Rig, caller: Caller) -> None:
-        """Then the guest has what it had, a volume that was made for it is nobody's, and the next call gives it."""
+        """The guest has what it had, a volume made for it is unattached, and the next call attaches it."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = more(rig, guest)
@@ -86,7 +86,7 @@ class DeviceContract:
         assert_has(guests_of(rig.driver)[guest.uuid], larger)
 
     def test_devices_go_with_the_guest(self, rig: Rig, caller: Caller) -> None:
-        """They move with it where it can move, and once it is stopped nobody uses them."""
+        """They move with it where it can move, and once it is stopped they are not in use."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = more(rig, guest)

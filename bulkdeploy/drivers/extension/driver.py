@@ -4,50 +4,64 @@ A guest is what ``prepare`` and ``create`` made of a payload; what ``prepare`` a
 later action. ``create`` may not be repeated: that it is begun is kept before it is, so that after a lost answer
 the guest is looked for, and what is left of it deleted, before it is made anew under the same identity. What the
 protocol has no place for, fences and the one host that may have a guest, stands in the service's records. It has no
-data volumes and no live migration.
+data volumes and no live migration. Screens are VNC servers that ``getconsole`` names.
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
-    StaleFence,
+    call_each,
 )
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
     OFF,
     ON,
     UNKNOWN,
+    WrongAnswer,
     host_details,
-    merged,
     payload_of,
     power_of_word,
+    prepared,
+    read_console,
     read_host_url,
     vm_of,
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Records
+from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.turns import Turns
+from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 KEPT_UNDER = "extension"
 ANY_TEMPLATE = "default"
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
 
-STEPS = {"prepare": "boot", "create": "boot", "start": "boot", "status": "look", "statuses": "look"}
+STEPS = {
+    "prepare": "boot",
+    "create": "boot",
+    "start": "boot",
+    "status": "look",
+    "statuses": "look",
+    "getconsole": "console",
+}
 """What errors call an action; others by their own names."""
 
 
@@ -85,24 +99,21 @@ class ExtensionDriver(HypervisorDriver):
     """See the module."""
 
     options_model = ExtensionOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.VNC_CONSOLE})
 
     def __init__(self, options: ExtensionOptions) -> None:
         self._options = options
+        self.is_watched = options.statuses  # guest by guest would be a program for each, every few seconds
         self._details = {key: value.get_secret_value() for key, value in options.details.items()}
         self._program = Program(
             options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
         )
-        self._records: Records
         self._turns = Turns()
 
     @classmethod
     def from_options(cls, options: ExtensionOptions) -> Self:
         """See HypervisorDriver."""
         return cls(options)
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """See HypervisorDriver; ``statuses``, where the extension has it, must be answered for the host."""
@@ -130,7 +141,7 @@ class ExtensionDriver(HypervisorDriver):
                 raise DriverError(
                     "volume", host.name, "guests of extensions have a root disk alone", transient=False
                 )
-            call.claim(host, [volume.uuid for volume in guest.volumes])
+            call.claim("boot", [volume.uuid for volume in guest.volumes])
             if call.kept is None or call.kept.made is Made.NO:
                 call.keep(self._new(guest))
                 call.make()
@@ -147,14 +158,14 @@ class ExtensionDriver(HypervisorDriver):
         """See HypervisorDriver: what it is made of stays; ``forced`` is the extension's to decide."""
         del forced
         with self._call("stop", host, guest_uuid, fence, timeout_s) as call:
-            call.raise_fence("stop")
+            call.fenced_here("stop")
             call.stop()
             self._records.fences.release(guest_uuid, fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; a guest that is to be on no host counts as absent."""
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
-            fenced = call.raise_fence("look")
+            fenced = call.fenced_here("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
                 return None
             return PowerState.RUNNING if call.look() == ON else PowerState.STOPPED
@@ -170,7 +181,7 @@ class ExtensionDriver(HypervisorDriver):
     ) -> None:
         """See HypervisorDriver; a guest whose root disk is not named stays, and does not run."""
         with self._call("delete", host, guest_uuid, fence, timeout_s) as call:
-            call.raise_fence("delete")
+            call.fenced_here("delete")
             if call.kept is not None and {UUID(volume) for volume, _, _ in call.kept.volumes} <= set(volume_uuids):
                 call.delete()
             else:
@@ -186,26 +197,39 @@ class ExtensionDriver(HypervisorDriver):
             ):
                 raise DriverError("delete", ANY_HOST, f"it is the root disk of guest {guest_uuid}", transient=True)
 
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: the screen, where ``getconsole`` names a VNC server."""
+        if kind is not ConsoleKind.VNC:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
+
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """See HypervisorDriver."""
-        states = self._states(host, timeout_s)
-        guests = []
-        for guest_uuid, kept in self._kept(host.uuid):
-            if kept.made is Made.NO:
-                continue
-            state = self._state(host, kept, timeout_s) if states is None else states.get(kept.name)
-            if state == UNKNOWN:
-                raise DriverError("look", host.name, f"the state of guest {guest_uuid} is unknown", transient=True)
-            if state is not None:
-                power = PowerState.RUNNING if state == ON else PowerState.STOPPED
-                volumes = frozenset(UUID(volume) for volume, _, _ in kept.volumes)
-                guests.append(Guest(guest_uuid, host.uuid, power, *kept.sizes, volumes))
-        return guests
+        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
+        if isinstance(found, DriverError):
+            raise found
+        return found
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """See HypervisorDriver: one ``statuses`` for each host."""
+        if not self._program.is_there:
+            raise DriverError("look", ANY_HOST, f"{self._program.path} can not be run", transient=True)
+        kept = self._kept_by_host()
+        return call_each(hosts, lambda host: [one for one, _ in self._guests(host, kept[host.uuid], timeout_s)])
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver."""
+        kept = self._kept_by_host()
         for host in self._records.directory.hosts():
-            yield from self.guests_of_host(host, timeout_s=LOOK_SECONDS)
+            for guest, state in self._guests(host, kept[host.uuid], LOOK_SECONDS):
+                if state == UNKNOWN:
+                    reason = f"the state of guest {guest.uuid} is unknown"
+                    raise DriverError("list", host.name, reason, transient=True)
+                yield guest
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver: root disks, as long as their guests exist."""
@@ -222,11 +246,33 @@ class ExtensionDriver(HypervisorDriver):
         volumes = tuple((str(one.uuid), str(one.pool_uuid), one.size_bytes) for one in guest.volumes)
         return _Kept(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
 
-    def _kept(self, host_uuid: UUID | None = None) -> Iterator[tuple[UUID, _Kept]]:
+    def _kept(self) -> Iterator[tuple[UUID, _Kept]]:
+        for guest_uuid, fenced in self._records.fences.kept().items():
+            if (kept := _Kept.of(fenced)) is not None:
+                yield guest_uuid, kept
+
+    def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, _Kept]]]:
+        """What is kept of guests that may exist, by the host that may have them."""
+        found: defaultdict[UUID | None, list[tuple[UUID, _Kept]]] = defaultdict(list)
         for guest_uuid, fenced in self._records.fences.kept().items():
             kept = _Kept.of(fenced)
-            if kept is not None and host_uuid in (None, fenced.host_uuid):
-                yield guest_uuid, kept
+            if kept is not None and kept.made is not Made.NO:
+                found[fenced.host_uuid].append((guest_uuid, kept))
+        return found
+
+    def _guests(
+        self, host: HostAddress, kept_here: Sequence[tuple[UUID, _Kept]], timeout_s: float
+    ) -> list[tuple[Guest, str]]:
+        """The guests of a host and their states; of one whose state is unknown it is taken that it runs."""
+        states = self._states(host, timeout_s)
+        found = []
+        for guest_uuid, kept in kept_here:
+            state = self._state(host, kept, timeout_s) if states is None else states.get(kept.name)
+            if state is not None:
+                power = PowerState.STOPPED if state == OFF else PowerState.RUNNING
+                volumes = frozenset(UUID(volume) for volume, _, _ in kept.volumes)
+                found.append((Guest(guest_uuid, host.uuid, power, *kept.sizes, volumes), state))
+        return found
 
     def _states(self, host: HostAddress, timeout_s: float) -> Mapping[str, str] | None:
         """State by name of all guests of a host; None: the extension does not say."""
@@ -258,65 +304,64 @@ class ExtensionDriver(HypervisorDriver):
     def _call(
         self, step: str, host: HostAddress | None, guest: UUID, fence: int, timeout_s: float
     ) -> "Iterator[_Call]":
-        end, name = time.monotonic() + timeout_s, ANY_HOST if host is None else host.name
-        with self._turns.of(guest, step, name, timeout_s=timeout_s):
-            yield _Call(self, host, guest, fence, end)
+        call = _Call(self, host, guest, fence, timeout_s)
+        with self._turns.of(guest, step, call.host_name, timeout_s=timeout_s):
+            yield call
 
 
-class _Call:
-    """One call about one guest: what is kept of it, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and what is kept of it; without a host it is for the one that may have the guest."""
 
     def __init__(
-        self, driver: ExtensionDriver, host: HostAddress | None, guest: UUID, fence: int, end: float
+        self, driver: ExtensionDriver, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> None:
-        self._driver, self._host, self._guest, self._fence, self._end = driver, host, guest, fence, end
-        self._fences = driver._records.fences
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self._driver = driver
         self.kept: _Kept | None = None
 
     @property
     def known(self) -> _Kept:
         """What is kept of the guest, where something is."""
         if self.kept is None:
-            raise ValueError(f"nothing is kept of guest {self._guest}")
+            raise ValueError(f"nothing is kept of guest {self.guest}")
         return self.kept
 
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is, which must be this call's host."""
-        try:
-            fenced = self._fences.raise_fence(self._guest, self._fence)
-        except Overtaken as error:
-            raise self._stale(step) from error
-        self._check_host(step, fenced)
-        return fenced
+    def fenced_here(self, step: str) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().fenced_here(step))
 
-    def claim(self, host: HostAddress, volume_uuids: Sequence[UUID]) -> None:
-        """The guest is on this host and no other, with these volumes."""
-        try:
-            fenced, taken = self._fences.claim(self._guest, host.uuid, volume_uuids, self._fence)
-        except Overtaken as error:
-            raise self._stale("boot") from error
-        self._check_host("boot", fenced)
-        if taken:
-            raise DriverError("volume", host.name, f"volumes {taken} are of other guests", transient=False)
+    def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
+        """See FencedCall."""
+        return self._read(super().claim(step, volume_uuids))
+
+    def _read(self, fenced: FencedGuest) -> FencedGuest:
+        self.kept = _Kept.of(fenced)
+        if self.host is None:
+            hosts = self._driver._records.directory.hosts()
+            self.host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
+        return fenced
 
     def keep(self, kept: _Kept | None) -> None:
         """Remember this of the guest."""
         try:
-            self._fences.keep(self._guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self._fence)
+            self.fences.keep(self.guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self.fence)
         except Overtaken as error:
-            raise self._stale("boot") from error
+            raise self.stale("boot") from error
         self.kept = kept
 
     def make(self) -> None:
         """Prepare a guest that does not exist, and create it; nothing is kept of a refusal that left nothing."""
         new = self.known
-        vm = merged(new.vm, self._run("prepare"))
+        try:
+            vm = prepared(new.vm, self._run("prepare"))
+        except WrongAnswer as error:
+            raise self.error("boot", f"prepare: {error}") from error
         self.keep(replace(new, vm=vm, external={**new.external, **without_prefix(vm.get("details"))}))
         before = self.find()
         if before == ON:
             self.keep(new)
             text = "what prepare answered is the identity of a guest that runs"
-            raise DriverError("boot", self._host_name, text, transient=True)
+            raise DriverError("boot", self.host_name, text, transient=True)
         try:
             self._create()
         except DriverError as error:
@@ -341,14 +386,14 @@ class _Call:
 
     def _give_way(self) -> None:
         """Undo what was done by a call that was overtaken meanwhile, unless a later one has the guest run."""
-        if self._fences.is_highest(self._guest, self._fence):
+        if self.fences.is_highest(self.guest, self.fence):
             return
-        fenced = self._fences.kept().get(self._guest)
+        fenced = self.fences.kept().get(self.guest)
         if fenced is None:
             self._run("delete")
         elif not fenced.host_uuids:
             self._run("stop")
-        raise self._stale("boot")
+        raise self.stale("boot")
 
     def stop(self) -> None:
         """Stop the guest, if it runs; what may be left of a creation of which no answer was heard is deleted."""
@@ -383,38 +428,37 @@ class _Call:
         """
         state = self._state()
         if state == UNKNOWN:
-            raise DriverError("look", self._host_name, "status: the state of the guest is unknown", transient=True)
+            raise DriverError("look", self.host_name, "status: the state of the guest is unknown", transient=True)
         return state
 
     def _state(self) -> str:
-        return self._driver._state(self._host, self.known, self._left)
+        return self._driver._state(self.host, self.known, self.left)
+
+    def open_screen(self) -> socket.socket:
+        """Connect to the VNC server of the guest, which runs on the call's host."""
+        where = self.fences.kept().get(self.guest, FencedGuest())
+        self.kept = _Kept.of(where)
+        here = self.host is not None and self.host.uuid in where.host_uuids
+        if self.kept is None or not here or self.find() != ON:
+            raise self.error("console", "the guest does not run there")
+        try:
+            screen = read_console(self._run("getconsole"))
+        except WrongAnswer as error:
+            raise self.error("console", f"getconsole: {error}") from error
+        if isinstance(screen, str):
+            raise self.error("console", f"its console is a page of its own: {screen}")
+        try:
+            return connect_to_vnc(screen.address, screen.port, screen.password, timeout_s=self.left)
+        except (OSError, VncRefused) as error:
+            reason = f"its VNC server at {screen.address}, port {screen.port}: {error}"
+            raise self.error("console", reason, transient=True) from error
 
     def _run(self, action: str) -> Mapping[str, Any]:
-        payload = self._driver._payload(self._host, self.kept)
+        payload = self._driver._payload(self.host, self.kept)
         try:
-            return self._driver._program.run(action, payload, timeout_s=self._left)
+            return self._driver._program.run(action, payload, timeout_s=self.left)
         except ActionFailed as error:
-            raise _error(action, self._host_name, error) from error
-
-    def _check_host(self, step: str, fenced: FencedGuest) -> None:
-        self.kept = _Kept.of(fenced)
-        if self._host is None:
-            hosts = self._driver._records.directory.hosts()
-            self._host = next((host for host in hosts if host.uuid in fenced.host_uuids), None)
-        elif fenced.host_uuids and self._host.uuid not in fenced.host_uuids:
-            raise DriverError(step, self._host.name, "the guest is on another host", transient=False)
-
-    def _stale(self, step: str) -> StaleFence:
-        text = f"fence {self._fence} of guest {self._guest} was overtaken"
-        return StaleFence(step, self._host_name, text, transient=False)
-
-    @property
-    def _host_name(self) -> str:
-        return ANY_HOST if self._host is None else self._host.name
-
-    @property
-    def _left(self) -> float:
-        return max(self._end - time.monotonic(), 0.1)
+            raise _error(action, self.host_name, error) from error
 
 
 def _error(action: str, host_name: str, failure: ActionFailed) -> DriverError:

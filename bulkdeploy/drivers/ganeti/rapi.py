@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 import requests
 
+from bulkdeploy.drivers.cluster_http import ClusterHttp, NotAnswered, shown
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.pinning import PinnedAdapter
 
 POLL_SECONDS = 0.5
 """Pause between two requests for the states of all jobs that threads wait for."""
 
 ENDED = ("success", "error", "canceled")
-NOT_FOUND, TOO_MANY = 404, (429, 502, 503, 504)
+NOT_FOUND = 404
 
 
 class JobFailed(Exception):
@@ -33,10 +33,6 @@ class JobFailed(Exception):
     def __init__(self, code: str, text: str) -> None:
         self.code, self.text = code, text
         super().__init__(text)
-
-
-class NotAnswered(Exception):
-    """No master gave an answer; what was asked for may have been done all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +57,8 @@ class Rapi:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._urls = list(access.urls)
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is none of the cluster's
-        self._session.auth = (access.username, access.password)
-        self._session.mount("https://", PinnedAdapter(access.fingerprint))
-        self._session.mount("http://", PinnedAdapter(None))
-        self._session.verify = False if access.fingerprint else access.ca_file or True
+        self.http = ClusterHttp(access.urls, fingerprint=access.fingerprint, ca_file=access.ca_file)
+        self.http.session.auth = (access.username, access.password)
         self._watch = _JobWatch(self)
 
     def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
@@ -76,26 +67,10 @@ class Rapi:
         Every address is tried, the last master first: only a master serves RAPI.
 
         Raises:
-            NotAnswered: nobody answered, or not in time.
+            NotAnswered: no answer, or not in time.
             JobFailed: the request was refused, with HTTP's number as the code.
         """
-        reasons = []
-        end = time.monotonic() + timeout_s
-        for url in list(self._urls):
-            left = max(end - time.monotonic(), 0.1)
-            try:
-                answer = self._session.request(
-                    method, f"{url}{path}", json=body, params=query, timeout=(min(left, 10.0), left)
-                )
-            except requests.RequestException as error:
-                reasons.append(f"{url}: {error}")
-                continue
-            if answer.status_code in TOO_MANY:
-                reasons.append(f"{url}: {answer.status_code} {answer.text[:200]}")
-                continue
-            self._prefer(url)
-            return _value(answer)
-        raise NotAnswered("; ".join(reasons))
+        return _value(self.http.send(method, path, timeout_s=timeout_s, json=body, params=query))
 
     def run(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
         """Submit a job and wait for its end; what its last opcode gave.
@@ -137,11 +112,7 @@ class Rapi:
 
     def close(self) -> None:
         """Give back connections."""
-        self._session.close()
-
-    def _prefer(self, url: str) -> None:
-        if self._urls[0] != url:
-            self._urls = [url, *(other for other in self._urls if other != url)]
+        self.http.close()
 
 
 class _JobWatch:
@@ -217,13 +188,8 @@ def path_of(*parts: str) -> str:
 def failure(step: str, host: str, error: Exception) -> DriverError:
     """A failure as drivers tell it."""
     if isinstance(error, JobFailed):
-        text = error.text if len(error.text) <= MOST_TEXT else f"{error.text[:MOST_TEXT]}..."
-        return DriverError(step, host, text, transient=error.code in TRANSIENT)
+        return DriverError(step, host, shown(error.text), transient=error.code in TRANSIENT)
     return DriverError(step, host, str(error), transient=True, unanswered=True)
-
-
-MOST_TEXT = 500
-"""Characters of what Ganeti said that operators are shown; it may print whole configurations."""
 
 
 TRANSIENT = ("temp_insufficient_resources", "resource_not_unique", "canceled", "internal_error")

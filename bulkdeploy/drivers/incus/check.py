@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.incus.driver import access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
-from bulkdeploy.drivers.incus.rest import Answer, Incus, NotAnswered, Refused, path_of
+from bulkdeploy.drivers.incus.rest import Answer, Incus, Refused, path_of
 from bulkdeploy.drivers.need import Need
 
 PATIENCE_S = 30.0

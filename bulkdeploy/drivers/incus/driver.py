@@ -8,28 +8,31 @@ Instances and volumes without our keys are never touched.
 
 import hashlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
-    HOSTS_AT_ONCE,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
-    StaleFence,
     VolumeSpec,
+    call_each,
 )
+from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -55,13 +58,12 @@ from bulkdeploy.drivers.incus.rest import (
     Access,
     Answer,
     Incus,
-    NotAnswered,
     Refused,
     failure,
     path_of,
 )
 from bulkdeploy.drivers.incus.sizes import MIB
-from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool, Records
+from bulkdeploy.drivers.records import Pool
 from bulkdeploy.drivers.turns import Turns
 
 LOOK_SECONDS = 60.0
@@ -89,10 +91,11 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SERIAL_CONSOLE,
+            Ability.SHRINK_VOLUMES,
         }
     )
     is_watched = True
-    _records: Records
 
     def __init__(self, options: IncusOptions, incus: Incus) -> None:
         self._options, self._incus = options, incus
@@ -105,10 +108,6 @@ class IncusDriver(HypervisorDriver):
     def from_options(cls, options: IncusOptions) -> Self:
         """See HypervisorDriver."""
         return cls(options, Incus(access_of(options)))
-
-    def use_records(self, records: Records) -> None:
-        """See HypervisorDriver."""
-        self._records = records
 
     def close(self) -> None:
         """See HypervisorDriver."""
@@ -127,7 +126,8 @@ class IncusDriver(HypervisorDriver):
         target = call.target(name)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
-        speeds = [one.get("frequency") or 0 for one in cpu.get("sockets") or ()]
+        frequencies = ("frequency_turbo", "frequency")  # the second is that of the moment
+        speeds = [one.get(key) or 0 for one in cpu.get("sockets") or () for key in frequencies]
         local = self._options.local_pool
         space = None
         if local is not None:
@@ -175,19 +175,15 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
 
-        def look(host: HostAddress) -> str | DriverError | None:
+        def look(host: HostAddress) -> str | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            try:
-                member = call.here()
-                where = path_of() if member is None else path_of("cluster", "members", member, "state")
-                call.send("look", "GET", where)
-            except DriverError as error:
-                return error
+            member = call.here()
+            where = path_of() if member is None else path_of("cluster", "members", member, "state")
+            call.send("look", "GET", where)
             return member
 
         instances = self._instances("look", timeout_s)
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            looks = list(threads.map(look, hosts))
+        looks = call_each(hosts, look)
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -387,6 +383,16 @@ class IncusDriver(HypervisorDriver):
         there = call.find_volume("look", volume)
         return None if there is None else there.size_bytes
 
+    # Consoles
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: serial ones. Screens of virtual machines are SPICE in Incus, not VNC."""
+        if kind is not ConsoleKind.SERIAL:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
+
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
@@ -453,8 +459,8 @@ class Hashed:
             yield chunk
 
 
-class _Call:
-    """One call about one guest: its instance, its fence, and the time that is left."""
+class _Call(FencedCall):
+    """One call about one guest and its instance; ``named``: what errors call its host where it has none."""
 
     def __init__(
         self,
@@ -466,53 +472,15 @@ class _Call:
         *,
         named: str = ANY_HOST,
     ) -> None:
-        self._driver, self._host, self._guest, self._fence = driver, host, guest_uuid, fence
-        self._end = time.monotonic() + timeout_s
+        super().__init__(driver._records.fences, host, guest_uuid, fence, timeout_s)
+        self._driver, self._named = driver, named
         self.path = path_of("instances", instance_name(guest_uuid))
         self.state = f"{self.path}/state"
-        self.host_name = named if host is None else host.name
 
     @property
-    def left(self) -> float:
-        """Seconds."""
-        return max(self._end - time.monotonic(), 0.1)
-
-    # Fences in the service's records
-
-    def stale(self, step: str) -> StaleFence:
-        """The error of who was overtaken."""
-        text = f"fence {self._fence} of guest {self._guest} was overtaken"
-        return StaleFence(step, self.host_name, text, transient=False)
-
-    def raise_fence(self, step: str) -> FencedGuest:
-        """Overtake older calls; where the guest is."""
-        try:
-            return self._driver._records.fences.raise_fence(self._guest, self._fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-
-    def fenced_here(self, step: str) -> FencedGuest:
-        """As ``raise_fence``; refuse a call for a host that does not have the guest."""
-        where = self.raise_fence(step)
-        self._check_host(step, where)
-        return where
-
-    def claim(self, step: str, volume_uuids: Sequence[UUID]) -> None:
-        """The guest is on this host, with these volumes and no others."""
-        assert self._host is not None  # noqa: S101 - only what runs claims
-        fences = self._driver._records.fences
-        try:
-            where, taken = fences.claim(self._guest, self._host.uuid, volume_uuids, self._fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-        self._check_host(step, where)
-        if taken:
-            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
-            raise DriverError(step, self.host_name, reason, transient=False)
-
-    def _check_host(self, step: str, where: FencedGuest) -> None:
-        if self._host is not None and where.host_uuids and self._host.uuid not in where.host_uuids:
-            raise DriverError(step, self.host_name, f"guest {self._guest} is on another host", transient=False)
+    def host_name(self) -> str:
+        """See FencedCall."""
+        return self._named if self.host is None else self.host.name
 
     # Requests
 
@@ -565,8 +533,8 @@ class _Call:
 
     def here(self) -> str | None:
         """As ``target``, of the call's host."""
-        assert self._host is not None  # noqa: S101 - asked only for a host
-        return self.target(member_of(self._host))
+        assert self.host is not None  # noqa: S101 - asked only for a host
+        return self.target(member_of(self.host))
 
     # The instance
 
@@ -575,19 +543,19 @@ class _Call:
         answer = self.find(step, self.path)
         found = None if answer is None else _read(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
-            text = f"instance {instance_name(self._guest)} is not of bulkdeploy"
+            text = f"instance {instance_name(self.guest)} is not of bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
             text = f"Incus does not know whether the guest runs: its state is {found.status!r}"
             raise DriverError(step, self.host_name, text, transient=True)
-        if found is not None and found.fence > self._fence:
+        if found is not None and found.fence > self.fence:
             raise self.stale(step)
         return found
 
     def check_member(self, step: str, found: Instance) -> None:
         """Refuse an instance that is on another member."""
-        if self._host is not None and found.member != self.here():
-            text = f"guest {self._guest} is on member {found.member}"
+        if self.host is not None and found.member != self.here():
+            text = f"guest {self.guest} is on member {found.member}"
             raise DriverError(step, self.host_name, text, transient=False)
 
     def running(self, step: str) -> Instance:
@@ -598,6 +566,19 @@ class _Call:
         self.check_member(step, found)
         return found
 
+    def open_serial(self) -> socket.socket:
+        """The serial console of the guest, which runs on the call's host."""
+        answer = self.find("console", self.path)
+        found = None if answer is None else _read("console", self.host_name, answer.value)
+        if found is None or not found.runs:
+            raise self.error("console", "the guest does not run there")
+        self.check_member("console", found)
+        begun = self.send("console", "POST", f"{self.path}/console", CONSOLE)
+        try:
+            return open_serial(self._driver._incus.access, begun.value, timeout_s=self.left)
+        except NotAnswered as error:
+            raise failure("console", self.host_name, error) from error
+
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
         """Compare and set; False: it has been changed by another, or goes through a change: look again."""
         try:
@@ -605,7 +586,7 @@ class _Call:
                 self._driver._incus.run("PUT", self.path, definition, timeout_s=self.left, if_match=found.etag)
         except Refused as error:
             is_passing = error.code in (CHANGED, NOT_FOUND) or BUSY in error.text
-            if is_passing and time.monotonic() < self._end:
+            if is_passing and not self.is_over:
                 time.sleep(AGAIN_S)
                 return False
             raise failure(step, self.host_name, error) from error
@@ -624,10 +605,10 @@ class _Call:
         driver = self._driver
         root = guest.volumes[0] if guest.volumes else None
         pool = None if root is None else driver._incus_pool(driver._pool(root.pool_uuid))
-        assert self._host is not None  # noqa: S101 - only starts make
-        kind = VIRTUAL_MACHINE if self._host.hypervisor == "KVM" else CONTAINER
+        assert self.host is not None  # noqa: S101 - only starts make
+        kind = VIRTUAL_MACHINE if self.host.hypervisor == "KVM" else CONTAINER
         source = driver.source_of(guest)
-        body = new_instance(guest, kind, source, pool, self._fence, driver._options)
+        body = new_instance(guest, kind, source, pool, self.fence, driver._options)
         self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
         found = self.look("volume")
         if found is None:
@@ -636,14 +617,14 @@ class _Call:
 
     def undo(self, found: Instance) -> None:
         """Remove what an overtaken start has made, unless another has taken it over."""
-        if found.fence == self._fence and found.is_gated:
+        if found.fence == self.fence and found.is_gated:
             self.run("delete", "DELETE", self.path, tolerate=("not found", "running", "protected"))
 
     def bring_here(self, found: Instance) -> Instance:
         """Move an instance that does not run to the call's member; Incus takes its root disk along."""
         closed = self.close("boot", patience_s=0.0)
         if closed is not None and closed.member != self.here():
-            body = {"name": instance_name(self._guest), "migration": True}
+            body = {"name": instance_name(self.guest), "migration": True}
             self.run("boot", "POST", self.path, body, target=self.here())
             closed = self.look("boot")
         if closed is None or closed.member != self.here():
@@ -660,7 +641,7 @@ class _Call:
                 self.check_member("boot", found)
                 return
             try:
-                definition = opened(found, guest, volumes, self._fence, self._driver._options)
+                definition = opened(found, guest, volumes, self.fence, self._driver._options)
             except UnicodeDecodeError as error:
                 reason = "its user data must be text: Incus takes no other"
                 raise DriverError("boot", self.host_name, reason, transient=False) from error
@@ -671,14 +652,14 @@ class _Call:
         """Let the instance not run, behind its gate, under the call's fence; None: there is none."""
         is_again = False
         while (found := self.look(step)) is not None:
-            if not found.runs and found.is_gated and found.fence >= self._fence:
+            if not found.runs and found.is_gated and found.fence >= self.fence:
                 return found
-            if time.monotonic() > self._end:
-                text = f"instance {instance_name(self._guest)} is {found.status}: it did not stop in time"
+            if self.is_over:
+                text = f"instance {instance_name(self.guest)} is {found.status}: it did not stop in time"
                 raise DriverError(step, self.host_name, text, transient=True)
             seconds = int(min(patience_s, self.left / 2))
             if not found.runs:
-                self.change(step, found, gated(found, self._fence))
+                self.change(step, found, gated(found, self.fence))
             elif seconds > 0:
                 self.run(step, "PUT", self.state, {"action": "stop", "timeout": seconds}, tolerate=("",))
                 patience_s = 0.0
@@ -730,7 +711,7 @@ class _Call:
                 self.run(
                     step, "POST", f"{where}/{volume.uuid}", moved | source, target=self.here(), tolerate=ALREADY
                 )
-            if time.monotonic() > self._end:
+            if self.is_over:
                 reason = f"volume {volume.uuid} is on {places}: it is still being moved, or its move broke off"
                 raise DriverError(step, self.host_name, reason, transient=True)
             time.sleep(AGAIN_S if there else 0)
@@ -751,7 +732,7 @@ class _Call:
                 reason = "a running guest's volume only grows"
                 raise DriverError("resize", self.host_name, reason, transient=False)
             disk = {**found.devices[ROOT], "size": f"{volume.size_bytes}B"}
-            config = {**found.config, f"{KEY}fence": str(self._fence)}
+            config = {**found.config, f"{KEY}fence": str(self.fence)}
             devices = {**found.devices, ROOT: disk}
             if self.change("resize", found, {**found.definition, "config": config, "devices": devices}):
                 return

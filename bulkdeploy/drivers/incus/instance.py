@@ -125,7 +125,7 @@ def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
     """An instance as the API shows it; None: it is not ours.
 
     Raises:
-        KeyError, ValueError: somebody has changed keys or the root disk that we gave it.
+        KeyError, ValueError: keys or the root disk that we gave it were changed by hand.
     """
     config = row.get("config") or {}
     if f"{KEY}uuid" not in config:

@@ -5,7 +5,6 @@ Source: Incus's doc/rest-api.md and doc/rest-api.yaml, version 6.0.
 
 import socket
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -15,22 +14,18 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
+from bulkdeploy.drivers.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp, NotAnswered, shown
 from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.pinning import CONNECTIONS, PinnedAdapter
 
-CONNECT_S = 10.0
 WAIT_S = 30
 """How long one request waits for an operation; then it is asked for again."""
 
-NOT_FOUND, CHANGED, SILENT = 404, 412, (429, 502, 503, 504)
+NOT_FOUND, CHANGED = 404, 412
 UNDER_WAY = (103, 104, 105)
 """Status codes of an operation that has not ended: Running, Cancelling, Pending."""
 
 NOT_READY = ("no available cowsql leader", "context deadline exceeded", "driver: bad connection", "not leader")
 """Texts of errors 500 that say that the cluster's database has no leader now."""
-
-MOST_TEXT = 500
-"""Characters of what Incus said that operators are shown."""
 
 
 class Refused(Exception):
@@ -48,10 +43,6 @@ class Refused(Exception):
 
 class OperationFailed(Refused):
     """An operation that was begun has failed, or was cancelled; its code (400, 401) is not HTTP's."""
-
-
-class NotAnswered(Exception):
-    """No member gave an answer; what was asked for may have been done all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +119,14 @@ class Incus:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is none of the cluster's
-        self._session.cert = access.client
-        self._session.verify = False if access.fingerprint else access.ca_file or True
-        self._session.mount("https://", PinnedAdapter(access.fingerprint))
-        self._urls = []
-        for number, url in enumerate(access.urls):
-            parts = urlsplit(url)
-            if parts.scheme == "unix":
-                url = f"http://socket{number}"  # noqa: PLW2901 - a name that the adapter stands for
-                self._session.mount(url, _SocketAdapter(parts.path))
-            self._urls.append(url.rstrip("/"))
+        sockets = {f"http://socket{n}": urlsplit(url).path for n, url in enumerate(access.urls) if _is_socket(url)}
+        urls = [*sockets, *(url.rstrip("/") for url in access.urls if not _is_socket(url))]
+        self.http = ClusterHttp(
+            urls, fingerprint=access.fingerprint, ca_file=access.ca_file, is_silent=_has_no_leader
+        )
+        self.http.session.cert = access.client
+        for url, path in sockets.items():
+            self.http.session.mount(url, _SocketAdapter(path))
 
     def send(
         self,
@@ -165,37 +152,22 @@ class Incus:
             NotAnswered: no answer, or not in time.
             Refused: see there.
         """
-        reasons = []
-        end = time.monotonic() + timeout_s
-        headers = {} if if_match is None else {"If-Match": if_match}
         is_file = body is not None and not isinstance(body, dict)
+        headers = {} if if_match is None else {"If-Match": if_match}
         if is_file:
             headers["Content-Type"] = "application/octet-stream"
-        content: dict[str, Any] = {"data": body} if is_file else {"json": body}
-        parameters = {
-            "project": self.access.project,
-            **{key: value for key, value in query.items() if value is not None},
-        }
-        for url in self._urls[:1] if is_file else list(self._urls):
-            left = max(end - time.monotonic(), 0.1)
-            try:
-                answer = self._session.request(
-                    method,
-                    f"{url}{path}",
-                    params=parameters,
-                    headers=headers,
-                    timeout=(min(left, CONNECT_S), left),
-                    **content,
-                )
-            except (requests.RequestException, OSError) as error:
-                reasons.append(f"{url}: {error}")
-                continue
-            if answer.status_code in SILENT or (answer.status_code == 500 and _says(answer, NOT_READY)):
-                reasons.append(f"{url}: {answer.status_code} {answer.text[:200]}")
-                continue
-            self._prefer(url)
-            return _read(answer)
-        raise NotAnswered("; ".join(reasons))
+        parameters = {"project": self.access.project, **query}
+        content = {"data": body} if is_file else {"json": body}
+        answer = self.http.send(
+            method,
+            path,
+            timeout_s=timeout_s,
+            is_repeatable=not is_file,
+            params=parameters,
+            headers=headers,
+            **content,
+        )
+        return _read(answer)
 
     def run(
         self,
@@ -233,11 +205,11 @@ class Incus:
 
     def close(self) -> None:
         """Give back connections."""
-        self._session.close()
+        self.http.close()
 
-    def _prefer(self, url: str) -> None:
-        if self._urls[0] != url:
-            self._urls = [url, *(other for other in self._urls if other != url)]
+
+def _is_socket(url: str) -> bool:
+    return urlsplit(url).scheme == "unix"
 
 
 def _read(answer: requests.Response) -> Answer:
@@ -250,8 +222,8 @@ def _read(answer: requests.Response) -> Answer:
     return Answer(found.get("metadata") or {}, answer.headers.get("ETag"))
 
 
-def _says(answer: requests.Response, texts: Iterable[str]) -> bool:
-    return any(text in answer.text for text in texts)
+def _has_no_leader(answer: requests.Response) -> bool:
+    return answer.status_code == 500 and any(text in answer.text for text in NOT_READY)
 
 
 def path_of(*parts: str) -> str:
@@ -262,8 +234,7 @@ def path_of(*parts: str) -> str:
 def failure(step: str, host: str, error: Exception) -> DriverError:
     """A failure as drivers tell it: a refused request (4xx) stays so, a failed operation may go well later."""
     if isinstance(error, Refused):
-        text = error.text if len(error.text) <= MOST_TEXT else f"{error.text[:MOST_TEXT]}..."
         is_begun = isinstance(error, OperationFailed)
         lasting = not is_begun and 400 <= error.code < 500 and error.code not in (409, CHANGED, 423)
-        return DriverError(step, host, text, transient=not lasting)
+        return DriverError(step, host, shown(error.text), transient=not lasting)
     return DriverError(step, host, str(error), transient=True, unanswered=True)

@@ -47,7 +47,9 @@ def _start_event_loop() -> None:
     """One loop for a process, started before its first connection: keepalive and events need it."""
     with _starting:
         if not _running:
-            libvirt.registerErrorHandler(lambda *_: None, None)  # errors are raised; nobody reads them twice
+            libvirt.registerErrorHandler(
+                lambda *_: None, None
+            )  # errors are raised; no second copy on standard error
             libvirt.virEventRegisterDefaultImpl()
             _running.append(Thread(target=_run_event_loop, name="libvirt-events", daemon=True))
             _running[0].start()
@@ -191,7 +193,7 @@ class Links:
         """The link to a host.
 
         Raises:
-            DriverError: nobody said where it is.
+            DriverError: the host has no URL.
         """
         if host.url is None:
             raise DriverError("connect", host.name, "the host has no url: addHost gives it one", transient=False)
@@ -239,7 +241,7 @@ def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> 
     def run() -> None:
         try:
             answers.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             errors.append(error)
         ended.set()
 

@@ -27,7 +27,7 @@ class LibvirtOptions(DriverOptions):
     network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
         default="bridge",
         description="How nics are joined to networks: a Linux bridge, one of Open vSwitch with a VLAN tag, a "
-        "network of libvirt's, or QEMU's own (guests reach out, nobody reaches them).",
+        "network of libvirt's, or QEMU's own (guests reach out, nothing reaches them).",
     )
     bridge: str = Field(
         default="{label}",
@@ -55,7 +55,7 @@ class LibvirtOptions(DriverOptions):
     vnc_address: str = Field(
         default="0.0.0.0",  # noqa: S104 - guests take it along when they move
         description="Address at which hosts serve their guests' screens by VNC, each with a password of its own; "
-        "the API connects to the host's address. A firewall lets nobody else in. Empty: guests have no screens.",
+        "the API connects to the host's address. A firewall must block all others. Empty: guests have no screens.",
     )
     seed: bool = Field(
         default=True, description="Guests get a NoCloud seed: user data, keys, host name, password, network."

@@ -80,7 +80,7 @@ class LibvirtPool:
             try:
                 found.create(libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
             except libvirt.libvirtError as error:
-                if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # somebody else was faster
+                if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # another call was faster
                     raise
         return found, pool_path(found)
 

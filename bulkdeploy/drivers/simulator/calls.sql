@@ -206,11 +206,14 @@ BEGIN
     IF v_happens THEN
         PERFORM simulator_code.end_stray(p_host, p_guest);
         DELETE FROM simulator.volumes WHERE uuid = ANY (p_volumes);
+        IF p_volumes <> '{}' THEN -- snapshots go with the volumes
+            DELETE FROM simulator.snapshots WHERE guest_uuid = p_guest;
+        END IF;
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);
 END $$;
 
--- No fence: nobody makes a volume anew that no guest has. A guest that has it in use keeps it.
+-- No fence: a volume that no guest has is never made anew. A guest that uses it keeps it.
 CREATE FUNCTION simulator_code.ensure_volume_absent(
     p_pool uuid, p_volume uuid, p_timeout_ms double precision, p_draw double precision
 ) RETURNS simulator_code.outcome

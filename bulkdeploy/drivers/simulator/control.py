@@ -24,6 +24,9 @@ class Step(StrEnum):
     SCALE = "scale"
     DEVICES = "devices"
     RESIZE = "resize"
+    SNAPSHOT = "snapshot"
+    REVERT = "revert"
+    DELETE_SNAPSHOT = "delete_snapshot"
     ANY = "any"
 
 
@@ -36,7 +39,7 @@ class FaultKind(StrEnum):
 
 
 class HangEffect(StrEnum):
-    """Whether a call that nobody got an answer to has had its effect."""
+    """Whether a call that was not answered has had its effect."""
 
     DONE = "done"
     UNDONE = "undone"

@@ -117,13 +117,13 @@ def _create_database(url: str) -> None:
     with connect(_with_database(url, "postgres")) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
         if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
-            # template0: nobody can be connected to it, and a busy template cannot be copied.
+            # template0 takes no connections; a template that is in use cannot be copied.
             statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
             connection.execute(statement.format(sql.Identifier(name)))
 
 
 def _forget_old_fences(connection: Connection) -> None:
-    """Rows of guests that are long gone: nobody can have slept so long on their fence."""
+    """Rows of guests that are long gone: no call is delayed for so long that their fence still matters."""
     connection.execute(
         "DELETE FROM simulator.guests WHERE power = 'Absent' AND changed < now() - %s * interval '1 day'",
         [FENCE_DAYS],

@@ -11,7 +11,7 @@ CREATE TYPE simulator_code.outcome AS (
 -- 'any' step strikes once in a call, at a step of chance, so that its rate is the rate of failing calls.
 -- A forced stop pulls the plug: it does not wait for a guest that hangs in 'stop'.
 -- Result: verdict 'done' = goes on to the end, after wait_ms more; otherwise the effect of the
--- call ends before `step`, or, where that is NULL, is complete though nobody will hear of it.
+-- call ends before `step`, or, where that is NULL, takes effect but is never answered.
 CREATE FUNCTION simulator_code.fate(
     p_host_uuid uuid, p_host_name text, p_steps text[], p_idle_step text, p_forced boolean,
     p_timeout_ms double precision, p_draw double precision

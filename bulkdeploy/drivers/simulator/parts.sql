@@ -67,7 +67,7 @@ BEGIN
     RETURN v_answer;
 END $$;
 
--- A host that is cut off can tell nobody of its guests: one that starts elsewhere runs there and here.
+-- A host that is cut off cannot report its guests: one that starts elsewhere then runs twice.
 CREATE FUNCTION simulator_code.leave_behind(p_guest simulator.guests, p_step text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN

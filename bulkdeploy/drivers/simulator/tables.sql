@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS simulator.hosts (
 ) WITH (fillfactor = 50);
 ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_off boolean NOT NULL DEFAULT false; -- fenced
 
-ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, and nobody reaches it
+ALTER TABLE simulator.hosts ADD COLUMN IF NOT EXISTS is_cut_off boolean NOT NULL DEFAULT false; -- runs, but cannot be reached
 
 -- A guest that runs on a host which was cut off, and was started elsewhere since: it runs twice.
 CREATE TABLE IF NOT EXISTS simulator.stray_guests (
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS simulator.guests (
     changed timestamptz NOT NULL DEFAULT now(),
     CHECK ((power = 'Absent') = (host_uuid IS NULL))
 ) WITH (fillfactor = 80);
-ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: nobody said which
+ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nic_uuids uuid[]; -- NULL: unknown
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS template_uuid uuid; -- of the root volume; NULL: not known
 ALTER TABLE simulator.guests ADD COLUMN IF NOT EXISTS nics jsonb; -- uuid, mac, network, ip of each; NULL: not known
 
@@ -53,6 +53,15 @@ CREATE TABLE IF NOT EXISTS simulator.volumes (
     size_bytes bigint NOT NULL CHECK (size_bytes > 0),
     guest_uuid uuid NOT NULL                               -- the guest that had it last
 ) WITH (fillfactor = 90);
+
+ALTER TABLE simulator.volumes ADD COLUMN IF NOT EXISTS content text NOT NULL DEFAULT ''; -- what a guest would have written
+
+CREATE TABLE IF NOT EXISTS simulator.snapshots (
+    uuid uuid PRIMARY KEY,
+    guest_uuid uuid NOT NULL,
+    contents jsonb NOT NULL                                -- of its volumes at that moment, by their uuids
+);
+CREATE INDEX IF NOT EXISTS ix_snapshots_guest_uuid ON simulator.snapshots (guest_uuid);
 
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -68,7 +77,8 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 );
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'any'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
+        'revert', 'delete_snapshot', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -78,7 +88,8 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 );
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
+        'revert', 'delete_snapshot'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -1,4 +1,4 @@
-"""``bulkdeploy simulator``: make the simulated hypervisors fail and tarry, and see what they run.
+"""``bulkdeploy simulator``: inject failures and delays into simulated hypervisors, and list what they run.
 
 Changes hold from the next call on, in every process, and survive restarts.
 """

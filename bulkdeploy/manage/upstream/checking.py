@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered, Row, rows_in
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.manage.upstream.events import EVENTS
-from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN
+from bulkdeploy.manage.upstream.reading import OF_PROJECTS, PLAIN, WITHOUT_PAGES
 from bulkdeploy.manage.upstream.sections import SOURCES
 
 OLDEST, NEWEST = (4, 18), (4, 22)
@@ -53,9 +53,10 @@ def _lists(client: Client) -> Iterator[Need]:
     wanted |= {command: (parameters, command in OF_PROJECTS) for command, parameters in PLAIN.items()}
     wanted |= {EVENTS: ({"listall": "true"}, True)}
     for command, (parameters, of_projects) in wanted.items():
+        page = {} if command in WITHOUT_PAGES else {"page": "1", "pagesize": "1"}
         for more in ({}, {"projectid": "-1"}) if of_projects else ({},):
             try:
-                answer = client.call(command, {**parameters, **more, "page": "1", "pagesize": "1"})
+                answer = client.call(command, {**parameters, **more, **page})
             except (CallRefused, NotAnswered) as error:
                 yield Need(command, str(error), ROOT_ADMIN.format(command))
                 return

@@ -35,8 +35,9 @@ LEASE_S = 30.0
 PLACES = frozenset({"listClusters", "listHosts", "listStoragePools"})
 """Lists of which CloudStack tells no events, or not all."""
 
-SHARE_OF_CPU = 0.01
-"""Of one core, at most, in the long run: what took a second of CPU is not done again for 100."""
+SHARE_OF_EVENTS, SHARE_OF_PLACES, SHARE_OF_EVERYTHING = 0.004, 0.003, 0.003
+"""Of one core, at most, in the long run, together one hundredth: what took a second of CPU is not read again for
+250 s, or for 333. Each has its own, so that reading everything, which takes most, puts off nothing else."""
 
 LONGEST_PAUSE_S = 60.0
 """Between two looks for events, whatever a look takes."""
@@ -44,7 +45,7 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often what is read, in seconds; seldomer where it would take more than SHARE_OF_CPU.
+    """How often what is read, in seconds; seldomer where it would take more than its share of a core.
 
     Attributes:
         events: events, and what they name.
@@ -123,9 +124,9 @@ class Follower:
         newest = newest_event(self._client)
         report = self._take_over(None, newest, now, now)
         self._handled = {}
-        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
-        self._all_due = began + max(self._cadence.everything, cost_s)
-        self._places_due = began + max(self._cadence.places, cost_s)
+        cost_s = time.thread_time() - cpu
+        self._all_due = began + max(self._cadence.everything, cost_s / SHARE_OF_EVERYTHING)
+        self._places_due = began + self._cadence.places
         return report
 
     def _read_news(self, since: datetime, now: datetime) -> ImportReport:
@@ -140,11 +141,11 @@ class Follower:
         self._handled |= news.handled
         if news.newest is not None:
             self._handled = {one: when for one, when in self._handled.items() if when >= news.newest - OVERLAP}
-        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
+        cost_s = time.thread_time() - cpu
         if with_places:
-            self._places_due = began + max(self._cadence.places, cost_s)
+            self._places_due = began + max(self._cadence.places, cost_s / SHARE_OF_PLACES)
         else:
-            self._pause_s = min(cost_s, LONGEST_PAUSE_S) if news.is_all else 0.0
+            self._pause_s = min(cost_s / SHARE_OF_EVENTS, LONGEST_PAUSE_S) if news.is_all else 0.0
         return report
 
     def _take_over(

@@ -9,8 +9,10 @@ from bulkdeploy.manage.upstream.sections import OWNED, SOURCES
 VM_DETAILS = "group,nics,secgrp,tmpl,servoff,diskoff,iso,affgrp"
 VIRTUAL_MACHINES, VOLUMES = "listVirtualMachines", "listVolumes"
 
+ROLE_PERMISSIONS = "listRolePermissions"
+
 PLAIN: Mapping[str, Mapping[str, str]] = {
-    "listRolePermissions": {},
+    ROLE_PERMISSIONS: {},
     VIRTUAL_MACHINES: {**OWNED, "details": VM_DETAILS},
     VOLUMES: OWNED,
 }
@@ -19,11 +21,14 @@ PLAIN: Mapping[str, Mapping[str, str]] = {
 OF_PROJECTS = frozenset({VIRTUAL_MACHINES, VOLUMES})
 """Of these what projects own is listed by a second call."""
 
+WITHOUT_PAGES = frozenset({ROLE_PERMISSIONS})
+"""These take neither page nor size, and answer with all there is."""
+
 BY_CLUSTER = frozenset({"listHosts", VIRTUAL_MACHINES})
 """What can be listed cluster by cluster: a page holds a cluster, so that no page loses a row."""
 
 READ_WITH: Mapping[str, frozenset[str]] = {
-    "listRoles": frozenset({"listRolePermissions"}),
+    "listRoles": frozenset({ROLE_PERMISSIONS}),
     "listHosts": frozenset({"listClusters"}),
     "listStoragePools": frozenset({"listHosts", "listClusters"}),
 }
@@ -128,6 +133,8 @@ class Upstream:
             return [*self._some(command, ids[:half], parameters), *self._some(command, ids[half:], parameters)]
 
     def _list(self, command: str, parameters: Mapping[str, str], of_projects: bool) -> list[Row]:
+        if command in WITHOUT_PAGES:
+            return rows_in(self.client.call(command, parameters))
         found: dict[tuple[object, ...], Row] = {}
         key = _key(command)
         for more in ({}, {"projectid": "-1"}) if of_projects else ({},):

@@ -17,5 +17,6 @@ RULE = Rule(
     text="another hypervisor than the template's",
     remedy="use a template for that hypervisor",
     order=20,
+    lasting=True,
     excludes_clusters=other_hypervisor,
 )

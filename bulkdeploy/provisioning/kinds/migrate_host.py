@@ -62,7 +62,7 @@ class MigrateHost(JobSteps[PlaceWork]):
         return Paused(LOOK_AGAIN_S, {}, made)
 
     def _lock_some(self, connection: Connection, left: list[int], moving: int) -> dict[int, Instance]:
-        """As many of the VMs as may move now; what somebody else has locked comes later."""
+        """As many of the VMs as may move now; what another transaction has locked comes later."""
         places = read_configuration(connection).number("host.maintenance.migrations.max") - moving
         if places <= 0:
             return {}
@@ -100,6 +100,7 @@ MIGRATE_HOST = JobKind(
     states=frozenset(HostResourceState),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.HOST_MIGRATION,

@@ -64,7 +64,7 @@ class ScaleVirtualMachine(VmSteps):
     def run(self, work: Assignment) -> Outcome:
         """See JobSteps. While a guest that did not grow can not be asked to go back, its growth stays claimed.
 
-        Where going back is refused for good, and so is growing, the job fails, and a VM that runs keeps the
+        Where going back is permanently refused, and so is growing, the job fails, and a VM that runs keeps the
         room and the sizes that were claimed: its guest has these once it is stopped and started.
         """
         is_over = OVERDUE in work.job.progress
@@ -90,7 +90,7 @@ class ScaleVirtualMachine(VmSteps):
         return self._grow_again(work, failure, left) if _is_final(left) else pause(work, failure)
 
     def _grow_again(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
-        """Where going back was refused for good (``left``): the hypervisor makes no running guest smaller."""
+        """Where going back was permanently refused (``left``): the hypervisor makes no running guest smaller."""
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         again = self.change(work)
         if again is None:
@@ -183,6 +183,7 @@ SCALE = JobKind(
     states=frozenset({VmState.RUNNING}),
     move=None,
     ability=Ability.LIVE_SCALING,
+    spoils_snapshots=True,
     if_abandoned=NOT_GROWN,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -19,7 +19,7 @@ from bulkdeploy.store.jobs.events import record_event
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Who tries to prove whose password; ``address`` None: somebody who is authenticated otherwise."""
+    """Who tries to prove whose password; ``address`` None: a user who is authenticated otherwise."""
 
     domain_id: int
     username: str

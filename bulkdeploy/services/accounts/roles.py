@@ -1,6 +1,6 @@
 """Roles and their rules: made, changed, put in order and deleted.
 
-Roles that came with the installation stay as they are, Root Admin above all. Nobody makes a role that may more
+Roles that came with the installation stay as they are, Root Admin above all. No role can be made that may do more
 than its own does. A change holds from the next call on: rules are read with every call.
 """
 

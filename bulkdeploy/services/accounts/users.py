@@ -46,7 +46,7 @@ def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
     """Add prepared users to accounts.
 
     Raises:
-        InvalidParameter: no such account, a name that is taken, an API key of somebody else.
+        InvalidParameter: no such account, a name that is taken, an API key of another user.
         PermissionDenied: an account is not the caller's to administer.
     """
     requested = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
@@ -174,7 +174,7 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
     A changed password, or a state that keeps them out, ends their sessions.
 
     Raises:
-        InvalidParameter: a name that is taken, an API key of somebody else, the state of the caller.
+        InvalidParameter: a name that is taken, an API key of another user, the state of the caller.
         PermissionDenied: a user is not the caller's to change.
     """
     locked = lock_administered_users(connection, caller, apis, [ref for ref, _ in changes])

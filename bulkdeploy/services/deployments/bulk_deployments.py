@@ -60,7 +60,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
     are all that the answer counts as ``queued``, and those of ``running`` whose driver was not called yet.
 
     Raises:
-        PermissionDenied: the deployment is of somebody the caller may not act for.
+        PermissionDenied: the deployment is of an account the caller may not act for.
         InvalidParameter: all its jobs are finished, or it was cancelled before.
     """
     account_id = store.deployment_owner(connection, deployment.id)
@@ -73,7 +73,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
 
 
 def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Stored plans as answered: ``clusters``, ``excluded``, ``skew`` and ``planner`` of each."""
+    """Stored plans as answered: ``clusters``, ``excluded``, ``skew``, ``planner`` and ``allocator`` of each."""
     names = store.plan_clusters(connection, plans)
     return [
         {
@@ -86,6 +86,7 @@ def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> l
             "excluded": excluded_rows(plan["excluded"]),
             "skew": _skew(plan),
             "planner": plan.get("planner"),
+            "allocator": plan.get("allocator"),
         }
         for plan in plans
     ]

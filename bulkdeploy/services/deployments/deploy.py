@@ -99,7 +99,7 @@ def deploy_batch(
         ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``deployment_checks``).
         ResourceLimitExceeded: the batch would pass a limit of the owner or of a domain above it.
         InsufficientCapacity, InsufficientAddresses: not all of them fit, or of a partial batch none.
-        TransactionConflict: somebody else was faster; repeat the whole transaction.
+        TransactionConflict: another transaction was faster; repeat the whole transaction.
     """
     shared = batch.shared
     if shared.minimum_count is None and not batch.partial and not shared.dry_run:
@@ -318,7 +318,7 @@ def _plan(connection: Connection, configuration: Configuration, caller: Caller, 
     names = {host_id: row["hostname"] for host_id, row in plan_hosts(connection, hosts).items()} if hosts else {}
     for kind, each in zip(kinds, planned, strict=True):
         if each.plan.refused:
-            why = [_missing(each, names), in_words(each.plan.excluded)]
+            why = [_missing(each, names), *each.said, in_words(each.plan.excluded)]
             error = InsufficientCapacity(
                 requested=each.plan.requested,
                 fits=each.plan.placed,
@@ -336,7 +336,7 @@ def _refusal(wanted: Wanted, planned: Sequence[Planned], fits: int) -> Insuffici
     """That not all of the call's VMs fit: of a list, which is the first that does not."""
     batch = wanted.batch
     (refused, *_) = (each for each in planned if each.plan.refused)
-    why = in_words(refused.plan.excluded)
+    why = ". ".join(part for part in (*refused.said, in_words(refused.plan.excluded)) if part)
     if batch.listed:
         number = min(wanted.why)
         vm = wanted.vm(number)

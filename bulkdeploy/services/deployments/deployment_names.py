@@ -32,7 +32,7 @@ def virtual_machine_names(
     """One host name per VM, in creation order.
 
     Without name or prefix: ``<instance.name>-<uuid>`` (reference section 5.7). With a prefix:
-    ``<prefix>-1``, ``<prefix>-2`` and so on, without those that somebody in the networks has already.
+    ``<prefix>-1``, ``<prefix>-2`` and so on, without those that are taken in the networks.
     ``named``: what the call says of each; empty: nothing. ``given``: names, in lower case, of others of the call.
     ``listed``: the call has a list, whose entry an error names.
 

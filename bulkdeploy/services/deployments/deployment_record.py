@@ -24,6 +24,7 @@ def plan_record(planned: Sequence[Planned] | None) -> dict[str, Any]:
     spread = first.plan.spread if len(planned) == 1 else _of_kinds([each.plan.spread for each in planned])
     return {
         "planner": first.request.planner,
+        "allocator": first.allocator,
         "seed": first.request.seed,
         "capacity": max(each.plan.capacity for each in planned),
         "excluded": dict(first.plan.excluded),

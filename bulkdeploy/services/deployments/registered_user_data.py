@@ -90,7 +90,7 @@ def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | N
     """The caller may see this registered user data, if any is named; it may have been deleted.
 
     Raises:
-        PermissionDenied: it is somebody else's.
+        PermissionDenied: it is another account's.
     """
     if ref is not None:
         _read(connection, caller, ref)

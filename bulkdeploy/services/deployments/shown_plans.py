@@ -1,6 +1,7 @@
 """Plans that were shown and are applied: what happens is what was shown, to the host, or nothing happens."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.deployment import DeployRequest
 from bulkdeploy.domain.errors import InvalidParameter, PlanStale
 from bulkdeploy.placement.standing import Lacking, Places
+from bulkdeploy.scheduling.allocators import BUILTIN
 from bulkdeploy.scheduling.place import Planned, apply_in_zone
 from bulkdeploy.services.deployments.batch_parts import Kind
 from bulkdeploy.store.configuration.configuration import Configuration
@@ -22,7 +24,13 @@ UNITS = {"storage pool": "bytes"}
 def places_of(planned: Planned) -> dict[str, Any]:
     """What is kept of a kind's plan."""
     made = planned.plan
-    return {"requested": made.requested, "host_ids": made.host_ids, "pool_ids": np.ascontiguousarray(made.pool_ids)}
+    pool_ids = np.ascontiguousarray(made.pool_ids)
+    return {
+        "requested": made.requested,
+        "host_ids": made.host_ids,
+        "pool_ids": pool_ids,
+        "allocator": planned.allocator,
+    }
 
 
 def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: bytes) -> list[dict[str, Any]]:
@@ -65,7 +73,12 @@ def shown_plan(
     lacking = [each for each in planned if isinstance(each, Lacking)]
     if lacking:
         raise PlanStale(index, _named(connection, lacking) if caller.is_root_admin else ())
-    return [each for each in planned if isinstance(each, Planned)]
+    chose = [each.get("allocator", BUILTIN) for each in kept]
+    return [
+        replace(each, allocator=allocator)
+        for each, allocator in zip(planned, chose, strict=False)
+        if isinstance(each, Planned)
+    ]
 
 
 def _places(kept: Mapping[str, Any], disks: int) -> Places:

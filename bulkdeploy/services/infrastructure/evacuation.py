@@ -12,15 +12,15 @@ from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import address_of
-from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
+from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
-from bulkdeploy.scheduling.moves import STARTING, VmMove
+from bulkdeploy.scheduling.moves import STARTING
 from bulkdeploy.services.abilities import require_driver
-from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import lock_host
-from bulkdeploy.store.infrastructure.host_migration import read_address, running_vms_on, set_host_state
+from bulkdeploy.store.infrastructure.host_migration import read_address, set_host_state
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
@@ -44,16 +44,19 @@ def evacuate_host(
     *,
     answers: bool,
     force: bool,
+    mode: str,
     plan: PlanWanted | None = None,
 ) -> JobTicket | MovePlan:
     """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
 
     ``force``: it is fenced although it answers; or, where its driver cannot fence, the caller says that it is off.
+    ``mode``: one of ``evacuate_host.MODES``.
 
     Raises:
         InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
             that it is off; or as ``plan_moves``.
         PlanStale: as ``plan_moves``.
+        ResourceUnavailable: as ``moves_off``.
     """
     row = lock_host(connection, host.id)
     uuid = str(host.uuid)
@@ -71,11 +74,10 @@ def evacuate_host(
             f"driver {driver.name!r} can not fence hosts: it must be true, which says that host {row.name} is off"
         )
         raise InvalidParameter("force", force, rule)
-    params: dict[str, Any] = {BY_DRIVER: by_driver}
-    if plan is not None:
-        moves = [VmMove(vm_id, host.id) for vm_id in running_vms_on(connection, host.id)]
-        shown = plan_moves(connection, caller, plan, moves, STARTING, of_host=host.id)
-        if plan.dry_run:
+    params: dict[str, Any] = {BY_DRIVER: by_driver, MODE: mode}
+    shown = moves_off(connection, caller, host.id, STARTING, plan)
+    if shown is not None:
+        if plan is not None and plan.dry_run:
             return shown
         params[PLANNED] = shown.hosts()
     set_host_state(connection, host.id, HostState.DOWN)

@@ -88,7 +88,7 @@ def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
-    """What a driver's refusal means to the caller: a url that is wrong for good, or nobody there just now."""
+    """What a driver's refusal means to the caller: a url that is wrong, or a host that does not answer just now."""
     if error.transient:
         return ResourceUnavailable(f"Nothing answers at {url}: {error.reason}")
     return InvalidParameter("url", url, error.reason)

@@ -18,10 +18,10 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.provisioning.kinds.migrate_host import MIGRATE_HOST
 from bulkdeploy.provisioning.kinds.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
-from bulkdeploy.scheduling.moves import MIGRATING, VmMove
+from bulkdeploy.scheduling.moves import MIGRATING
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
-from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
+from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, moves_off
 from bulkdeploy.services.sending import send_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure.host_maintenance import (
@@ -31,7 +31,6 @@ from bulkdeploy.store.infrastructure.host_maintenance import (
     unfinished_host_jobs,
     wake_waiting,
 )
-from bulkdeploy.store.infrastructure.host_migration import running_vms_on
 from bulkdeploy.store.infrastructure.hosts import host_rows
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
@@ -59,11 +58,12 @@ def prepare_host_for_maintenance(
         InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor can not
             move the VMs that are on it; or as ``plan_moves``.
         PlanStale: as ``plan_moves``.
+        ResourceUnavailable: as ``moves_off``.
     """
     row = _locked(connection, host, PREPARE_HOST.states)
     if holds_vms(connection, host.id):
         require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
-    shown = None if plan is None else _plan(connection, caller, host, plan)
+    shown = moves_off(connection, caller, host.id, MIGRATING, plan)
     if shown is not None and plan is not None and plan.dry_run:
         return shown
     set_resource_state(connection, [host.id], HostResourceState.PREPARE_FOR_MAINTENANCE)
@@ -90,11 +90,12 @@ def migrate_host(
         InvalidParameter: the host was removed, or its hypervisor can not move the VMs that are on it; or as
             ``plan_moves``.
         PlanStale: as ``plan_moves``.
+        ResourceUnavailable: as ``moves_off``.
     """
     row = _locked(connection, host, MIGRATE_HOST.states)
     if holds_vms(connection, host.id):
         require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
-    shown = None if plan is None else _plan(connection, caller, host, plan)
+    shown = moves_off(connection, caller, host.id, MIGRATING, plan)
     if shown is not None and plan is not None and plan.dry_run:
         return shown
     job = MIGRATE_HOST.new_job(
@@ -107,11 +108,6 @@ def migrate_host(
     ((job_id, job_uuid),) = insert_jobs(connection, [job], INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, MIGRATE_HOST.name, INTERACTIVE)])
     return JobTicket(str(job_uuid))
-
-
-def _plan(connection: Connection, caller: Caller, host: EntityRef, plan: PlanWanted) -> MovePlan:
-    moves = [VmMove(vm_id, host.id) for vm_id in running_vms_on(connection, host.id)]
-    return plan_moves(connection, caller, plan, moves, MIGRATING, of_host=host.id)
 
 
 def cancel_host_maintenance(connection: Connection, system: System, caller: Caller, host: EntityRef) -> JobTicket:

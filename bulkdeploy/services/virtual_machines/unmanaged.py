@@ -28,7 +28,7 @@ RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
 
 LAST_FENCE = 1 << 62
-"""Higher than any job's: of a guest that is being removed, for good."""
+"""Higher than any job's: of a guest that is being removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
 
 
 def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID, str]:
-    """Make guests and volumes not exist on their hypervisors, for good, with all that is on them. Safe to repeat.
+    """Make guests and volumes not exist on their hypervisors, with all their data. Safe to repeat.
 
     Returns:
         Why those that are left could not be removed.

@@ -51,7 +51,7 @@ class KeyHolder:
 
 @dataclass(frozen=True, slots=True)
 class LoginUser:
-    """A user that somebody tries to log in as; ``password_hash`` None: nobody may, or the password is locked."""
+    """A user who is to be logged in; ``password_hash`` None: the user may not, or the password is locked."""
 
     caller: Caller
     enabled: bool

@@ -13,7 +13,7 @@ COLUMNS = (api_keys.c.secret_key_encrypted, virtual_machines.c.password_encrypte
 def encrypt_anew(connection: Connection, anew: Callable[[bytes], bytes]) -> int:
     """Replace each stored secret by what ``anew`` makes of it; how many there were.
 
-    One that somebody else replaces meanwhile stays as they wrote it.
+    One that is replaced meanwhile stays as it was written.
     """
     replaced = 0
     for column in COLUMNS:

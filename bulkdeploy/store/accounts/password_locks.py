@@ -1,7 +1,7 @@
-"""Passwords that were guessed at too often: locked until somebody lets the user in again, keys and sessions go on.
+"""Locks passwords that were guessed at too often, until an administrator enables the user; keys and sessions go on.
 
-A locked password is like none: nobody proves it, and nobody is told. The default admin's is never locked; guesses
-at it are delayed like all others (``services.accounts.login_attempts``).
+A locked password is like none: it never matches, and the answer does not say why. The default admin's is never
+locked; guesses at it are delayed like all others (``services.accounts.login_attempts``).
 """
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Text, and_, case, cast, null, select, update

@@ -75,7 +75,7 @@ def add_amounts(
     """Count a batch on the account and every domain of its lineage, limits checked in the update itself.
 
     Raises:
-        TransactionConflict: a limit would be passed: somebody was faster since ``check_limits``.
+        TransactionConflict: a limit would be exceeded: another transaction was faster since ``check_limits``.
     """
     limits = effective_limit_rows(connection, owner) if enforce_limits and not owner.is_root_admin else {}
     rows = [

@@ -7,7 +7,7 @@ import random
 import re
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import lru_cache
@@ -54,6 +54,7 @@ ONLY_BY_RACES = frozenset(
 MOST_ATTEMPTS = 20
 USED = "bulkdeploy_used"
 ACTIONS = "bulkdeploy_after_commit"
+ANSWERS = "bulkdeploy_answers"
 PREPARE_AFTER = 3
 """Uses of a statement in a session until its plan is kept."""
 
@@ -105,6 +106,14 @@ class WriteWhereReading(Exception):
 
 class TransactionConflict(Exception):
     """Raised inside a transaction that must be repeated from the start: another one was faster."""
+
+
+class _Question(Exception):
+    """Raised inside a transaction that needs an answer from outside: it is undone, and repeated with the answer."""
+
+    def __init__(self, key: Hashable, call: Callable[[], object]) -> None:
+        self.key, self.call = key, call
+        super().__init__("the transaction is repeated once there is an answer")
 
 
 def create_engine(
@@ -263,6 +272,7 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
     one of ONLY_BY_RACES. One that waited too long for a lock (``store.locks.lock_timeout``) gives everything
     back and begins anew, too, until it waits as long as it takes.
+    One that calls something outside (``call_outside``) is undone meanwhile, and begins anew with the answer.
     Every attempt is a NEW transaction, so that check and guard share one snapshot (reference:
     openstack.md section 3 shows what retrying inside one transaction does).
 
@@ -271,9 +281,13 @@ def run_transaction(engine: Engine, work: Callable[[Connection], T], at: str = F
         OutcomeUnknown: the database did not come back to say what became of the commit.
     """
     attempt = lock_tries = 0
+    answers: dict[Hashable, object] = {}
     while attempt < MOST_ATTEMPTS:
         try:
-            result, actions = _run_once(engine, work, at, lock_tries)
+            result, actions = _run_once(engine, work, at, lock_tries, answers)
+        except _Question as question:
+            answers[question.key] = question.call()
+            continue
         except TransactionConflict:
             metrics.CLAIM_CONFLICTS.labels("room").inc()
             column_cache(engine).forget()
@@ -323,12 +337,36 @@ def after_commit(connection: Connection, action: Action) -> None:
     connection.get_execution_options()[ACTIONS].append(action)
 
 
-def _run_once(engine: Engine, work: Callable[[Connection], T], at: str, lock_tries: int) -> tuple[T, list[Action]]:
+def call_outside(connection: Connection, key: Hashable, call: Callable[[], T]) -> T:
+    """What ``call`` returns; it takes long, so it is called while no transaction is open and nothing is locked.
+
+    The transaction of ``run_transaction`` is undone for it and begins anew; from then on, however often it is
+    repeated, the answer is at hand under ``key``. What it was made of may have changed meanwhile: who gets it looks
+    again. What ``call`` raises is raised to the caller of the transaction.
+
+    Raises:
+        KeyError: ``connection`` is not in such a transaction.
+    """
+    answers: dict[Hashable, T] = connection.get_execution_options()[ANSWERS]
+    if key not in answers:
+        raise _Question(key, call)
+    return answers[key]
+
+
+def _run_once(
+    engine: Engine,
+    work: Callable[[Connection], T],
+    at: str,
+    lock_tries: int,
+    answers: dict[Hashable, object],
+) -> tuple[T, list[Action]]:
     mark: TransactionMark | None = None
     actions: list[Action] = []
     try:
         with engine.begin() as connection:
-            result = work(connection.execution_options(**{ACTIONS: actions, LOCK_TRIES: lock_tries}))
+            result = work(
+                connection.execution_options(**{ACTIONS: actions, LOCK_TRIES: lock_tries, ANSWERS: answers})
+            )
             mark = mark_transaction(connection)
             before(at)
     except DBAPIError as error:

@@ -71,7 +71,7 @@ class Coalescer(Generic[K, V]):
     def _lead(self, connection: Connection, look: _Look[K, V]) -> None:
         looking = self._looking
         if not looking.acquire(timeout=self._patience_s):
-            # Only the leader of the next look waits here, so nobody else replaces it meanwhile.
+            # Only the leader of the next look waits here, so no other thread replaces it meanwhile.
             looking = self._looking = _held()
         try:
             with self._gathering:

@@ -30,6 +30,7 @@ from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_group
 from bulkdeploy.store.tables.jobs import async_jobs, events, outbox
 from bulkdeploy.store.tables.networks import nics
 from bulkdeploy.store.tables.virtual_machines import deployments, virtual_machines, volumes
+from bulkdeploy.tracing import current_traceparent
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
     It can not be deleted until the transaction ends.
 
     Raises:
-        TransactionConflict: somebody made or deleted it at this moment.
+        TransactionConflict: it was made or deleted at this moment.
     """
     if name is None:
         return None
@@ -305,6 +306,7 @@ def write_jobs(
             "deployment_id": deployment_id,
             "params": orjson.dumps({"startvm": spec.request.start_vm}).decode(),
             "request_id": current_request(),
+            "traceparent": current_traceparent(),
         },
     )
     copy_rows(connection, outbox, new.count, {"job_id": PerRow(new.job_ids), "queue": queue, "kind": kind})

@@ -34,7 +34,7 @@ _STATE = text(
 
 
 def state(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> Row[Any]:
-    """Attempt, ready and percent of a copy that somebody began."""
+    """Attempt, ready and percent of a copy that was begun."""
     return connection.execute(_STATE, {"template": template_uuid, "pool": pool_uuid}).one()
 
 

@@ -65,7 +65,7 @@ _NOTE = text(
 
 
 def note_answers(connection: Connection, host_ids: Collection[int], *, answers: bool) -> set[int]:
-    """Remember that these hosts answer, or do not, from now on; those of which nobody had noted it yet."""
+    """Remember that these hosts answer, or do not, from now on; those of which it was not noted yet."""
     given = {"hosts": int_array(sorted(host_ids)), "answers": answers}
     return set(connection.execute(_NOTE, given).scalars())
 

@@ -143,7 +143,7 @@ def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
 
 
 def lock_vms_to_move(connection: Connection, vm_ids: Sequence[int], most: int) -> list[Row[Any]]:
-    """At most so many of these VMs, locked for a job to be made; what somebody else has locked is left out."""
+    """At most so many of these VMs, locked for a job to be made; without those that are locked already."""
     rows = connection.execute(
         text(
             "SELECT id, uuid, instance_name FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))"
@@ -174,7 +174,7 @@ _WAKE_WAITING = text(
 def wake_waiting(connection: Connection, job_ids: Collection[int], queue: str) -> list[tuple[int, str]]:
     """Queue those of these jobs that wait, by way of the outbox; returns id and kind.
 
-    One that somebody has locked is left to the time it waits for at most.
+    One that another transaction has locked is left to the time it waits for at most.
     """
     rows = connection.execute(_WAKE_WAITING, {"ids": int_array(sorted(job_ids)), "queue": queue})
     return [(row.job_id, row.kind) for row in rows]

@@ -17,6 +17,15 @@ _MOVES = text(
     " LEFT JOIN async_jobs c ON c.parent_id = p.id LEFT JOIN virtual_machines v ON v.id = c.instance_id"
     " LEFT JOIN hosts n ON n.id = v.host_id WHERE p.id = ANY(CAST(:jobs AS bigint[])) ORDER BY p.id, v.id"
 )
+_LOST = text(
+    "SELECT p.id AS parent_id, v.uuid, v.name, v.state, string_agg(x.name, ', ' ORDER BY x.id) AS volumes"
+    " FROM async_jobs p JOIN storage_pools s ON s.host_id = p.instance_id"
+    " JOIN volumes x ON x.pool_id = s.id AND x.removed IS NULL"
+    " JOIN virtual_machines v ON v.id = x.vm_id AND v.removed IS NULL"
+    " WHERE p.id = ANY(CAST(:jobs AS bigint[])) AND p.kind = 'evacuate_host' AND (p.params ->> 'mode' = 'all'"
+    "   OR EXISTS (SELECT FROM async_jobs c WHERE c.parent_id = p.id AND c.instance_id = v.id))"
+    " GROUP BY p.id, v.id ORDER BY p.id, v.id"
+)
 
 
 def read_address(connection: Connection, host_id: int) -> Row[Any]:
@@ -32,6 +41,13 @@ def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequen
         " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL"
     )
     return connection.execute(query, {"hosts": list(host_uuids)}).all()
+
+
+def zone_of_host(connection: Connection, host_id: int) -> int:
+    """The id of a host's zone."""
+    return int(
+        connection.execute(text("SELECT zone_id FROM hosts WHERE id = :host"), {"host": host_id}).scalar_one()
+    )
 
 
 def set_host_state(connection: Connection, host_id: int, state: HostState) -> None:
@@ -73,14 +89,18 @@ class VmPlace:
 
     name: str
     host_id: int | None
+    uuid: UUID
 
 
 def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlace]:
     """Where VMs are, by id; expunged ones are left out."""
     query = text(
-        "SELECT id, name, host_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+        "SELECT id, uuid, name, host_id FROM virtual_machines"
+        " WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
     )
-    return {row.id: VmPlace(row.name, row.host_id) for row in connection.execute(query, {"vms": list(vm_ids)})}
+    return {
+        row.id: VmPlace(row.name, row.host_id, row.uuid) for row in connection.execute(query, {"vms": list(vm_ids)})
+    }
 
 
 def running_vms_on(connection: Connection, host_id: int) -> list[int]:
@@ -90,7 +110,10 @@ def running_vms_on(connection: Connection, host_id: int) -> list[int]:
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """By job id: the host, the VMs that were taken off it with where they are, and the others with the reason."""
+    """By job id: the host, the VMs that were taken off it with where they are, the others with the reason.
+
+    Of evacuated hosts also the VMs with volumes on its own disks, which nobody reaches.
+    """
     found: dict[int, dict[str, Any]] = {}
     for row in connection.execute(_MOVES, {"jobs": list(job_ids)}):
         shown = found.setdefault(
@@ -104,4 +127,7 @@ def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[
             shown["moved"].append({**vm, **where})
         else:
             shown["failed"].append({**vm, "errortext": row.reason})
+    for row in connection.execute(_LOST, {"jobs": list(job_ids)}):
+        lost = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name}
+        found[row.parent_id].setdefault("lost", []).append({**lost, "state": row.state, "volumes": row.volumes})
     return found

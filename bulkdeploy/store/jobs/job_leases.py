@@ -121,9 +121,9 @@ _TAKE_LEASES = _sql(
     " WHERE j.id = asked.id AND $due AND $has_capacity"
     "   AND (j.lost_leases < :suspect OR asked.number <= :crash_candidates)"
     " RETURNING j.id, j.uuid, j.kind, j.lease_fence, j.attempts, j.user_id, j.instance_type, j.instance_id,"
-    " j.deployment_id, j.params, j.progress, j.parent_id, j.request_id, j.lost_leases,"
-    " j.lost_leases >= :suspect AS runs_alone,"
-    " asked.is_new, (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
+    " j.deployment_id, j.params, j.progress, j.parent_id, j.request_id, j.traceparent,"
+    " j.lost_leases, j.lost_leases >= :suspect AS runs_alone, asked.is_new,"
+    " (j.attempts = 1 AND (SELECT d.cancel_requested IS NOT NULL"
     "   FROM deployments d WHERE d.id = j.deployment_id) IS TRUE) AS cancelled"
 )
 
@@ -147,7 +147,7 @@ def take_leases(
 ) -> list[LeasedJob]:
     """Lease those of these jobs that may be run now; the others are left out.
 
-    May be run: unfinished; queued, due again, or leased by somebody whose lease ran out; first of its VM's
+    May be run: unfinished; queued, due again, or leased by a worker whose lease ran out; first of its VM's
     unfinished jobs; of a kind the lease_holder knows; within the limits; and no more than ``crash_candidates``
     of those whose workers ended abruptly too often.
     """
@@ -189,6 +189,7 @@ def _leased(row: Any) -> LeasedJob:
         runs_alone=row.runs_alone,
         is_new=row.is_new,
         request_id=row.request_id,
+        traceparent=row.traceparent,
     )
 
 

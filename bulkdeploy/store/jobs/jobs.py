@@ -1,7 +1,7 @@
 """Jobs as the engine sees them: made, kept, tried again later, finished. All set-based.
 
 Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
-somebody else holds a newer one, or where the job is done. A job is only leased while no earlier job of
+another worker holds a newer one, or where the job is done. A job is only leased while no earlier job of
 the same instance is unfinished; writers of jobs hold the lock of the instance's row, so that ids of its
 jobs grow in commit order and the check cannot miss one.
 """
@@ -20,6 +20,7 @@ from bulkdeploy.request_id import current_request
 from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array
 from bulkdeploy.store.jobs.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.tracing import current_traceparent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class LeasedJob:
     of ``instance_type``; ``parent_id``: the job that made it; ``deployment_id``: that of the VM it deploys.
     ``progress`` is what earlier attempts left; ``cancelled``: its deployment was cancelled before it began;
     ``lost``: leases that ran out under a worker, so far; ``runs_alone``: the next one is the last; ``is_new``: this
-    is its first lease; ``request_id``: of the call that made it.
+    is its first lease; ``request_id``: of the call that made it; ``traceparent``: the span that made it.
     """
 
     id: int
@@ -50,6 +51,7 @@ class LeasedJob:
     runs_alone: bool = False
     is_new: bool = True
     request_id: str | None = None
+    traceparent: str | None = None
 
     @property
     def lease(self) -> tuple[int, int]:
@@ -230,9 +232,9 @@ class NewJob:
 
 _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, params, parent_id, request_id)"
+    "     instance_uuid, params, parent_id, request_id, traceparent)"
     "   SELECT kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, params, parent_id,"
-    "     :request"
+    "     :request, :traceparent"
     "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
     "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
     "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
@@ -263,6 +265,7 @@ def insert_jobs(connection: Connection, jobs: Sequence[NewJob], queue: str) -> l
             "parents": [job.parent_id for job in jobs],
             "params": [dict(job.params) for job in jobs],
             "request": current_request(),
+            "traceparent": current_traceparent(),
             "queue": queue,
         },
     )

@@ -106,22 +106,23 @@ def _take(
     for row in ranges:
         if len(found) == count:
             break
-        ips = _take_released(connection, row.id, count - len(found))
+        ips = _take_released(connection, network_id, row.id, count - len(found))
         if len(found) + len(ips) < count:
             ips += _take_from_cursor(connection, network_id, row, count - len(found) - len(ips))
         found += [Address(row.id, ip, row.gateway, row.netmask) for ip in ips]
     return found
 
 
-def _take_released(connection: Connection, range_id: int, count: int) -> list[str]:
-    """Up to ``count`` addresses that were given back, lowest first."""
+def _take_released(connection: Connection, network_id: int, range_id: int, count: int) -> list[str]:
+    """Up to ``count`` addresses that were given back, lowest first; never one that is in use."""
     rows = connection.execute(
         text(
-            "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("
-            " SELECT ip_address FROM released_addresses WHERE ip_range_id = :range ORDER BY 1 LIMIT :count)"
-            " RETURNING host(ip_address)"
+            "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("  # noqa: S608 - ours
+            " SELECT ip_address FROM released_addresses f WHERE ip_range_id = :range AND NOT EXISTS ("
+            f"  SELECT FROM {IN_USE} used WHERE used.network_id = :network AND used.ip_address = f.ip_address)"
+            " ORDER BY 1 LIMIT :count) RETURNING host(ip_address)"
         ),
-        {"range": range_id, "count": count},
+        {"network": network_id, "range": range_id, "count": count},
     )
     return sorted(rows.scalars(), key=lambda ip: int(IPv4Address(ip)))
 

@@ -147,7 +147,7 @@ def _read_tags(
 def _read_dedication(
     connection: Connection, zone_id: int, owner: Owner, hosts: Mapping[str, Ints]
 ) -> tuple[Flags, Flags]:
-    """Which hosts are dedicated to somebody else, and which to the owner (its account or its domain)."""
+    """Which hosts are dedicated to others, and which to the owner (its account or its domain)."""
     foreign = np.zeros(len(hosts["id"]), dtype=bool)
     own = np.zeros(len(hosts["id"]), dtype=bool)
     rows = connection.execute(

@@ -47,6 +47,7 @@ async_jobs = Table(
     Column("retry_at", DateTime(timezone=True), comment="when a waiting job is due"),
     Column("progress", JSONB, comment="avoid set and step, kept across attempts"),
     Column("request_id", Text, comment="of the call that made it; NULL: no call did"),
+    Column("traceparent", Text, comment="the span that made it, where there are traces"),
     created(),
     Column("started", DateTime(timezone=True)),
     Column("completed", DateTime(timezone=True)),

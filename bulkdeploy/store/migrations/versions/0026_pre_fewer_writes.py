@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0026_pre_fewer_writes"
-down_revision = "0021_pre_followed_clouds"
+down_revision = "0025_pre_traceparent"
 
 
 def upgrade() -> None:

@@ -1,0 +1,117 @@
+"""HTTP to a cluster: each request goes to whichever of its servers answers, the last that did first."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+
+CONNECT_S = 10.0
+CONNECTIONS = 32
+"""Connections to one server that are kept."""
+
+SILENT = (429, 502, 503, 504)
+"""Statuses of servers that are too busy, or do not serve the cluster now; another one may."""
+
+MOST_TEXT = 500
+"""Characters of what a cluster said that operators are shown; some print whole configurations."""
+
+REASON_CHARACTERS = 200
+
+
+class NotAnswered(Exception):
+    """No server gave an answer; what was asked for may have been done all the same."""
+
+
+class PinnedAdapter(HTTPAdapter):
+    """For servers whose certificates no authority signed: one certificate is accepted, by its fingerprint.
+
+    ``fingerprint``: SHA-256 of the certificate. None: an authority must have signed it.
+    """
+
+    def __init__(self, fingerprint: str | None) -> None:
+        self._fingerprint = fingerprint
+        super().__init__(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS)
+
+    def init_poolmanager(self, *arguments: Any, **more: Any) -> None:
+        """See HTTPAdapter."""
+        if self._fingerprint is not None:
+            more["assert_fingerprint"] = self._fingerprint
+        super().init_poolmanager(*arguments, **more)
+
+
+class ClusterHttp:
+    """Requests to one cluster; safe to share between threads.
+
+    Args:
+        urls: of every server that may answer.
+        fingerprint: SHA-256 of the cluster's certificate, which then needs no authority.
+        ca_file: certificates of the authorities that signed the servers'; None: the system's.
+        is_silent: tells, beside SILENT, answers of a server that does not serve the cluster now.
+
+    Attributes:
+        session: of all requests; its owner adds credentials and adapters.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        fingerprint: str | None,
+        ca_file: str | None,
+        is_silent: Callable[[requests.Response], bool] = lambda _: False,
+    ) -> None:
+        self._urls = list(urls)
+        self._is_silent = is_silent
+        self.session = requests.Session()
+        self.session.trust_env = False  # a proxy of the environment is none of the cluster's
+        self.session.verify = False if fingerprint else ca_file or True
+        self.session.mount("https://", PinnedAdapter(fingerprint))
+        self.session.mount("http://", PinnedAdapter(None))
+
+    def send(
+        self, method: str, path: str, *, timeout_s: float, is_repeatable: bool = True, **content: Any
+    ) -> requests.Response:
+        """One request; the answer, whatever it says.
+
+        Args:
+            method: HTTP's.
+            path: of the resource.
+            timeout_s: for all of it.
+            is_repeatable: False: what is sent can be read once only, so one server alone is asked.
+            content: what ``requests`` takes beside these.
+
+        Raises:
+            NotAnswered: no answer, or not in time.
+        """
+        reasons = []
+        end = time.monotonic() + timeout_s
+        for url in list(self._urls) if is_repeatable else self._urls[:1]:
+            left = max(end - time.monotonic(), 0.1)
+            try:
+                answer = self.session.request(
+                    method, f"{url}{path}", timeout=(min(left, CONNECT_S), left), **content
+                )
+            except (requests.RequestException, OSError) as error:
+                reasons.append(f"{url}: {error}")
+                continue
+            if answer.status_code in SILENT or self._is_silent(answer):
+                reasons.append(f"{url}: {answer.status_code} {answer.text[:REASON_CHARACTERS]}")
+                continue
+            self._prefer(url)
+            return answer
+        raise NotAnswered("; ".join(reasons))
+
+    def close(self) -> None:
+        """Give back connections."""
+        self.session.close()
+
+    def _prefer(self, url: str) -> None:
+        if self._urls[0] != url:
+            self._urls = [url, *(other for other in self._urls if other != url)]
+
+
+def shown(text: str) -> str:
+    """What a cluster said, as long as operators are shown it."""
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."

@@ -1,0 +1,93 @@
+"""A call about one guest, fenced in the service's records: for drivers whose hypervisors know no fences."""
+
+import time
+from collections.abc import Collection
+from uuid import UUID
+
+from bulkdeploy.drivers.driver import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.records import FencedGuest, Fences, Overtaken
+
+LEAST_S = 0.1
+"""Seconds that a step is given though the call's time is over."""
+
+
+class FencedCall:
+    """What such a call is for: a guest, a host (None: wherever it is), a fence, and an end (``time.monotonic``)."""
+
+    def __init__(
+        self, fences: Fences, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
+    ) -> None:
+        self.fences, self.host, self.guest, self.fence = fences, host, guest_uuid, fence
+        self.end = time.monotonic() + timeout_s
+
+    @property
+    def host_name(self) -> str:
+        """As errors name it."""
+        return ANY_HOST if self.host is None else self.host.name
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(self.end - time.monotonic(), LEAST_S)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is."""
+        return time.monotonic() > self.end
+
+    def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
+        """An error of the driver's own."""
+        return DriverError(step, self.host_name, why, transient=transient)
+
+    def stale(self, step: str) -> StaleFence:
+        """The error of who was overtaken."""
+        text = f"fence {self.fence} of guest {self.guest} was overtaken"
+        return StaleFence(step, self.host_name, text, transient=False)
+
+    def raise_fence(self, step: str) -> FencedGuest:
+        """Overtake older calls; where the guest is.
+
+        Raises:
+            StaleFence: a later call has come already.
+        """
+        try:
+            return self.fences.raise_fence(self.guest, self.fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+
+    def fenced_here(self, step: str) -> FencedGuest:
+        """As ``raise_fence``.
+
+        Raises:
+            DriverError: the guest is on another host than the call's.
+        """
+        where = self.raise_fence(step)
+        self._check_host(step, where)
+        return where
+
+    def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
+        """Overtake older calls: the guest is on the call's host, with these volumes.
+
+        Raises:
+            DriverError: it is on another, or other guests have volumes of these.
+        """
+        if self.host is None:
+            raise self.error(step, "no host is named")
+        try:
+            where, taken = self.fences.claim(self.guest, self.host.uuid, volume_uuids, self.fence)
+        except Overtaken as error:
+            raise self.stale(step) from error
+        self._check_host(step, where)
+        if taken:
+            raise self.error(step, f"other guests use volumes {', '.join(map(str, sorted(taken)))}")
+        return where
+
+    def check_fence(self, step: str) -> None:
+        """Stop here if a later call has come meanwhile."""
+        if not self.fences.is_highest(self.guest, self.fence):
+            raise self.stale(step)
+
+    def _check_host(self, step: str, where: FencedGuest) -> None:
+        if self.host is not None and where.host_uuids and self.host.uuid not in where.host_uuids:
+            raise self.error(step, f"guest {self.guest} is on another host")

@@ -1,0 +1,23 @@
+"""Hosts that an allocator program chose: the planner places VMs there and nowhere else."""
+
+import numpy as np
+
+from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
+from bulkdeploy.placement.rule import Rule
+
+
+def chosen(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
+    """How many VMs each host was chosen for."""
+    if request.most_by_host is None:
+        return None
+    most = request.most_by_host
+    return np.array([most.get(host_id, 0) for host_id in snapshot.hosts.id.tolist()], dtype=np.int64)
+
+
+RULE = Rule(
+    reason="allocator",
+    text="the allocator program did not choose it",
+    remedy="look at what the program says, or let builtin follow it in placement.allocators",
+    order=185,
+    host_capacity=chosen,
+)

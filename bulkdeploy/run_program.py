@@ -1,0 +1,86 @@
+"""Runs a program that operators name, once, within bounds: without a shell, and without this process's environment.
+
+It is the leader of its own process group, which is killed when its time is over or it prints more than MOST_BYTES.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+MOST_BYTES = 1 << 20
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+LOOK_SECONDS = 0.25
+
+
+class ProgramNotRun(Exception):
+    """It could not be run at all."""
+
+
+class ProgramKilled(Exception):
+    """It took too long or printed too much; what it was to do may be done all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """How a program ended: its exit code, minus the signal that killed it, and what it wrote to either output."""
+
+    code: int
+    printed: str
+    complained: str
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        return f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
+
+
+def run_program(command: Sequence[str], *, timeout_s: float, most_bytes: int = MOST_BYTES) -> ProgramEnd:
+    """Run a program to its end.
+
+    Raises:
+        ProgramNotRun: see there.
+        ProgramKilled: see there.
+    """
+    end = time.monotonic() + timeout_s
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - what operators name, and no shell
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProgramNotRun(f"{command[0]} can not be run: {error.strerror}") from error
+        code = _wait(process, (output, errors), end, most_bytes)
+        return ProgramEnd(code, _text(output, most_bytes), _text(errors, most_bytes))
+
+
+def _wait(process: "subprocess.Popen[bytes]", files: Sequence[IO[bytes]], end: float, most_bytes: int) -> int:
+    """The exit code; the whole process group is killed where it prints or takes too much."""
+    while True:
+        try:
+            return process.wait(timeout=max(min(LOOK_SECONDS, end - time.monotonic()), 0.001))
+        except subprocess.TimeoutExpired:
+            if sum(os.fstat(file.fileno()).st_size for file in files) > most_bytes:
+                reason = f"it printed more than {most_bytes} bytes"
+            elif time.monotonic() > end:
+                reason = "it took too long"
+            else:
+                continue
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise ProgramKilled(f"{reason}, and was killed")
+
+
+def _text(file: IO[bytes], most_bytes: int) -> str:
+    file.seek(0)
+    return file.read(most_bytes).decode(errors="replace")

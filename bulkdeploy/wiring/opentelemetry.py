@@ -1,0 +1,96 @@
+"""Spans recorded by OpenTelemetry's SDK and sent as OTLP over HTTP; its packages are the extra ``opentelemetry``.
+
+Everything of the SDK's but the receiver is set by OpenTelemetry's own variables, such as OTEL_TRACES_SAMPLER,
+OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
+"""
+
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from opentelemetry import context, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from bulkdeploy.tracing import HEADER, SpanKind, Value
+
+PATH = "/v1/traces"
+"""Where a receiver takes traces, below its address: OTLP specification, OTLP/HTTP Request."""
+
+NAME, TIMEOUT = "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TIMEOUT"
+TIMEOUT_S = "2"
+"""For sending a batch, unless the environment says otherwise: where the receiver is away, a program that ends would
+wait for the SDK's 10 s four times."""
+
+
+class OpenTelemetryRecorder:
+    """See ``tracing.Recorder``."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._tracer = provider.get_tracer("bulkdeploy", version("bulkdeploy"))
+        self._contexts = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> "Iterator[OpenTelemetrySpan]":
+        """See Recorder."""
+        with self._tracer.start_as_current_span(
+            name,
+            kind=trace.SpanKind[kind.name],
+            attributes=facts,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as begun:
+            span = OpenTelemetrySpan(begun)
+            try:
+                yield span
+            except BaseException as error:
+                span.fail(type(error).__name__)
+                raise
+
+    @contextmanager
+    def continued(self, traceparent: str | None) -> Iterator[None]:
+        """See Recorder."""
+        carrier = {} if traceparent is None else {HEADER: traceparent}
+        token = context.attach(self._contexts.extract(carrier, context.Context()))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def traceparent(self) -> str | None:
+        """See Recorder."""
+        carrier: dict[str, str] = {}
+        self._contexts.inject(carrier)
+        return carrier.get(HEADER)
+
+
+class OpenTelemetrySpan:
+    """See ``tracing.Span``."""
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def set(self, name: str, value: Value) -> None:
+        """See Span."""
+        self._span.set_attribute(name, value)
+
+    def fail(self, why: str) -> None:
+        """See Span."""
+        self._span.set_status(trace.Status(trace.StatusCode.ERROR, why))
+
+
+def recorder_to(endpoint: str, service: str) -> OpenTelemetryRecorder:
+    """Who records spans and sends them to a receiver, such as ``http://collector:4318``, in a thread of its own.
+
+    ``service`` is the name of this program, unless the environment has one (OTEL_SERVICE_NAME).
+    """
+    os.environ.setdefault(TIMEOUT, TIMEOUT_S)
+    facts = {"service.name": os.environ.get(NAME, service), "service.version": version("bulkdeploy")}
+    provider = TracerProvider(resource=Resource.create({**facts, "host.name": socket.gethostname()}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + PATH)))
+    return OpenTelemetryRecorder(provider)
