@@ -74,9 +74,9 @@ from bulkdeploy.drivers.libvirt.storage import (
     seed_name,
     volume_name,
 )
-from bulkdeploy.drivers.libvirt.vnc import new_password
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
 from bulkdeploy.drivers.turns import Turns
+from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
 
@@ -115,7 +115,8 @@ class LibvirtDriver(HypervisorDriver):
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
-            Ability.CONSOLE,
+            Ability.VNC_CONSOLE,
+            Ability.SERIAL_CONSOLE,
             Ability.SECURITY_GROUPS,
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
