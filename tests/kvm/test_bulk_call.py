@@ -225,6 +225,27 @@ def test_a_guest_goes_back_to_what_it_was_doing(cloud: Cloud) -> None:
     cloud.assert_intact()
 
 
+def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud) -> None:
+    """It is there whole, or in state Error and can be removed; the guest runs on either way."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: cloud.counted(vm), "it does not count")
+    name = cloud.host_of(vm)
+    (daemon,) = (host for host in cloud.hosts.hosts if host.name == name)
+    job = cloud.client.call("createVMSnapshot", virtualmachineid=vm, snapshotmemory=True)["jobid"]
+    daemon.signal(signal.SIGKILL)
+    daemon.start()
+    daemon.wait()
+    wait_until(lambda: cloud.client.call("queryAsyncJobResult", jobid=job)["jobstatus"], "the job does not end")
+    wait_until(lambda: cloud_host_state(cloud, name) == "Up", "nobody notices that the daemon is back")
+    (snapshot,) = cloud.client.call("listVMSnapshot", virtualmachineid=vm)["vmSnapshot"]
+    assert snapshot["state"] in ("Ready", "Error")
+    if snapshot["state"] == "Ready":
+        cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("deleteVMSnapshot", vmsnapshotid=snapshot["id"])
+    assert (cloud.state(vm), cloud.hosts.running()[UUID(vm)]) == ("Running", name)
+    cloud.assert_intact()
+
+
 def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
     """The screen by a VNC client over the websocket, with pixels on it, also after a move; the serial console."""
     (vm,) = cloud.deploy(1)

@@ -139,9 +139,10 @@ class SnapshotContract:
         snapshot = SnapshotSpec(uuid4(), with_memory=True)
         here, there = rig.hosts[:2]
         caller.run(here, stopped)
-        caller.snapshot(here, stopped, snapshot)
-        caller.snapshot(here, stopped, snapshot)
+        for _ in range(2):
+            caller.snapshot(here, stopped, snapshot)
         caller.revert(here, stopped, snapshot)
+        caller.remove_snapshot(here, stopped, SnapshotSpec(uuid4(), with_memory=True))
         caller.stop(here, stopped, forced=True)
         contents.fill(stopped, "B")
         caller.run(here, stopped)

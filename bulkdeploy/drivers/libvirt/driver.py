@@ -632,7 +632,11 @@ class LibvirtDriver(HypervisorDriver):
                 Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
                 for one in guest.volumes
             ]
-            with snapshots.shut_off(call, guest.uuid, disks, self._options) as domain:
+            with (
+                _settled_here(step, call.host),
+                call.failing(step),
+                snapshots.shut_off(call, guest.uuid, disks, self._options) as domain,
+            ):
                 self._change_snapshots(call, step, guest, fence, fenced, domain, change)
 
         def alone() -> None:
@@ -889,6 +893,17 @@ SnapshotChange = Callable[[Any, Mapping[str, str | None]], Mapping[str, str | No
 
 That is the definition that the guest ran with; None: it did not run.
 """
+
+
+@contextmanager
+def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
+    """What a host may have begun is asked for at no other host in the same call: both would write into one file."""
+    try:
+        yield
+    except DriverError as error:
+        if not error.unanswered:
+            raise
+        raise DriverError(step, host.name, error.reason, transient=True) from error
 
 
 def _take(domain: Any, kept: Mapping[str, str | None], snapshot_uuid: UUID) -> Mapping[str, str | None]:
