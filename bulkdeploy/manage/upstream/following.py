@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.upstream.events import OVERLAP, newest_event, read_news
-from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
+from bulkdeploy.manage.upstream.importing import ImportReport, Marks, read_upstream, write_reading
 from bulkdeploy.manage.upstream.reading import Upstream, Wanted
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.learnt_vms import ordered_there
@@ -70,6 +70,7 @@ class Follower:
         self._cadence = cadence or Cadence()
         self._me = uuid4()
         self._handled: dict[str, datetime] = {}
+        self._written: Marks = {}
         self._places_due = 0.0
         self._all_due: float | None = None
         self._pause_s = 0.0
@@ -109,6 +110,7 @@ class Follower:
         with self._system.engine.begin() as connection:
             state = take_lead(connection, self._client.access.url, self._me, LEASE_S)
         if state is None:
+            self._written = {}  # another process may have written something else since
             return None
         with self._leading():
             if self._all_due is None and state.imported is not None:
@@ -162,9 +164,12 @@ class Follower:
             url = self._client.access.url
             if not note_progress(connection, url, self._me, newest_event=newest, seen=seen, imported=imported):
                 raise Overtaken
-            return ImportReport() if reading is None else write_reading(connection, self._system, reading)
+            return ImportReport() if reading is None else write_reading(connection, self._system, reading, known)
 
+        known = {} if wanted is None else self._written
         report = run_transaction(self._system.engine, work)
+        if reading is not None:
+            self._written = report.marks
         counts = {name: sum(getattr(report, name).values()) for name in ("created", "changed", "removed")}
         if any(counts.values()):
             log.info("upstream_followed", **counts)
