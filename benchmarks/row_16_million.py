@@ -78,22 +78,25 @@ def _figures(ground: Ground, size: Size) -> Mapping[str, Figure]:
         meter = CpuMeter({"api": [api.process.pid], **server_pids(bench)})
         calls = _Calls(bench, client)
         timed = partial(_timed, meter)
-        found = {
-            "dry run of 10,000": timed(partial(calls.bulk, COUNT, dryrun="true")),
-            "bulk call of 1": timed(partial(calls.bulk, 1), times=5),
-            "bulk call of 10,000": timed(partial(calls.bulk, COUNT), between=calls.forget_messages),
-            "poll of a job": timed(calls.poll, times=50),
-            "page of 500 VMs": timed(partial(calls.page, 20), times=5),
-            "page of 500 VMs, the last": timed(partial(calls.page, size.vms // PAGE), times=2),
-            "page of a tenant's 500 VMs": timed(partial(calls.page, 10, **calls.tenant()), times=5),
-        }
-        grown = resident_bytes(api.process.pid) / MIB
-        say(f"{size.vms} VMs: {grown:.0f} MiB in the API's processes")
-        found["round of the sweeper"] = _timed_here(bench, _passes(bench), repeats=4)
-        found["audit"] = _timed_here(bench, [bench.audit], per=size.vms)
-        found["upgrade that writes to every VM"] = _timed_here(bench, [partial(_upgrade, bench)], per=size.vms)
-        for name, figure in found.items():
+        found: dict[str, Figure] = {}
+        for name, measure in (
+            ("dry run of 10,000", partial(timed, partial(calls.bulk, COUNT, dryrun="true"))),
+            ("bulk call of 1", partial(timed, partial(calls.bulk, 1), times=5)),
+            ("bulk call of 10,000", partial(timed, partial(calls.bulk, COUNT), between=calls.forget_messages)),
+            ("poll of a job", partial(timed, calls.poll, times=50)),
+            ("page of 500 VMs", partial(timed, partial(calls.page, 20), times=5)),
+            ("page of 500 VMs, the last", partial(timed, partial(calls.page, size.vms // PAGE), times=2)),
+            ("page of a tenant's 500 VMs", partial(timed, partial(calls.page, 10, **calls.tenant()), times=5)),
+            ("round of the sweeper", partial(_timed_here, bench, _passes(bench), repeats=4)),
+            (
+                "upgrade that writes to every VM",
+                partial(_timed_here, bench, [partial(_upgrade, bench)], per=size.vms),
+            ),
+            ("audit", partial(_timed_here, bench, [bench.audit], per=size.vms)),
+        ):
+            figure = found[name] = measure()
             say(f"{size.vms} VMs: {name}: {median(figure.cpu_ms):.1f} ms CPU, {median(figure.wall_ms):.1f} ms")
+        say(f"{size.vms} VMs: {resident_bytes(api.process.pid) / MIB:.0f} MiB in the API's processes")
         return found
 
 
