@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ganeti.live import CLUSTER, gnt, needs_cluster
+from tests.ganeti.live import CLUSTER, PATIENCE_S, gnt, needs_cluster
 from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
 from tests.support.progress import say, wait_for
 
@@ -53,9 +53,22 @@ def kill(node: str, *daemons: str) -> None:
 
 
 def start_all() -> None:
-    """Start what does not run, as Ganeti's watcher does."""
-    for node in nodes_by_folder():
-        subprocess.run([f"{CLUSTER}/{node}/cmd", "/usr/lib/ganeti/daemon-util", "start-all"], check=False)
+    """Start what does not run, as Ganeti's watcher does, until the master answers."""
+
+    def answers() -> bool:
+        for node in nodes_by_folder():
+            run(node, "/usr/lib/ganeti/daemon-util", "start-all")
+        return run("node1", "gnt-instance", "list") == 0
+
+    wait_for(answers, "the master answers", pause_s=2, patience_s=PATIENCE_S)
+
+
+def run(node: str, *command: str) -> int:
+    """How a program ended on a node; what it complained of is shown."""
+    done = subprocess.run([f"{CLUSTER}/{node}/cmd", *command], capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode != 0:
+        say(f"{node}: {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[:300]}")
+    return done.returncode
 
 
 def nodes_by_folder() -> list[str]:

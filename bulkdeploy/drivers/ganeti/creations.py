@@ -28,9 +28,10 @@ class Creations:
         self._rapi, self._lock = rapi, Lock()
         self._jobs: Sequence[Any] | None = None
         body = {"instances": instances}
-        self._number = int(
-            rapi.send("POST", path_of("instances-multi-alloc"), body, timeout_s=timeout_s, reason=reason)
-        )
+        number = rapi.send("POST", path_of("instances-multi-alloc"), body, timeout_s=timeout_s, reason=reason)
+        if number is None:
+            raise JobFailed("unknown_entity", "this Ganeti does not take many instances by one request")
+        self._number = int(number)
 
     def job_of(self, position: int, *, timeout_s: float) -> int:
         """The number of the job that makes one of them.

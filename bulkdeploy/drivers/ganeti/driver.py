@@ -361,9 +361,10 @@ class _Call(FencedCall):
 
     def make(self, guest: GuestSpec) -> None:
         """Make the instance, and start it; one that runs by now is fine."""
+        wanted = self.definition(guest)
         self.check_fence("volume")
         try:
-            self.run("volume", "POST", "instances", body=self.definition(guest))
+            self.run("volume", "POST", "instances", body=wanted)
         except DriverError as error:
             self.check_made(error)
 
@@ -458,12 +459,14 @@ class _Call(FencedCall):
         """The instance, as Ganeti is asked for it; it starts once it is made.
 
         Raises:
-            DriverError: options lack its operating system.
+            DriverError: options lack its operating system; or a nic is to be routed and has no address.
         """
         assert self.host is not None  # noqa: S101 - only starts make
         node = _node_of(self.host)
         options = self._driver._options
         diskless = options.disk_template == "diskless"
+        if options.nic_mode == "routed" and any(nic.ip_address is None for nic in guest.nics):
+            raise self.error("network", "nic_mode is routed, and a nic without an address has no route")
         mode = {"mode": options.nic_mode} if options.nic_mode else {}
         link = {"link": options.nic_link} if options.nic_link else {}
         return {
