@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from sqlalchemy import Engine
 from websockets.sync.server import ServerConnection, unix_serve
 
 from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerState, StaleFence
+from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver
+from bulkdeploy.drivers.incus.instance import Volume, read_volume
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 from bulkdeploy.wiring.driver_records import records_in
@@ -313,6 +316,29 @@ def test_a_serial_console_is_carried(engine: Engine, tmp_path: Path) -> None:
         driver.close()
     assert paths == ["/1.0/operations/7/websocket?secret=a+secret"]
     assert replay.is_over
+
+
+def test_a_member_without_virtual_machines_is_no_host_for_them(engine: Engine, tmp_path: Path) -> None:
+    """Refused when it is added, not at the first VM; what it lacks is named."""
+    server = {"auth": "trusted", "environment": {"server_clustered": True, "driver": "lxc"}}
+    member = {"status": "Online", "message": "", "url": "https://192.0.2.11:8443"}
+    replay = Replay([said("/1.0", server), said("/1.0/cluster/members/member1", member), said("/1.0", server)])
+    promise = HostPromise(Decimal(1), Decimal(1), guests_limit=50)
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match=r"no virtual machines \(lxc\): it needs QEMU, /dev/kvm") as refused:
+            driver.admit_host(
+                NewHost(GUEST.uuid, "KVM", HostAccess("incus://member1"), promise), timeout_s=PATIENCE_S
+            )
+        driver.close()
+    assert (refused.value.transient, replay.is_over) == (False, True)
+
+
+def test_snapshots_of_volumes_are_no_volumes() -> None:
+    """Incus lists them beside their volume, with all its keys."""
+    row = {"name": str(DATA.uuid), "type": "custom", "config": {"size": "1MiB", "user.bulkdeploy.pool": str(POOL)}}
+    assert read_volume(row, "local") == Volume(DATA.uuid, POOL, "local", 1 << 20)
+    assert read_volume({**row, "name": f"{DATA.uuid}/{GUEST.uuid}"}, "local") is None
 
 
 @pytest.mark.parametrize("network", ["{foo}", "{}", "{label", "{label.x}"])
