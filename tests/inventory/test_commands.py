@@ -47,7 +47,10 @@ def test_load_reports_what_it_did(settings: Settings, simulator_url: str, tmp_pa
     assert second.stdout == "Everything was there already.\n"
     variables = environment(settings, dict(os.environ))
     piped = [sys.executable, *BULKDEPLOY, "inventory", "load", "-"]
-    for written, printed in ((file.read_text(), "Everything was there already."), ("zones: 1", "standard input:1: ")):
+    for written, printed in (
+        (file.read_text(), "Everything was there already."),
+        ("zones: 1", "standard input:1: "),
+    ):
         ended = subprocess.run(piped, env=variables, input=written, capture_output=True, text=True)
         assert printed in ended.stdout + ended.stderr
     assert names(simulator_url) == ["host-1", "host-2"]
