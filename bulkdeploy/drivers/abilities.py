@@ -45,8 +45,11 @@ class Ability(StrEnum):
     LIVE_SNAPSHOTS = "snapshots of running guests without memory"
     """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
 
-    CONSOLE = "console"
-    """``open_console``: the screen, or the serial console, of a running guest."""
+    VNC_CONSOLE = "VNC console"
+    """``open_console``: the screen of a running guest."""
+
+    SERIAL_CONSOLE = "serial console"
+    """``open_console``: the serial console of a running guest."""
 
     SECURITY_GROUPS = "security groups"
     """``ensure_filters``: guests receive and send only what the rules of their security groups let through."""

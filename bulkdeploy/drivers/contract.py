@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.details import DetailsContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
@@ -38,7 +38,6 @@ __all__ = [
     "BatchContract",
     "Caller",
     "CapacityContract",
-    "ConsoleContract",
     "Contents",
     "DetailsContract",
     "DeviceContract",
@@ -53,9 +52,11 @@ __all__ = [
     "Rig",
     "ScalingContract",
     "SecurityGroupContract",
+    "SerialConsoleContract",
     "ShrinkContract",
     "SnapshotContract",
     "Subjects",
+    "VncConsoleContract",
     "VolumeContract",
     "guests_of",
     "volume_uuids",

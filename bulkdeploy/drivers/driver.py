@@ -8,18 +8,22 @@ docs/drivers.md walks through an example.
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
+
+H = TypeVar("H")
+T = TypeVar("T")
 
 ANY_HOST = "any host"
 """Named in errors of calls that no single host is asked."""
@@ -43,6 +47,10 @@ class ConsoleKind(StrEnum):
 
     VNC = "vnc"
     SERIAL = "serial"
+
+
+CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.SERIAL: Ability.SERIAL_CONSOLE})
+"""What a driver declares that opens consoles of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ class HypervisorDriver(ABC):
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
-    is_watched: ClassVar[bool] = False
+    is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records
 
@@ -218,15 +226,7 @@ class HypervisorDriver(ABC):
 
         Each may take ``timeout_s`` for itself; one that fails stops no other.
         """
-
-        def admit(host: NewHost) -> HostModel | DriverError:
-            try:
-                return self.admit_host(host, timeout_s=timeout_s)
-            except DriverError as error:
-                return error
-
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            return list(threads.map(admit, hosts))
+        return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """The guests of one host, for who watches it.
@@ -247,15 +247,7 @@ class HypervisorDriver(ABC):
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.
         """
-
-        def look(host: HostAddress) -> Sequence[Guest] | DriverError:
-            try:
-                return self.guests_of_host(host, timeout_s=timeout_s)
-            except DriverError as error:
-                return error
-
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            return list(threads.map(look, hosts))
+        return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Guests of these hosts that are said to have ended since the last call; answers at once.
@@ -525,13 +517,13 @@ class HypervisorDriver(ABC):
 
         SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
         its security handshake, which the driver has gone through: the client's ClientInit comes next.
-        Ability.CONSOLE.
+        Ability.VNC_CONSOLE, Ability.SERIAL_CONSOLE.
 
         Raises:
             DriverError: the guest does not run there, has no such console, or it can not be reached.
         """
-        del guest_uuid, kind, timeout_s
-        raise _unable("console", host.name, Ability.CONSOLE)
+        del guest_uuid, timeout_s
+        raise _unable("console", host.name, CONSOLES[kind])
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
@@ -555,6 +547,19 @@ class HypervisorDriver(ABC):
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Give back connections; the driver is not used afterwards."""
+
+
+def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:
+    """What came of a call for each of these, HOSTS_AT_ONCE at a time, in their order; who fails stops no other."""
+
+    def result(host: H) -> T | DriverError:
+        try:
+            return call(host)
+        except DriverError as error:
+            return error
+
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        return list(threads.map(result, hosts))
 
 
 def _unable(step: str, host: str, ability: Ability) -> DriverError:

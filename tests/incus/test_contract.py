@@ -1,6 +1,9 @@
 """The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
 
+import select
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,11 +24,12 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    SerialConsoleContract,
     ShrinkContract,
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.driver import ConsoleKind, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
@@ -102,6 +106,7 @@ class TestIncusContract(
     ScalingContract,
     DeviceContract,
     ResizeContract,
+    SerialConsoleContract,
     ShrinkContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
@@ -161,6 +166,25 @@ class TestIncusContract(
             incus.run("PUT", where, {"action": "start"}, timeout_s=PATIENCE_S)
         newer.run(rig.hosts[0], guest)
         assert newer.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_a_serial_console_carries_what_is_typed(self, rig: Rig, caller: Caller) -> None:
+        """Also of a guest on the member that is asked second; it ends with the guest."""
+        for host in rig.hosts:
+            guest = rig.new_guest()
+            caller.run(host, guest)
+            with closing(
+                rig.driver.open_console(host, guest.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
+            ) as connected:
+                shown, ends = b"", time.monotonic() + PATIENCE_S
+                while b"heard: anybody there?" not in shown:
+                    assert time.monotonic() < ends, f"nobody hears: {shown!r}"
+                    connected.sendall(b"anybody there?\r")  # until Incus has attached it, nobody does
+                    if select.select([connected], [], [], 1.0)[0]:
+                        shown += connected.recv(4096)
+                connected.settimeout(PATIENCE_S)
+                caller.stop(host, guest, forced=True)
+                while connected.recv(4096):
+                    pass
 
     def test_hosts_are_looked_at(self, rig: Rig, caller: Caller) -> None:
         """Each host tells its own guests; a guest that ended by itself is told as stopped."""

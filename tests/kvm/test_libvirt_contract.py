@@ -15,7 +15,6 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import (
     Caller,
-    ConsoleContract,
     Contents,
     DetailsContract,
     DeviceContract,
@@ -29,9 +28,11 @@ from bulkdeploy.drivers.contract import (
     Rig,
     ScalingContract,
     SecurityGroupContract,
+    SerialConsoleContract,
     ShrinkContract,
     SnapshotContract,
     Subjects,
+    VncConsoleContract,
     VolumeContract,
     guests_of,
 )
@@ -109,8 +110,9 @@ class TestLibvirtContract(
     ScalingContract,
     DeviceContract,
     ResizeContract,
+    SerialConsoleContract,
+    VncConsoleContract,
     ShrinkContract,
-    ConsoleContract,
     SecurityGroupContract,
     SnapshotContract,
     FencingContract,

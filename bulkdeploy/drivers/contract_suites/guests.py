@@ -10,7 +10,7 @@ import pytest
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
-from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
+from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
@@ -30,8 +30,9 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
+    Ability.VNC_CONSOLE: VncConsoleContract,
+    Ability.SERIAL_CONSOLE: SerialConsoleContract,
     Ability.SHRINK_VOLUMES: ShrinkContract,
-    Ability.CONSOLE: ConsoleContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
     Ability.SNAPSHOTS: SnapshotContract,

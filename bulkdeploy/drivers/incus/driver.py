@@ -8,9 +8,9 @@ Instances and volumes without our keys are never touched.
 
 import hashlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -20,17 +20,19 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
-    HOSTS_AT_ONCE,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
     VolumeSpec,
+    call_each,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -89,6 +91,7 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SERIAL_CONSOLE,
             Ability.SHRINK_VOLUMES,
         }
     )
@@ -123,7 +126,8 @@ class IncusDriver(HypervisorDriver):
         target = call.target(name)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
-        speeds = [one.get("frequency") or 0 for one in cpu.get("sockets") or ()]
+        frequencies = ("frequency_turbo", "frequency")  # the second is that of the moment
+        speeds = [one.get(key) or 0 for one in cpu.get("sockets") or () for key in frequencies]
         local = self._options.local_pool
         space = None
         if local is not None:
@@ -171,19 +175,15 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
 
-        def look(host: HostAddress) -> str | DriverError | None:
+        def look(host: HostAddress) -> str | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            try:
-                member = call.here()
-                where = path_of() if member is None else path_of("cluster", "members", member, "state")
-                call.send("look", "GET", where)
-            except DriverError as error:
-                return error
+            member = call.here()
+            where = path_of() if member is None else path_of("cluster", "members", member, "state")
+            call.send("look", "GET", where)
             return member
 
         instances = self._instances("look", timeout_s)
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            looks = list(threads.map(look, hosts))
+        looks = call_each(hosts, look)
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -383,6 +383,16 @@ class IncusDriver(HypervisorDriver):
         there = call.find_volume("look", volume)
         return None if there is None else there.size_bytes
 
+    # Consoles
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: serial ones. Screens of virtual machines are SPICE in Incus, not VNC."""
+        if kind is not ConsoleKind.SERIAL:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
+
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
@@ -555,6 +565,19 @@ class _Call(FencedCall):
             raise DriverError(step, self.host_name, "the guest does not run there", transient=False)
         self.check_member(step, found)
         return found
+
+    def open_serial(self) -> socket.socket:
+        """The serial console of the guest, which runs on the call's host."""
+        answer = self.find("console", self.path)
+        found = None if answer is None else _read("console", self.host_name, answer.value)
+        if found is None or not found.runs:
+            raise self.error("console", "the guest does not run there")
+        self.check_member("console", found)
+        begun = self.send("console", "POST", f"{self.path}/console", CONSOLE)
+        try:
+            return open_serial(self._driver._incus.access, begun.value, timeout_s=self.left)
+        except NotAnswered as error:
+            raise failure("console", self.host_name, error) from error
 
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
         """Compare and set; False: it has been changed by another, or goes through a change: look again."""

@@ -74,9 +74,9 @@ from bulkdeploy.drivers.libvirt.storage import (
     seed_name,
     volume_name,
 )
-from bulkdeploy.drivers.libvirt.vnc import new_password
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
 from bulkdeploy.drivers.turns import Turns
+from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
 
@@ -115,7 +115,8 @@ class LibvirtDriver(HypervisorDriver):
             Ability.RESIZE_VOLUMES,
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
-            Ability.CONSOLE,
+            Ability.VNC_CONSOLE,
+            Ability.SERIAL_CONSOLE,
             Ability.SECURITY_GROUPS,
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
@@ -130,6 +131,7 @@ class LibvirtDriver(HypervisorDriver):
         self._events = GuestEvents(self._links)
         self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
+        self._copies: dict[tuple[UUID, UUID], Backing] = {}
 
     @classmethod
     def from_options(cls, options: LibvirtOptions) -> Self:
@@ -163,7 +165,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver."""
-        if self._records.copies.find(template_uuid, pool_uuid) is not None:
+        if self._find_copy(template_uuid, pool_uuid) is not None:
             return
         image = self._records.directory.template(template_uuid)
         if image is None:
@@ -801,12 +803,23 @@ class LibvirtDriver(HypervisorDriver):
     def _backing(self, call: HostCall, pool: LibvirtPool, volume: VolumeSpec) -> Backing | None:
         if volume.template_uuid is None:
             return None
-        attempt = self._records.copies.find(volume.template_uuid, volume.pool_uuid)
-        image = self._records.directory.template(volume.template_uuid)
-        if attempt is None or image is None:
+        copy = self._find_copy(volume.template_uuid, volume.pool_uuid)
+        if copy is None:
             reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
-        return Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return copy
+
+    def _find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
+        """A pool's copy of a template; one that is there once stays, and is not looked for again."""
+        found = self._copies.get((template_uuid, pool_uuid))
+        if found is not None:
+            return found
+        attempt = self._records.copies.find(template_uuid, pool_uuid)
+        image = None if attempt is None else self._records.directory.template(template_uuid)
+        if attempt is None or image is None:
+            return None
+        found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return self._copies.setdefault((template_uuid, pool_uuid), found)
 
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
