@@ -58,6 +58,8 @@ class PagingServer:
 
     def _page(self, command: str, given: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
         key, rows = self.lists[command]
+        if "page" not in given:
+            return self._ok(command, {"count": len(rows), key: rows} if rows else {})
         size, page = int(given["pagesize"]), int(given["page"])
         if size > self.most_rows:
             return self._error(

@@ -282,7 +282,7 @@ def catalogue(world: World) -> dict[str, Cases]:
             "category": equal("category", "storage", "Storage"),
             "group": equal("group", "storage", "Storage"),
             "subgroup": constant("others", keeps=True),
-            "zoneid": constant(zone, keeps=False),
+            "zoneid": equal("scope", zone, "Zone"),
             "storageid": equal("scope", world.id_of("storage_pools", "a-1-primary"), "StoragePool"),
             "accountid": equal("scope", world.id_of("accounts", "acme"), "Account"),
             "domainid": constant(rivals, keeps=False),

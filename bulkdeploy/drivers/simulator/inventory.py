@@ -211,7 +211,7 @@ def list_placed_guests(connection: Connection, host: str | None = None) -> list[
 
 def _copy_adopted(connection: Connection, guests: Sequence[AdoptedGuest]) -> None:
     connection.execute("CREATE TEMPORARY TABLE given_guests (LIKE simulator.guests INCLUDING DEFAULTS)")
-    connection.execute("CREATE TEMPORARY TABLE given_volumes (LIKE simulator.volumes)")
+    connection.execute("CREATE TEMPORARY TABLE given_volumes (LIKE simulator.volumes INCLUDING DEFAULTS)")
     with connection.cursor().copy(
         "COPY given_guests (uuid, fence, power, host_uuid, name, cpu_number, cpu_mhz, memory_mib, volume_uuids)"
         " FROM STDIN"
