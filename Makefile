@@ -77,7 +77,7 @@ test-kvm: setup ## Run real guests on three libvirt daemons (no KVM needed); roo
 	@tests/kvm/run.sh $(BIN)/python $(KVM_TESTS)
 
 test-front: setup ## Deploy 1,000 VMs (FRONT_VMS) through two whole stacks, killed on both sides and cut between; what was called for each VM
-	@$(BIN)/python -m pytest -q tests/cloudstack/contract_at_length.py tests/cloudstack/front_at_length.py
+	@$(BIN)/python -m pytest -q $(addprefix tests/cloudstack/,contract_at_length.py clients_at_length.py front_at_length.py)
 
 test-failover: setup ## Kill PostgreSQL under load and promote its standby, synchronous and not: what is lost, how long calls wait
 	@$(BIN)/python -m tests.failover

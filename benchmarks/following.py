@@ -1,9 +1,9 @@
 """Following a CloudStack of 25,000 hosts and 100,000 VMs: ``make bench-follow``.
 
 One JSON object per line: the CPU that ``bulkdeploy follow`` took, as a share of a core, and the calls a minute that
-the CloudStack got, while one VM a second changes there and ten hosts a minute fall silent; and what a reading of
-everything takes, which comes once an hour. ``HOSTS``, ``VMS``, ``EVENTS`` a second and ``MINUTES`` in the
-environment: others.
+the CloudStack got, while one VM a second changes there; what a reading of hosts takes, of which ten a minute fall
+silent, and one of everything; and what all that is in the long run. ``HOSTS``, ``VMS``, ``EVENTS`` a second and
+``MINUTES`` in the environment: others.
 """
 
 import json
@@ -22,8 +22,11 @@ from sqlalchemy import text
 from benchmarks.cpu import cpu_seconds
 from benchmarks.ground import BenchmarkZone, end, ground, say
 from benchmarks.imports import CALLS_PER_SECOND, HOSTS, VMS, prepared
-from bulkdeploy.manage.upstream.following import SHARE_OF_CPU, Cadence
-from bulkdeploy.wiring.system import build_engine
+from bulkdeploy.cloudstack.client import Access, Client
+from bulkdeploy.manage.upstream.following import SHARE_OF_EVERYTHING, SHARE_OF_PLACES, Cadence, Follower
+from bulkdeploy.wiring.logs import configure_logging
+from bulkdeploy.wiring.settings import Settings
+from bulkdeploy.wiring.system import build_engine, build_system
 
 EVENTS, MINUTES = 1.0, 10.0
 """Events a second, and for how long following is watched."""
@@ -44,35 +47,64 @@ def main() -> None:
                 follower = start(zone, url, servers.directory)
                 report("first reading", wait_for_a_reading(zone, follower, url), hosts=hosts, vms=vms)
                 watched = watch(zone, follower, url, minutes)
-                report("an hour between readings", watched, events_per_s=events, minutes=minutes)
+                report("events", watched, events_per_s=events, minutes=minutes)
                 end(follower)
-                with zone.engine.begin() as connection:
-                    connection.execute(text("UPDATE followed_clouds SET imported = now() - interval '1 day'"))
-                follower = start(zone, url, servers.directory)
-                read = wait_for_a_reading(zone, follower, url)
-                report("reading everything again", read)
-                apart_s = max(Cadence().everything, read["cpu_seconds"] / SHARE_OF_CPU)
-                share = watched["percent_of_a_core"] + 100 * read["cpu_seconds"] / apart_s
-                calls = watched["calls_a_minute"] + 60 * read["calls"] / apart_s
-                report("in the long run", {"percent_of_a_core": round(share, 2), "calls_a_minute": round(calls, 1)})
+            share, calls = watched["percent_of_a_core"], watched["calls_a_minute"]
+            for name, read in readings(settings, url).items():
+                report(name, read)
+                share += 100 * read["cpu_seconds"] / read["seconds_apart"]
+                calls += 60 * read["calls"] / read["seconds_apart"]
+            report("in the long run", {"percent_of_a_core": round(share, 2), "calls_a_minute": round(calls, 1)})
             zone.engine.dispose()
         finally:
             cloud.terminate()
 
 
+def readings(settings: Settings, url: str) -> dict[str, dict[str, Any]]:
+    """What it takes to read places, and everything; and how far apart that is done."""
+    configure_logging(settings)
+    system = build_system(settings)
+    client = Client(Access(url, "key", "key", None, CALLS_PER_SECOND))
+    try:
+        follower = Follower(system, client)
+        follower.round()  # all modules are imported
+        figures = {}
+        for name, due, often_s, share in (
+            ("clusters, hosts and pools", "_places_due", Cadence().places, SHARE_OF_PLACES),
+            ("everything", "_all_due", Cadence().everything, SHARE_OF_EVERYTHING),
+        ):
+            setattr(follower, due, 0.0)
+            before, began, cpu = client.calls.total(), time.monotonic(), time.process_time()
+            follower.round()
+            cpu = time.process_time() - cpu
+            figures[name] = {
+                "seconds": round(time.monotonic() - began, 1),
+                "cpu_seconds": round(cpu, 2),
+                "calls": client.calls.total() - before,
+                "seconds_apart": round(max(often_s, cpu / share)),
+            }
+        return figures
+    finally:
+        client.close()
+        system.drivers.close()
+        system.reading.dispose()
+        system.engine.dispose()
+
+
 def start(zone: BenchmarkZone, url: str, folder: Path) -> subprocess.Popen[bytes]:
-    """A process that follows, as operators start it, but for its number of calls a second."""
-    options = ["--url", url, "--calls-per-second", str(CALLS_PER_SECOND)]
+    """A process that follows, as operators start it, but at more calls a second, and reading events only."""
+    options = ["--url", url]
     for name in ("apikey", "secretkey"):
         (folder / name).write_text("key")
         options += [f"--{name}", f"@{folder / name}"]
+    options += ["--places-seconds", "100000", "--calls-per-second", str(CALLS_PER_SECOND)]
     return zone.start(("-m", "bulkdeploy.manage.main", "follow", "cloudstack", *options))
 
 
 def wait_for_a_reading(zone: BenchmarkZone, follower: subprocess.Popen[bytes], url: str) -> dict[str, Any]:
     """What the next reading of everything took, from the start of the process on."""
     began, before = time.monotonic(), calls_of(url)
-    query = text("SELECT imported FROM followed_clouds WHERE imported > now() - interval '12 hours'")
+    query = text("SELECT imported FROM followed_clouds WHERE imported IS NOT NULL")
     while True:
         with zone.engine.connect() as connection:
             if connection.execute(query).first() is not None:

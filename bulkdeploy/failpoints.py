@@ -54,6 +54,9 @@ class Failpoint(StrEnum):
     DRIVER_SCALE = "driver.scale"
     DRIVER_DEVICES = "driver.devices"
     DRIVER_RESIZE = "driver.resize"
+    DRIVER_SNAPSHOT = "driver.snapshot"
+    DRIVER_REVERT = "driver.revert"
+    DRIVER_DELETE_SNAPSHOT = "driver.delete_snapshot"
     DRIVER_FENCE = "driver.fence"
 
     # sweepers

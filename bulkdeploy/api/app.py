@@ -111,7 +111,12 @@ def _is_secure(requested: Request) -> bool:
 
 
 def _response(answered: WireAnswer) -> Response:
-    response = Response(answered.body, answered.status, answered.headers, content_type=answered.content_type)
+    if answered.etag and request.if_none_match.contains_weak(answered.etag):
+        response = Response(status=304, headers=answered.headers)
+    else:
+        response = Response(answered.body, answered.status, answered.headers, content_type=answered.content_type)
+    if answered.etag:
+        response.set_etag(answered.etag)
     for cookie in answered.cookies:
         response.set_cookie(
             cookie.name,

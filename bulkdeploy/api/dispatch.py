@@ -276,7 +276,8 @@ def _rendered(
 ) -> WireAnswer:
     role = None if caller is None else caller.role_type
     content = endpoint.renderer.content(result, role, json=request.wants_json, warning=warning)
-    return answer(endpoint.command.envelope_key, content, json=request.wants_json, cookies=cookies)
+    tagged = request.method == "GET" and not endpoint.command.changes_state
+    return answer(endpoint.command.envelope_key, content, json=request.wants_json, cookies=cookies, tagged=tagged)
 
 
 def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:

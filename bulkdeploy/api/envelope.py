@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -30,6 +31,8 @@ SECURITY_HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
+
+ETAG_BYTES = 16
 
 REFUSED_ENVELOPE = "errorresponse"
 """Of refusals that belong to no command."""
@@ -125,9 +128,13 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
     return render_strictly if strict else render
 
 
-def answer(key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = ()) -> WireAnswer:
-    """A successful answer."""
-    return WireAnswer(200, *_body(key, content, json=json), SECURITY_HEADERS, cookies)
+def answer(
+    key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = (), tagged: bool = False
+) -> WireAnswer:
+    """A successful answer; ``tagged``: with an entity tag, for a client that asks again and again."""
+    content_type, body = _body(key, content, json=json)
+    etag = blake2b(body, digest_size=ETAG_BYTES).hexdigest() if tagged else ""
+    return WireAnswer(200, content_type, body, SECURITY_HEADERS, cookies, etag)
 
 
 def refusal(

@@ -60,13 +60,18 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """One answer, ready to be sent."""
+    """One answer, ready to be sent.
+
+    Attributes:
+        etag: names the body, for clients that have it already; empty: nobody keeps such an answer.
+    """
 
     status: int
     content_type: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     cookies: tuple[Cookie, ...] = ()
+    etag: str = ""
 
 
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:

@@ -13,6 +13,7 @@ from bulkdeploy.cli.batch_files import LIST, BatchFile, read_batch
 from bulkdeploy.cli.command_context import CommandContext
 from bulkdeploy.cli.connection.catalogue import Api
 from bulkdeploy.cli.connection.naming import ID, resolve_names
+from bulkdeploy.cli.deployments.jobs import failure_of
 from bulkdeploy.cli.deployments.plan_report import plan_parts
 from bulkdeploy.cli.failures import ApiRefused, JobsFailed, UsageError
 from bulkdeploy.cli.output.formats import printable
@@ -187,10 +188,7 @@ def _show(context: CommandContext, answer: Mapping[str, Any], *, planned: bool) 
         follow_batch(context, watch, (), order=[str(job["jobid"]) for job in jobs])
     except JobsFailed as error:
         failed = error
-    if table:
-        screen.render(*_places(answer))
-    else:
-        screen.report(*_places(answer))
+    (screen.render if table else screen.report)(*_places(answer, watch.jobs))
     if failed is not None:
         raise failed
 
@@ -199,12 +197,20 @@ def _rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: row.get(name) for name in PLACES if name in row} for row in answer.get("placements") or ()]
 
 
-def _places(answer: Mapping[str, Any]) -> list[Table]:
-    """Name to host, and what was left out."""
+def _host_after(job: Mapping[str, Any]) -> str | None:
+    """The name of the host that a job's VM is on."""
+    vm = (job.get("jobresult") or {}).get("virtualmachine") or {}
+    return vm.get("hostname") if failure_of(job) is None else None
+
+
+def _places(answer: Mapping[str, Any], ended: Sequence[Mapping[str, Any]] = ()) -> list[Table]:
+    """Name to host, and what was left out; a VM whose job has ended is where it says, or nowhere."""
+    hosts = {str(job.get("jobid")): _host_after(job) for job in ended}
     placed = Table("VM", "Host", box=box.SIMPLE, title="Where the VMs are", title_justify="left")
     for row in answer.get("placements") or ():
         name = row.get("name") or f"{LIST}[{row.get('index')}]"
-        placed.add_row(printable(str(name)), printable(str(row.get("hostname") or "-")))
+        host = hosts.get(str(row.get("jobid")), row.get("hostname"))
+        placed.add_row(printable(str(name)), printable(str(host or "-")))
     if not answer.get("failed"):
         return [placed]
     failed = Table("Entry", "VM", "Code", "Why", box=box.SIMPLE, title="Left out", title_justify="left")

@@ -6,6 +6,9 @@ from bulkdeploy.services.owned_entities import named_entity
 from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_owner_of, visibility
 from bulkdeploy.store.visibility import Visibility
 
+IDS = frozenset({"id", "ids", "vmsnapshotid", "vmsnapshotids"})
+"""Parameters of lists that name what is listed: whoever does so needs no ``listall``."""
+
 
 def visible(call: Call) -> Visibility:
     """The visibility that the call's owner parameters, or their absence, ask for.
@@ -19,7 +22,7 @@ def visible(call: Call) -> Visibility:
         project=call.ref("projectid"),
         is_recursive=call.flag("isrecursive"),
         list_all=call.flag("listall"),
-        by_id="id" in call.arguments or "ids" in call.arguments,
+        by_id=not IDS.isdisjoint(call.arguments),
     )
     return visibility(call.connection, call.caller, requested)
 

@@ -48,7 +48,7 @@ ENTITIES = {
 }
 """Filters by ids of things that there are: an unknown one is refused, as everywhere."""
 
-LISTS = frozenset({"ids", "resourceids", "supportedservices", "vmsnapshotids"})
+LISTS = frozenset({"ids", "resourceids", "supportedservices"})
 FLAGS = frozenset(
     {
         *("allocatedonly", "fetchhealthcheckresults", "fordisplay", "forloadbalancing", "forprovider"),
@@ -163,11 +163,6 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "systemvm",
         "system VMs",
         (*_filters("id name arch hostid podid zoneid state storageid systemvmtype"), *PAGING),
-    ),
-    "listVMSnapshot": (
-        "vmSnapshot",
-        "VM snapshots",
-        (*_filters("vmsnapshotid vmsnapshotids name state virtualmachineid tags"), *OWNED),
     ),
     "listVPCs": (
         "vpc",

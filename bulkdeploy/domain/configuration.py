@@ -293,6 +293,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("max.guest.cpu.speed", "0", N, "Most MHz a core that a VM may be given; 0: a host's", minimum=0),
     Setting("max.guest.memory", "0", N, "Most MiB that a VM may be given; 0: a host's", minimum=0),
+    Setting("vmsnapshot.max", "10", N, "Most snapshots that a VM may have", minimum=0, maximum=1000),
     Setting("custom.diskoffering.size.min", "1", N, "Smallest custom disk, GiB", minimum=1),
     Setting("custom.diskoffering.size.max", "1024", N, "Largest custom disk, GiB", minimum=1),
     Setting(

@@ -39,6 +39,7 @@ class Entity(StrEnum):
     USER_DATA = "UserData"
     INSTANCE_GROUP = "InstanceGroups"
     VIRTUAL_MACHINE = "VirtualMachines"
+    VM_SNAPSHOT = "VMSnapshot"
     VOLUME = "Volumes"
     NIC = "Nics"
     SECONDARY_IP = "NicSecondaryIps"

@@ -25,7 +25,10 @@ class Ability(StrEnum):
     """``ensure_devices``: a running guest gets and loses nics."""
 
     RESIZE_VOLUMES = "resizing of volumes"
-    """``ensure_resized``, ``size_of``: a volume grows while its guest runs, and shrinks while it does not."""
+    """``ensure_resized``, ``size_of``: a volume grows while its guest runs."""
+
+    SHRINK_VOLUMES = "shrinking of volumes"
+    """``ensure_resized``, ``size_of``: a volume shrinks while its guest does not run."""
 
     GUEST_PASSWORDS = "guest passwords"
     """``ensure_running`` hands ``GuestSpec.password`` to the guest."""
@@ -34,10 +37,19 @@ class Ability(StrEnum):
     """``details_of_guests``: the hypervisor alone tells what a guest was started with, so it can be adopted."""
 
     SNAPSHOTS = "snapshots"
-    """Snapshots of guests; no call needs it yet."""
+    """``ensure_snapshot``, ``ensure_reverted``, ``ensure_snapshot_absent``: of guests that do not run."""
 
-    CONSOLE = "console"
-    """``open_console``: the screen, or the serial console, of a running guest."""
+    MEMORY_SNAPSHOTS = "snapshots with memory"
+    """The same of guests that run, with their memory."""
+
+    LIVE_SNAPSHOTS = "snapshots of running guests without memory"
+    """``ensure_snapshot`` of a guest that runs, of its volumes alone."""
+
+    VNC_CONSOLE = "VNC console"
+    """``open_console``: the screen of a running guest."""
+
+    SERIAL_CONSOLE = "serial console"
+    """``open_console``: the serial console of a running guest."""
 
     SECURITY_GROUPS = "security groups"
     """``ensure_filters``: guests receive and send only what the rules of their security groups let through."""

@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.details import DetailsContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
@@ -19,9 +19,10 @@ from bulkdeploy.drivers.contract_suites.guests import DriverContract  # noqa: E4
 from bulkdeploy.drivers.contract_suites.host_fencing import HostFencingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.hosts import HostContract, Machines  # noqa: E402
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.resizing import ResizeContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.security_groups import Filtering, SecurityGroupContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.snapshots import Contents, SnapshotContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.subjects import (  # noqa: E402
     PATIENCE_S,
     Caller,
@@ -37,7 +38,7 @@ __all__ = [
     "BatchContract",
     "Caller",
     "CapacityContract",
-    "ConsoleContract",
+    "Contents",
     "DetailsContract",
     "DeviceContract",
     "DriverContract",
@@ -51,7 +52,11 @@ __all__ = [
     "Rig",
     "ScalingContract",
     "SecurityGroupContract",
+    "SerialConsoleContract",
+    "ShrinkContract",
+    "SnapshotContract",
     "Subjects",
+    "VncConsoleContract",
     "VolumeContract",
     "guests_of",
     "volume_uuids",

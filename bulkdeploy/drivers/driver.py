@@ -8,18 +8,22 @@ docs/drivers.md walks through an example.
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
+
+H = TypeVar("H")
+T = TypeVar("T")
 
 ANY_HOST = "any host"
 """Named in errors of calls that no single host is asked."""
@@ -43,6 +47,10 @@ class ConsoleKind(StrEnum):
 
     VNC = "vnc"
     SERIAL = "serial"
+
+
+CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.SERIAL: Ability.SERIAL_CONSOLE})
+"""What a driver declares that opens consoles of a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,14 @@ class GuestSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotSpec:
+    """A snapshot of a guest: of all its volumes at one moment, and ``with_memory`` of its memory at that moment."""
+
+    uuid: UUID
+    with_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Guest:
     """A guest as the hypervisor has it; ``nic_uuids`` None: it does not know its nics by their uuids."""
 
@@ -142,7 +158,7 @@ class DriverError(Exception):
 
     Attributes:
         step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``console``...
+            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``snapshot``, ``revert``, ``console``...
         host: the host's name.
         reason: what the hypervisor said.
         transient: True when the same call may succeed on the same host later. A start that fails, for good or
@@ -184,7 +200,7 @@ class HypervisorDriver(ABC):
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
     abilities: ClassVar[frozenset[Ability]] = frozenset()
-    is_watched: ClassVar[bool] = False
+    is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records
 
@@ -210,15 +226,7 @@ class HypervisorDriver(ABC):
 
         Each may take ``timeout_s`` for itself; one that fails stops no other.
         """
-
-        def admit(host: NewHost) -> HostModel | DriverError:
-            try:
-                return self.admit_host(host, timeout_s=timeout_s)
-            except DriverError as error:
-                return error
-
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            return list(threads.map(admit, hosts))
+        return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """The guests of one host, for who watches it.
@@ -239,15 +247,7 @@ class HypervisorDriver(ABC):
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.
         """
-
-        def look(host: HostAddress) -> Sequence[Guest] | DriverError:
-            try:
-                return self.guests_of_host(host, timeout_s=timeout_s)
-            except DriverError as error:
-                return error
-
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            return list(threads.map(look, hosts))
+        return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Guests of these hosts that are said to have ended since the last call; answers at once.
@@ -404,7 +404,7 @@ class HypervisorDriver(ABC):
 
         Larger, the guest, which runs on ``host``, sees it at once. Smaller, the guest does not run (``host``
         None), and what lay beyond is lost.
-        Ability.RESIZE_VOLUMES.
+        Ability.RESIZE_VOLUMES, Ability.SHRINK_VOLUMES.
 
         Raises:
             DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run
@@ -424,6 +424,51 @@ class HypervisorDriver(ABC):
         """
         del guest_uuid, volume, fence, timeout_s
         raise _unable("look", ANY_HOST, Ability.RESIZE_VOLUMES)
+
+    def ensure_snapshot(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Take a snapshot of a guest that runs on ``host``, or, where that is None, of one that does not run.
+
+        Having it is fine: it is of the moment at which one of the calls ended. While a guest has snapshots nobody
+        asks for other volumes, nics or sizes of it; it starts, stops and moves as any other.
+        Ability.SNAPSHOTS while it does not run; Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS while it runs,
+        with its memory and without.
+
+        Raises:
+            DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
+                run where it must, or runs where it must not (transient False).
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Make a guest what it was when a snapshot of it was taken. What it has since is lost; snapshots stay.
+
+        With memory the guest runs on ``host`` and goes on from that moment; without, ``host`` is None, and the
+        guest does not run. Ability.SNAPSHOTS.
+
+        Raises:
+            DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
+                that ran may run no more; or there is no such snapshot (transient False).
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("revert", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
+
+    def ensure_snapshot_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Remove a snapshot of a guest that runs on ``host`` (None: does not run). Absent is fine.
+
+        The guest, and its other snapshots, are as before. Ability.SNAPSHOTS.
+
+        Raises:
+            DriverError: parts of it may be left.
+        """
+        del guest, snapshot, fence, timeout_s
+        raise _unable("delete_snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
@@ -472,13 +517,13 @@ class HypervisorDriver(ABC):
 
         SERIAL: what comes is what the guest writes, and it reads what is sent. VNC: the protocol of RFC 6143 behind
         its security handshake, which the driver has gone through: the client's ClientInit comes next.
-        Ability.CONSOLE.
+        Ability.VNC_CONSOLE, Ability.SERIAL_CONSOLE.
 
         Raises:
             DriverError: the guest does not run there, has no such console, or it can not be reached.
         """
-        del guest_uuid, kind, timeout_s
-        raise _unable("console", host.name, Ability.CONSOLE)
+        del guest_uuid, timeout_s
+        raise _unable("console", host.name, CONSOLES[kind])
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
@@ -502,6 +547,19 @@ class HypervisorDriver(ABC):
 
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Give back connections; the driver is not used afterwards."""
+
+
+def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:
+    """What came of a call for each of these, HOSTS_AT_ONCE at a time, in their order; who fails stops no other."""
+
+    def result(host: H) -> T | DriverError:
+        try:
+            return call(host)
+        except DriverError as error:
+            return error
+
+    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
+        return list(threads.map(result, hosts))
 
 
 def _unable(step: str, host: str, ability: Ability) -> DriverError:

@@ -104,10 +104,11 @@ def forget_gauges(server: object, worker: Any) -> None:
     mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
-def after_fork(server: object, worker: object) -> None:
+def after_fork(server: object, worker: Any) -> None:
     """Tie a forked process to its parent's life, and exempt what they share from garbage collection."""
-    del server, worker
+    del server
     end_with_parent(signal.SIGKILL)
+    os.nice(worker.app.settings.api_niceness)
     gc.freeze()
 
 

@@ -28,13 +28,13 @@ def inventory() -> None:
 
 
 @inventory.command("load")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.pass_context
 def load_command(ctx: click.Context, file: Path) -> None:
     """Make what FILE describes true: create what is missing, change what differs, remove nothing.
 
-    Hosts are reached by their drivers. Loading a file twice changes nothing. A file that breaks a rule is refused
-    whole.
+    FILE may be - for standard input. Hosts are reached by their drivers. Loading a file twice changes nothing. One
+    that breaks a rule is refused whole.
     """
     click.echo(describe(load(with_running_services(settings_of(ctx)), file)))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bulkdeploy.placement.catalog import PlacementCatalog
-from bulkdeploy.placement.model import Affinity, Ints, PlacementRequest, Plan, ZoneSnapshot
+from bulkdeploy.placement.model import Affinity, Ints, NewVms, PlacementRequest, Plan, ZoneSnapshot
 from bulkdeploy.placement.planner import plan
 
 PACKED = "firstfit"
@@ -65,26 +65,19 @@ def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> Zone
     """The zone once a plan of its owner's is claimed."""
     if not made.placed:
         return snapshot
-    clusters, hosts, pools = snapshot.clusters, snapshot.hosts, snapshot.pools
-    on_host = _counted(hosts.id, made.host_ids)
-    in_cluster = _counted(clusters.id, made.cluster_ids)
-    allocated = pools.allocated
+    on_host = _counted(snapshot, "hosts", snapshot.hosts.id, made.host_ids)
+    allocated = np.zeros(len(snapshot.pools.id), dtype=np.int64)
     for position, disk in enumerate(request.disks):
         chosen = made.pool_ids[:, position]
-        allocated = allocated + disk.size_bytes * _counted(pools.id, chosen[chosen >= 0])
-    return ZoneSnapshot(
-        clusters=replace(
-            clusters, owner_vms=clusters.owner_vms + in_cluster, all_vms=clusters.all_vms + in_cluster
-        ),
-        hosts=replace(
-            hosts,
-            cpu_used=hosts.cpu_used + on_host * (request.cpu_number * request.cpu_mhz),
-            memory_used=hosts.memory_used + on_host * request.memory_mib,
-            vms_used=hosts.vms_used + on_host,
-            owner_vms=hosts.owner_vms + on_host,
-        ),
-        pools=replace(pools, allocated=allocated),
-        tag_sets=snapshot.tag_sets,
+        allocated += disk.size_bytes * _counted(snapshot, "pools", snapshot.pools.id, chosen[chosen >= 0])
+    return snapshot.with_vms(
+        NewVms(
+            on_host,
+            _counted(snapshot, "clusters", snapshot.clusters.id, made.cluster_ids),
+            allocated,
+            request.cpu_number * request.cpu_mhz,
+            request.memory_mib,
+        )
     )
 
 
@@ -194,8 +187,8 @@ def _shares(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> lis
     ]
 
 
-def _counted(ids: Ints, wanted: Ints) -> Ints:
+def _counted(snapshot: ZoneSnapshot, name: str, ids: Ints, wanted: Ints) -> Ints:
     """How often each of ``ids`` is among ``wanted``, all of which are there."""
-    order = np.argsort(ids, kind="stable")
+    order = snapshot.once(f"{name} by id", lambda: np.argsort(ids, kind="stable"))
     at = order[np.searchsorted(ids, wanted, sorter=order)]
-    return np.bincount(at, minlength=len(ids)).astype(np.int64)
+    return np.bincount(at, minlength=len(ids))

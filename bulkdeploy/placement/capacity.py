@@ -4,7 +4,7 @@ Capacity is never cut to the number of VMs asked for: that keeps the order among
 number of VMs is split over calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.host_filter import HostFilter
 from bulkdeploy.placement.hosts import CandidateHosts
-from bulkdeploy.placement.model import HostAnswer, Ints, PlacementRequest, ZoneSnapshot, total
+from bulkdeploy.placement.model import Flags, HostAnswer, Ints, PlacementRequest, ZoneSnapshot, total
 from bulkdeploy.placement.packing import Packing, pack
 from bulkdeploy.placement.pools import PoolTable, Volumes, local_pools, rows_of
 from bulkdeploy.placement.rule import Rule
@@ -69,8 +69,8 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
     hosts = HostFilter(rules, snapshot.hosts.cluster)
     disks = request.disks if storage.RULE in rules else ()
     per_host = _apply_host_rules(snapshot, request, rules, hosts)
-    order, number = _numbered(snapshot.clusters.id)
-    candidates = _candidates(snapshot, hosts, number, per_host)
+    order, number = snapshot.clusters_in_order
+    candidates = _candidates(snapshot, per_host)
     local = None
     volumes = Volumes.of(disks, StorageType.LOCAL)
     if volumes.sizes:
@@ -80,13 +80,14 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
     shared, alone = None, clusters
     volumes = Volumes.of(disks, StorageType.SHARED)
     if volumes.sizes:
-        shared = shared_storage(snapshot, request, volumes, order, clusters)
+        shared = shared_storage(snapshot, request, volumes, clusters)
         clusters, alone = np.minimum(clusters, shared.capacity), np.minimum(clusters, shared.alone)
         hosts.exclude_clusters((clusters == 0)[number], storage.RULE)
     for rule in rules:
         bound = None if rule.cluster_capacity is None else rule.cluster_capacity(snapshot, request)
         if bound is not None:
-            clusters, alone = (np.minimum(one, np.maximum(bound[order], 0)) for one in (clusters, alone))
+            bound = np.maximum(bound[order], 0)
+            clusters, alone = np.minimum(clusters, bound), np.minimum(alone, bound)
             hosts.exclude_clusters((clusters == 0)[number], rule)
     found = Capacity(hosts, order, candidates, clusters, alone, local, shared)
     is_bound = affinity.RULE in rules and needs_one_host(request)
@@ -118,45 +119,62 @@ class HostAnswers:
 def _apply_host_rules(
     snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule], hosts: HostFilter
 ) -> Ints:
-    """Exclude hosts; the answer is how many VMs each host holds that is left."""
-    capacity = np.full(len(snapshot.hosts.id), ENDLESS, dtype=np.int64)
-    for rule in rules:
-        if rule.excludes_clusters is not None and (marked := rule.excludes_clusters(snapshot, request)) is not None:
-            hosts.exclude_clusters(marked, rule)
-        if rule.excludes_hosts is not None and (marked := rule.excludes_hosts(snapshot, request)) is not None:
+    """Exclude hosts; the answer is how many VMs each host holds, none where it is excluded."""
+    kept, remaining = _lasting_exclusions(snapshot, request, rules)
+    capacity = kept.copy()
+    for rule, lasting in remaining:
+        if lasting is not None:
+            hosts.exclude(lasting, rule)
+            continue
+        for marked in _marked(snapshot, request, rule):
             hosts.exclude(marked, rule)
+            np.putmask(capacity, marked, 0)
         if rule.host_capacity is not None and (bound := rule.host_capacity(snapshot, request)) is not None:
             hosts.exclude(bound <= 0, rule)
             np.minimum(capacity, bound, out=capacity)
-    return capacity
+    return np.maximum(capacity, 0, out=capacity)
 
 
-def _numbered(ids: Ints) -> tuple[Ints, Ints]:
-    """Positions in order of id, and for each position its number in that order."""
-    order = np.argsort(ids, kind="stable")
-    number = np.empty_like(order)
-    number[order] = np.arange(len(ids), dtype=np.int64)
-    return order, number
+def _lasting_exclusions(
+    snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule]
+) -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
+    """ENDLESS for each host that no lasting rule excludes, else 0; and the rules in order, with what these exclude.
+
+    Lasting rules that exclude no host are left out, all others are applied to each request.
+    """
+
+    def find() -> tuple[Ints, list[tuple[Rule, Flags | None]]]:
+        kept = np.full(len(snapshot.hosts.id), ENDLESS, dtype=np.int64)
+        remaining: list[tuple[Rule, Flags | None]] = []
+        for rule in rules:
+            if not rule.lasting:
+                remaining.append((rule, None))
+                continue
+            for marked in _marked(snapshot, request, rule):
+                if marked.any():
+                    remaining.append((rule, marked))
+                    kept[marked] = 0
+        return kept, remaining
+
+    by = (request.purpose, request.planner, request.offering_planner, request.hypervisor, request.host_tags)
+    pins = (request.pod_id, request.cluster_id, request.host_id, request.avoid_host_ids, request.dedicated)
+    return snapshot.once(("lasting exclusions", by, pins), find)
 
 
-def _candidates(snapshot: ZoneSnapshot, hosts: HostFilter, number: Ints, capacity: Ints) -> CandidateHosts:
-    """The hosts that are left, by cluster and id."""
-    at = hosts.candidates()
-    cluster = number[snapshot.hosts.cluster[at]]
-    ids = snapshot.hosts.id[at]
-    if not _ascending(ids):
-        by_id = np.argsort(ids)
-        at, cluster = at[by_id], cluster[by_id]
-    if not _ascending(cluster):
-        key = (cluster << 32) | np.arange(len(at), dtype=np.int64)
-        key.sort()
-        by_cluster = key & 0xFFFFFFFF
-        at, cluster = at[by_cluster], cluster[by_cluster]
-    return CandidateHosts(at, cluster, capacity[at])
+def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> Iterator[Flags]:
+    """The hosts that a rule excludes."""
+    if rule.excludes_clusters is not None and (marked := rule.excludes_clusters(snapshot, request)) is not None:
+        yield marked[snapshot.hosts.cluster]
+    if rule.excludes_hosts is not None and (marked := rule.excludes_hosts(snapshot, request)) is not None:
+        yield marked
 
 
-def _ascending(values: Ints) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
+def _candidates(snapshot: ZoneSnapshot, capacity: Ints) -> CandidateHosts:
+    """The hosts that take any, by cluster and id."""
+    at, cluster = snapshot.hosts_in_order
+    capacity = capacity[at]
+    takes = capacity > 0
+    return CandidateHosts(at[takes], cluster[takes], capacity[takes])
 
 
 def _store_locally(
@@ -175,8 +193,8 @@ def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:
     """
     candidates = found.candidates
     capacity = found.of_candidates()
-    kept = np.zeros_like(capacity)
-    clusters = np.zeros_like(found.clusters)
+    kept = np.zeros(len(capacity), dtype=np.int64)
+    clusters = np.zeros(len(found.clusters), dtype=np.int64)
     if capacity.any():
         owner_vms = snapshot.clusters.owner_vms[found.order][candidates.cluster]
         policy = snapshot.clusters.policy[found.order][candidates.cluster]

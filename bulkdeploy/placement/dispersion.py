@@ -44,7 +44,7 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
 def _lowest(start: Ints, capacity: Ints) -> Ints:
     """One VM to the first of the lowest members that have room."""
     added = np.zeros(len(start), dtype=np.int64)
-    roomy = np.flatnonzero(capacity > 0)
+    roomy = (capacity > 0).nonzero()[0]
     added[roomy[start[roomy].argmin()]] = 1
     return added
 

@@ -9,7 +9,5 @@ ENDLESS = 1 << 31
 
 
 def fit(free: Ints, size: int) -> Ints:
-    """How many things of ``size`` go into each free room: 0 to ``ENDLESS``."""
-    if size == 0:
-        return np.where(free >= 0, ENDLESS, 0).astype(np.int64)
-    return np.minimum(np.maximum(free // size, 0), ENDLESS)  # np.clip takes thrice as long for few
+    """How many things of ``size`` go into each free room; none where it is less than 1."""
+    return free // size if size else np.where(free >= 0, ENDLESS, 0).astype(np.int64)

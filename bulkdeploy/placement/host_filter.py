@@ -1,6 +1,7 @@
-"""Which hosts are still candidates, and which rule excluded each of the others."""
+"""Which rule excluded a host, and how many hosts each: worked out when somebody asks."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 class HostFilter:
-    """Remembers for every host the first rule that excluded it.
+    """Remembers what each rule excluded, in the order in which rules are applied.
 
     Args:
         rules: all that may exclude hosts.
@@ -18,28 +19,31 @@ class HostFilter:
 
     def __init__(self, rules: Sequence[Rule], cluster_of_host: Ints) -> None:
         self._rules = rules
-        self._number = {rule.reason: number for number, rule in enumerate(rules, start=1)}
-        self._excluded_by = np.zeros(len(cluster_of_host), dtype=np.int16)
         self._cluster = cluster_of_host
+        self._excluded: list[tuple[Rule, Flags, Ints | None]] = []
 
     def exclude(self, hosts: Flags, rule: Rule) -> None:
         """Exclude the marked hosts, unless another rule did so before."""
-        np.putmask(self._excluded_by, hosts & (self._excluded_by == 0), self._number[rule.reason])
+        self._excluded.append((rule, hosts, None))
 
     def exclude_at(self, hosts: Ints, rule: Rule) -> None:
         """Exclude the hosts at these positions, unless another rule did so before."""
-        marked = np.zeros(len(self._excluded_by), dtype=bool)
+        marked = np.zeros(len(self._cluster), dtype=bool)
         marked[hosts] = True
         self.exclude(marked, rule)
 
     def exclude_clusters(self, clusters: Flags, rule: Rule) -> None:
         """Exclude all hosts of the marked clusters."""
-        if clusters.any():
-            self.exclude(clusters[self._cluster], rule)
+        self._excluded.append((rule, clusters, self._cluster))
 
-    def candidates(self) -> Ints:
-        """The hosts that no rule excluded."""
-        return np.flatnonzero(self._excluded_by == 0)
+    @cached_property
+    def _excluded_by(self) -> Ints:
+        """Per host the number of the first rule that excluded it; 0: none did."""
+        numbers = {rule.reason: number for number, rule in enumerate(self._rules, start=1)}
+        excluded_by = np.zeros(len(self._cluster), dtype=np.int64)
+        for rule, marked, of_host in reversed(self._excluded):
+            np.putmask(excluded_by, marked if of_host is None else marked[of_host], numbers[rule.reason])
+        return excluded_by
 
     def reason(self, host: int) -> str | None:
         """The reason of the rule that excluded a host; None: it is a candidate."""
@@ -48,7 +52,7 @@ class HostFilter:
 
     def excluded_by(self, *rules: Rule) -> Flags:
         """The hosts that one of these rules excluded."""
-        return np.isin(self._excluded_by, [self._number[rule.reason] for rule in rules if rule in self._rules])
+        return np.isin(self._excluded_by, [at for at, rule in enumerate(self._rules, start=1) if rule in rules])
 
     def excluded(self) -> dict[str, int]:
         """How many hosts were excluded by each reason, in the rules' order; reasons without any are absent."""

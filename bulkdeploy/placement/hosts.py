@@ -108,7 +108,7 @@ def share_hosts(hosts: HostColumns, request: PlacementRequest, candidates: Candi
 
 def _by_preference(candidates: CandidateHosts, wanted: Ints, preference: Ints, growth: int, order: Ints) -> Ints:
     """The most preferred host with room takes each VM, which changes its preference by ``growth``."""
-    added = np.zeros_like(candidates.capacity)
+    added = np.zeros(len(candidates.capacity), dtype=np.int64)
     if growth < 0:
         cluster, capacity = candidates.cluster[order], candidates.capacity[order]
         added[order] = fill_levels(-preference[order], -growth, capacity, cluster, wanted)
@@ -139,20 +139,20 @@ def _least_used(task: _Task) -> Ints:
 def _random(task: _Task) -> Ints:
     """Draw a host with room for every VM; what overfills a host is drawn again."""
     candidates, wanted, rng = task.candidates, task.wanted, task.rng
-    added = np.zeros_like(candidates.capacity)
+    added = np.zeros(len(candidates.capacity), dtype=np.int64)
     missing = wanted
     for _ in range(RANDOM_ROUNDS):
-        roomy = np.flatnonzero(added < candidates.capacity)
+        roomy = (added < candidates.capacity).nonzero()[0]
         hosts_of = np.bincount(candidates.cluster[roomy], minlength=len(wanted))
         first = np.cumsum(hosts_of) - hosts_of
         cluster = np.repeat(np.arange(len(wanted), dtype=np.int64), missing)
         drawn = first[cluster] + (rng.random(len(cluster)) * hosts_of[cluster]).astype(np.int64)
         added += np.bincount(roomy[drawn], minlength=len(added))
         excess = np.maximum(added - candidates.capacity, 0)
+        if not excess.any():
+            return added
         added -= excess
         missing = np.bincount(candidates.cluster, weights=excess, minlength=len(wanted)).astype(np.int64)
-        if not missing.any():
-            return added
     shuffled = np.lexsort((rng.random(len(added)), candidates.cluster))
     capacity = candidates.capacity - added
     added[shuffled] += fill_in_order(capacity[shuffled], candidates.cluster[shuffled], missing)

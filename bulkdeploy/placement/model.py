@@ -1,15 +1,15 @@
-"""What placement reads and what it answers: a zone as columns, a request, a plan.
+"""What placement reads and what it answers: a zone as columns, a request, a plan (one file: one model).
 
 All arrays are numpy; hosts refer to clusters, and pools to clusters and hosts, by POSITION in the
 columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledger.snapshot`` fills a
 ``ZoneSnapshot``, ``scheduling`` writes a ``Plan`` into the ledger.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from bulkdeploy.domain.topology import AffinityType, StorageType
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +104,80 @@ class ClusterUse:
     memory_used: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class NewVms:
+    """Alike VMs by the positions of hosts and clusters, one's size, and what all take of each pool."""
+
+    on_host: Ints
+    in_cluster: Ints
+    bytes_in_pool: Ints
+    cpu_mhz: int
+    memory_mib: int
+
+
 @dataclass(frozen=True)
 class ZoneSnapshot:
-    """One zone at one moment, as one owner's request sees it."""
+    """One zone at one moment, as one owner's request sees it.
+
+    ``lasting``: what was worked out of it and no VM changes; snapshots that follow from placing VMs have it, too.
+    """
 
     clusters: ClusterColumns
     hosts: HostColumns
     pools: PoolColumns
     tag_sets: tuple[frozenset[str], ...]
+    lasting: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: Hashable, work_out: Callable[[], T]) -> T:
+        """What ``work_out`` gives, worked out at the first asking; it must not depend on the VMs that there are."""
+        if name not in self.lasting:
+            self.lasting[name] = work_out()
+        found: T = self.lasting[name]
+        return found
+
+    def with_vms(self, vms: "NewVms") -> "ZoneSnapshot":
+        """The zone with more VMs, all of its owner's, on live hosts."""
+        clusters, hosts, pools = self.clusters, self.hosts, self.pools
+        use, on_host, in_cluster = self.cluster_use, vms.on_host, vms.in_cluster
+        filled = ZoneSnapshot(
+            replace(clusters, owner_vms=clusters.owner_vms + in_cluster, all_vms=clusters.all_vms + in_cluster),
+            replace(
+                hosts,
+                cpu_used=hosts.cpu_used + on_host * vms.cpu_mhz,
+                memory_used=hosts.memory_used + on_host * vms.memory_mib,
+                vms_used=hosts.vms_used + on_host,
+                owner_vms=hosts.owner_vms + on_host,
+            ),
+            replace(pools, allocated=pools.allocated + vms.bytes_in_pool),
+            self.tag_sets,
+        )
+        filled.lasting.update(self.lasting)
+        filled.__dict__["cluster_use"] = ClusterUse(
+            use.cpu_limit,
+            use.cpu_used + in_cluster * vms.cpu_mhz,
+            use.memory_limit,
+            use.memory_used + in_cluster * vms.memory_mib,
+        )
+        return filled
+
+    @property
+    def clusters_in_order(self) -> tuple[Ints, Ints]:
+        """Positions of clusters in order of id, and for each position its number in that order."""
+        return self.once("clusters in order", lambda: _numbered(self.clusters.id))
+
+    @property
+    def hosts_in_order(self) -> tuple[Ints, Ints]:
+        """Positions of hosts by the number of their cluster and by id, and these numbers."""
+        return self.once("hosts in order", self._order_hosts)
+
+    def _order_hosts(self) -> tuple[Ints, Ints]:
+        _, number = self.clusters_in_order
+        cluster = number[self.hosts.cluster]
+        at = np.argsort(self.hosts.id, kind="stable")
+        key = (cluster[at] << 32) | np.arange(len(at), dtype=np.int64)
+        key.sort()
+        at = at[key & 0xFFFFFFFF]
+        return at, cluster[at]
 
     @cached_property
     def cluster_use(self) -> ClusterUse:
@@ -121,6 +188,13 @@ class ZoneSnapshot:
         return ClusterUse(
             *(total(hosts.cluster, np.where(live, column, 0), len(self.clusters.id)) for column in columns)
         )
+
+
+def _numbered(ids: Ints) -> tuple[Ints, Ints]:
+    order = np.argsort(ids, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(ids), dtype=np.int64)
+    return order, number
 
 
 def total(member_of: Ints, amounts: Ints, groups: int) -> Ints:
@@ -231,8 +305,8 @@ class Plan:
 
     ``host_ids``, ``cluster_ids``, ``pod_ids`` have one entry per placed VM; ``pool_ids`` has a row per
     placed VM and a column per disk. ``capacity`` is how many such VMs the candidate hosts hold in all.
-    ``excluded`` counts hosts by the reason of the first rule that excluded them. placed + refused =
-    asked, always.
+    ``excluded`` counts hosts by the reason of the first rule that excluded them, when it is asked for
+    (``count_excluded``). placed + refused = asked, always.
     """
 
     requested: int
@@ -241,8 +315,13 @@ class Plan:
     pod_ids: Ints
     pool_ids: Ints
     capacity: int
-    excluded: Mapping[str, int]
+    count_excluded: Callable[[], Mapping[str, int]]
     spread: Spread
+
+    @property
+    def excluded(self) -> Mapping[str, int]:
+        """Hosts by reason."""
+        return self.count_excluded()
 
     def of(self, vms: Ints) -> "Plan":
         """The places of some of its VMs, by their numbers."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bulkdeploy.placement.dispersion import fill_in_order
+from bulkdeploy.placement.fitting import ENDLESS
 from bulkdeploy.placement.model import Flags, Ints
 from bulkdeploy.placement.pools import PoolTable
 
@@ -55,8 +56,10 @@ def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> P
     ``spills`` marks disks that may go to the zone's pools, taken as endless here, once the row's own are
     full; a row ends at the first VM with another disk that finds no room.
     """
+    if len(sizes) == 1:
+        return _pack_one_disk(table, sizes[0], most, spills=bool(spills[0]))
     rows, counts, columns = [], [], []
-    active = np.flatnonzero(most > 0)
+    active = (most > 0).nonzero()[0]
     left = most[active]
     free = table.free[active]
     while len(active):
@@ -74,6 +77,20 @@ def pack(table: PoolTable, sizes: Sequence[int], most: Ints, spills: Flags) -> P
     return _by_row(len(table.pool), rows, counts, columns, len(sizes))
 
 
+def _pack_one_disk(table: PoolTable, size: int, most: Ints, *, spills: bool) -> Packing:
+    """With one disk a VM each pool has its run, and what spills has the last."""
+    fitting = np.where(table.fits[0], table.free // size if size else ENDLESS, 0)
+    before = np.cumsum(fitting, axis=1) - fitting
+    count = np.minimum(np.maximum(most[:, np.newaxis] - before, 0), fitting)
+    rows, width = count.shape
+    column = np.arange(width)
+    if spills:
+        count = np.column_stack((count, most - count.sum(axis=1)))
+        column = np.append(column, -1)
+    row = np.repeat(np.arange(rows, dtype=np.int64), len(column))
+    return Packing(rows, row, count.ravel(), np.tile(column, rows)[:, np.newaxis])
+
+
 def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tuple[Ints, Ints, Flags]:
     """For each row: the columns that one VM's disks go to, the room left then, and whether all found one."""
     rows, width = free.shape
@@ -83,7 +100,7 @@ def _one_vm(fits: Flags, free: Ints, sizes: Sequence[int], spills: Flags) -> tup
     for disk, size in enumerate(sizes):
         if width:
             takes = fits[disk] & (after >= size)
-            found = np.flatnonzero(takes.any(axis=1))
+            found = (takes.any(axis=1)).nonzero()[0]
             column[found, disk] = takes[found].argmax(axis=1)
             after[found, column[found, disk]] -= size
         if not spills[disk]:

@@ -27,17 +27,27 @@ from bulkdeploy.placement.zone_storage import Grant
 
 def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Grant]) -> Ints:
     """Positions of pools: a line per VM, cluster after cluster, and a column per shared disk."""
-    column = storage.packing.columns(vms)
-    row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
+    used = vms.nonzero()[0]
+    own, vms = rows_of(storage.own, used), vms[used]
     disks = range(len(storage.volumes.sizes))
-    even = _holds_whole(storage.own, storage.volumes.sizes, disks, vms)
-    even &= vms <= storage.packing.kept().min(axis=1)  # what spills has its grants by first fit
-    if even.any():
-        column[even[row]] = _evenly(storage.own, storage.volumes.sizes, disks, even, vms)[:, np.newaxis]
+    even = np.zeros(len(vms), dtype=bool)
+    if _in_the_same_pools(storage.own, disks):
+        even = _holds_whole(own, storage.volumes.sizes, disks, vms)
+    if grants:  # what spills has its grants by first fit
+        even &= vms <= storage.packing.kept()[used].min(axis=1)
+    if even.all():
+        column = np.repeat(_evenly(own, storage.volumes.sizes, disks, vms)[:, np.newaxis], len(disks), axis=1)
+    else:
+        every = np.zeros(len(storage.own.pool), dtype=np.int64)
+        every[used] = vms
+        column = storage.packing.columns(every)
+    row = np.repeat(np.arange(len(vms), dtype=np.int64), vms)
+    if even.any() and not even.all():
+        chosen = _evenly(rows_of(own, even.nonzero()[0]), storage.volumes.sizes, disks, vms[even])
+        column[even[row]] = chosen[:, np.newaxis]
     pool = np.full_like(column, -1)
-    if storage.own.width:
-        own = storage.own.pool[row[:, np.newaxis], np.maximum(column, 0)]
-        pool = np.where(column >= 0, own, -1)
+    if own.width:
+        pool = np.where(column >= 0, own.pool[row[:, np.newaxis], np.maximum(column, 0)], -1)
     for spilled in {grant.disks for grant in grants}:
         lines = _lines_that_spill(column, spilled)
         of_zone = _zone_columns(storage, [grant for grant in grants if grant.disks == spilled], grants)
@@ -51,13 +61,14 @@ def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: 
     For a volume by itself, which another VM may get later: no pool of the cluster comes before one of the zone.
     """
     volumes = Volumes.of((disk,), disk.storage_type)
-    (host,) = np.flatnonzero(snapshot.hosts.id == host_id)
+    (host,) = (snapshot.hosts.id == host_id).nonzero()[0]
     if disk.storage_type is StorageType.LOCAL:
         table = rows_of(local_pools(snapshot, volumes), np.array([host]))
     else:
-        own = rows_of(cluster_pools(snapshot, volumes), snapshot.hosts.cluster[[host]])
+        _, number = snapshot.clusters_in_order
+        own = rows_of(cluster_pools(snapshot, volumes), number[snapshot.hosts.cluster[[host]]])
         table = beside(own, zone_pools(snapshot, hypervisor, volumes))
-    taking = np.flatnonzero(table.fits[0, 0] & (table.free[0] >= disk.size_bytes))
+    taking = (table.fits[0, 0] & (table.free[0] >= disk.size_bytes)).nonzero()[0]
     ids = snapshot.pools.id[table.pool[0, taking]]
     in_order = np.lexsort((ids, -table.free[0, taking]))
     return int(ids[in_order[0]]) if len(taking) else None
@@ -75,18 +86,23 @@ def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequenc
     disks = same[0].disks
     vms = np.array([grant.vms for grant in same], dtype=np.int64)
     alone = len(same) == len(grants)
-    if alone and _holds_whole(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))[0]:
-        total = vms.sum(keepdims=True)
-        chosen = _evenly(storage.zone, storage.volumes.sizes, disks, np.array([True]), total)
+    if (
+        alone
+        and _in_the_same_pools(storage.zone, disks)
+        and _holds_whole(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))[0]
+    ):
+        chosen = _evenly(storage.zone, storage.volumes.sizes, disks, vms.sum(keepdims=True))
         return np.repeat(chosen[:, np.newaxis], len(disks), axis=1)
     return np.repeat(np.array([grant.columns for grant in same], dtype=np.int64), vms, axis=0)
 
 
+def _in_the_same_pools(table: PoolTable, disks: Sequence[int]) -> bool:
+    """Whether each of these disks may lie wherever the others may."""
+    return not any((table.fits[disk] != table.fits[disks[0]]).any() for disk in disks[1:])
+
+
 def _holds_whole(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], vms: Ints) -> Flags:
     """The rows whose pools hold all the row's VMs with each VM's disks in one pool."""
-    first = table.fits[disks[0]]
-    if not table.width or any((table.fits[disk] != first).any() for disk in disks[1:]):
-        return np.zeros(len(vms), dtype=bool)
     whole: Ints = _whole_vms(table, sizes, disks).sum(axis=1)
     return (vms > 0) & (whole >= vms)
 
@@ -97,10 +113,10 @@ def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> 
     return np.where(table.fits[disks[0]], table.free // bundle, 0)
 
 
-def _evenly(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], rows: Flags, vms: Ints) -> Ints:
-    """The column for each VM of the marked rows, row after row: always the pool with room for most."""
-    capacity = _whole_vms(table, sizes, disks)[rows]
+def _evenly(table: PoolTable, sizes: Sequence[int], disks: Sequence[int], vms: Ints) -> Ints:
+    """The column for each VM, row after row: always the pool with room for most."""
+    capacity = _whole_vms(table, sizes, disks)
     segment, column = np.nonzero(capacity)
     capacity = capacity[segment, column]
-    share = fill_levels(-capacity, 1, capacity, segment, vms[rows])
+    share = fill_levels(-capacity, 1, capacity, segment, vms)
     return np.repeat(column, share)[interleave(segment, share)]

@@ -5,7 +5,7 @@ must also be for the VM's hypervisor or for any. Disks of storage type ``local``
 host, ``shared`` ones in pools of its cluster or of the zone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,49 +61,67 @@ class Volumes:
 def local_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
     """A row per host with the pools on it."""
     pools = snapshot.pools
-    return _table(snapshot, volumes, np.where(pools.up, pools.host, -1), len(snapshot.hosts.id))
+    rows = len(snapshot.hosts.id)
+    return _table(snapshot, volumes, ("local pools",), lambda: (np.where(pools.up, pools.host, -1), rows))
 
 
 def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
-    """A row per cluster with the pools that all its hosts reach."""
+    """A row per cluster, in order of ids, with the pools that all its hosts reach."""
     pools = snapshot.pools
-    row = np.where(pools.up & (pools.host < 0), pools.cluster, -1)
-    return _table(snapshot, volumes, row, len(snapshot.clusters.id))
+    _, number = snapshot.clusters_in_order
+
+    def rows() -> tuple[Ints, int]:
+        usable = pools.up & (pools.host < 0) & (pools.cluster >= 0)
+        row = np.full(len(pools.id), -1, dtype=np.int64)
+        row[usable] = number[pools.cluster[usable]]
+        return row, len(number)
+
+    return _table(snapshot, volumes, ("cluster pools",), rows)
 
 
 def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> PoolTable:
     """One row with the zone-wide pools for a hypervisor."""
     pools = snapshot.pools
-    usable = pools.up & (pools.host < 0) & (pools.cluster < 0)
-    for position in np.flatnonzero(usable):
-        usable[position] = pools.hypervisor[position] in ("", hypervisor)
-    return _table(snapshot, volumes, np.where(usable, 0, -1), 1)
+
+    def rows() -> tuple[Ints, int]:
+        usable = pools.up & (pools.host < 0) & (pools.cluster < 0)
+        for position in usable.nonzero()[0]:
+            usable[position] = pools.hypervisor[position] in ("", hypervisor)
+        return np.where(usable, 0, -1), 1
+
+    return _table(snapshot, volumes, ("zone pools", hypervisor), rows)
 
 
-def _table(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> PoolTable:
-    """Lay the pools out by their row (-1: in none)."""
+def _table(
+    snapshot: ZoneSnapshot, volumes: Volumes, name: tuple[str, ...], rows: Callable[[], tuple[Ints, int]]
+) -> PoolTable:
+    """The pools by their row (-1: in none) as they are laid out once, and what is free now."""
+    pool, fits = snapshot.once((*name, volumes.tags), lambda: _laid_out(snapshot, volumes, *rows()))
+    if not pool.shape[1]:
+        return PoolTable(pool, pool, fits)
+    pools = snapshot.pools
+    free = np.maximum(pools.limit - pools.allocated, 0)[pool]
+    free[pool < 0] = 0
+    return PoolTable(pool, free, fits)
+
+
+def _laid_out(snapshot: ZoneSnapshot, volumes: Volumes, row: Ints, rows: int) -> tuple[Ints, Flags]:
+    """``PoolTable.pool`` and ``PoolTable.fits``."""
     pools, disks = snapshot.pools, len(volumes.sizes)
-    if not (row >= 0).any():
-        nothing = np.zeros((rows, 0), dtype=np.int64)
-        return PoolTable(nothing, nothing, np.zeros((disks, rows, 0), dtype=bool))
     fits = np.zeros((disks, len(pools.id)), dtype=bool)
     for disk, tags in enumerate(volumes.tags):
         fits[disk] = (row >= 0) & carriers(snapshot.tag_sets, tags)[pools.tag_set]
     wanted_by = fits.sum(axis=0)
-    chosen = np.flatnonzero(wanted_by)
+    chosen = wanted_by.nonzero()[0]
     chosen = chosen[np.lexsort((pools.id[chosen], wanted_by[chosen], row[chosen]))]
     at_row = row[chosen]
     column = np.arange(len(chosen), dtype=np.int64) - np.searchsorted(at_row, at_row)
     width = int(column.max()) + 1 if len(chosen) else 0
-    table = PoolTable(
-        np.full((rows, width), -1, dtype=np.int64),
-        np.zeros((rows, width), dtype=np.int64),
-        np.zeros((disks, rows, width), dtype=bool),
-    )
-    table.pool[at_row, column] = chosen
-    table.free[at_row, column] = np.maximum(pools.limit[chosen] - pools.allocated[chosen], 0)
-    table.fits[:, at_row, column] = fits[:, chosen]
-    return table
+    pool = np.full((rows, width), -1, dtype=np.int64)
+    taking = np.zeros((disks, rows, width), dtype=bool)
+    pool[at_row, column] = chosen
+    taking[:, at_row, column] = fits[:, chosen]
+    return pool, taking
 
 
 def rows_of(table: PoolTable, rows: Ints) -> PoolTable:

@@ -19,7 +19,7 @@ Capacity: TypeAlias = Callable[[ZoneSnapshot, PlacementRequest], Ints | None]
 PLACING = frozenset({Purpose.START, Purpose.MOVE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
     """One rule. Of the four functions it has those that say what it does; none: the planner itself applies it.
 
@@ -30,6 +30,8 @@ class Rule:
         order: rules apply by it, lowest first; a host counts as excluded by the first that excludes it. What bounds
             clusters applies after all that is said of hosts, and after storage.
         purposes: what it holds for.
+        lasting: what it excludes depends neither on sizes, counts and groups of the VMs that are asked for nor on
+            those that are there: a batch of many sizes asks it once.
         excludes_hosts, excludes_clusters: what takes no VM at all.
         host_capacity, cluster_capacity: how many VMs each takes; without any it is excluded.
     """
@@ -39,6 +41,7 @@ class Rule:
     remedy: str
     order: int
     purposes: frozenset[Purpose] = PLACING
+    lasting: bool = False
     excludes_hosts: Excludes | None = None
     excludes_clusters: Excludes | None = None
     host_capacity: Capacity | None = None

@@ -6,7 +6,7 @@ import numpy as np
 
 from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
 from bulkdeploy.placement.packing import Packing, pack
-from bulkdeploy.placement.pools import PoolTable, Volumes, beside, cluster_pools, rows_of, zone_pools
+from bulkdeploy.placement.pools import PoolTable, Volumes, beside, cluster_pools, zone_pools
 from bulkdeploy.placement.zone_storage import ZoneStorage
 
 
@@ -33,15 +33,15 @@ class SharedStorage:
 
 
 def shared_storage(
-    snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes, clusters: Ints, most: Ints
+    snapshot: ZoneSnapshot, request: PlacementRequest, volumes: Volumes, most: Ints
 ) -> SharedStorage:
-    """Fill the pools of ``clusters`` (positions) with up to ``most`` VMs each."""
-    own = rows_of(cluster_pools(snapshot, volumes), clusters)
+    """Fill the pools of the clusters, in order of ids, with up to ``most`` VMs each."""
+    own = cluster_pools(snapshot, volumes)
     zone = zone_pools(snapshot, request.hypervisor, volumes)
     packing = pack(own, volumes.sizes, most, zone.serves)
     capacity = packing.held()
-    alone = capacity
-    if zone.width:
-        nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
-        alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
+    if not zone.width:
+        return SharedStorage(volumes, own, packing, zone, capacity, capacity)
+    nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
+    alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
     return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, capacity, 0), alone)

@@ -32,14 +32,14 @@ def shortage(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: Placeme
     found = measure_capacity(snapshot, request, catalog).hosts
     hosts = snapshot.hosts
     need_mhz, need_mib = request.cpu_number * request.cpu_mhz, request.memory_mib
-    at = np.flatnonzero(found.excluded_by(cpu.RULE, memory.RULE))
+    at = (found.excluded_by(cpu.RULE, memory.RULE)).nonzero()[0]
     if len(at):
         mhz = np.maximum(need_mhz - (hosts.cpu_limit - hosts.cpu_used)[at], 0)
         mib = np.maximum(need_mib - (hosts.memory_limit - hosts.memory_used)[at], 0)
         lacking = mhz / max(need_mhz, 1) + mib / max(need_mib, 1)
         best = np.lexsort((hosts.id[at], lacking))[0]
         return Shortage(int(hosts.id[at[best]]), int(mhz[best]), int(mib[best]))
-    at = np.flatnonzero(found.excluded_by(storage.RULE))
+    at = (found.excluded_by(storage.RULE)).nonzero()[0]
     sizes = [disk.size_bytes for disk in request.disks if disk.storage_type is StorageType.SHARED]
     if not len(at) or not sizes:
         return None

@@ -53,7 +53,7 @@ def stands(
     capacity_of_cluster[found.order] = found.alone
     lacking += _short("cluster", clusters.id, of_cluster, capacity_of_cluster)
     cluster = hosts.cluster[order[np.searchsorted(hosts.id, places.host_ids, sorter=order)]]
-    opened = np.flatnonzero((of_cluster > 0) | (capacity_of_cluster > 0))
+    opened = ((of_cluster > 0) | (capacity_of_cluster > 0)).nonzero()[0]
     opened = opened[np.argsort(clusters.id[opened])]
     made = Plan(
         requested=request.count,
@@ -62,7 +62,7 @@ def stands(
         pod_ids=clusters.pod_id[cluster],
         pool_ids=places.pool_ids,
         capacity=int(found.clusters.sum()),
-        excluded=found.hosts.excluded(),
+        count_excluded=found.hosts.excluded,
         spread=Spread(
             clusters.id[opened],
             clusters.pod_id[opened],
@@ -86,5 +86,5 @@ def _in_pools(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> 
 
 
 def _short(noun: str, ids: Ints, needed: Ints, capacity: Ints) -> list[Lacking]:
-    short = np.flatnonzero(needed > capacity)
+    short = (needed > capacity).nonzero()[0]
     return [Lacking(noun, int(ids[at]), int(needed[at]), int(capacity[at])) for at in short]

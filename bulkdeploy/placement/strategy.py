@@ -5,33 +5,79 @@ the entry point group ``bulkdeploy.strategies``; nothing else names it.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from bulkdeploy.placement.dispersion import fill_in_order
-from bulkdeploy.placement.model import Flags, Floats, Ints
+from bulkdeploy.placement.model import Flags, Floats, Ints, ZoneSnapshot, total
 from bulkdeploy.placement.rule import Rule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenClusters:
     """The clusters with capacity for at least one VM, in order of their ids, and their pods.
 
-    ``pod`` is the position of a cluster's pod in the ``pod_*`` columns, which count all clusters of the
-    pod, open or not, in order of pod ids. ``capacity``: how many VMs each takes (see ``capacity.Capacity``).
-    ``cpu_share``: share of the CPU in use.
+    ``at``: their positions in the zone's columns. ``capacity``: how many VMs each takes (see
+    ``capacity.Capacity``). ``pod`` is the position of a cluster's pod in the ``pod_*`` columns, which count all
+    clusters of the pod, open or not, in order of pod ids. ``cpu_share``: share of the CPU in use.
     """
 
-    id: Ints
-    owner_vms: Ints
-    all_vms: Ints
+    zone: ZoneSnapshot
+    at: Ints
     capacity: Ints
-    cpu_share: Floats
-    pod: Ints
-    pod_owner_vms: Ints
-    pod_all_vms: Ints
-    pod_cpu_share: Floats
+
+    @cached_property
+    def id(self) -> Ints:
+        """Their ids."""
+        return self.zone.clusters.id[self.at]
+
+    @cached_property
+    def owner_vms(self) -> Ints:
+        """The owner's VMs in each."""
+        return self.zone.clusters.owner_vms[self.at]
+
+    @cached_property
+    def all_vms(self) -> Ints:
+        """Everybody's VMs in each."""
+        return self.zone.clusters.all_vms[self.at]
+
+    @cached_property
+    def cpu_share(self) -> Floats:
+        """The share of CPU in use of each."""
+        use = self.zone.cluster_use
+        return use.cpu_used[self.at] / np.maximum(use.cpu_limit[self.at], 1)
+
+    @cached_property
+    def pod(self) -> Ints:
+        """The position of each one's pod."""
+        return self._pods[1][self.at]
+
+    @cached_property
+    def pod_owner_vms(self) -> Ints:
+        """The owner's VMs in each pod."""
+        return self._of_pods(self.zone.clusters.owner_vms)
+
+    @cached_property
+    def pod_all_vms(self) -> Ints:
+        """Everybody's VMs in each pod."""
+        return self._of_pods(self.zone.clusters.all_vms)
+
+    @cached_property
+    def pod_cpu_share(self) -> Floats:
+        """The share of CPU in use of each pod."""
+        use = self.zone.cluster_use
+        return self._of_pods(use.cpu_used) / np.maximum(self._of_pods(use.cpu_limit), 1)
+
+    @property
+    def _pods(self) -> tuple[Ints, Ints]:
+        """The ids of all pods, and of each cluster the position of its pod."""
+        return self.zone.once("pods", lambda: np.unique(self.zone.clusters.pod_id, return_inverse=True))
+
+    def _of_pods(self, amounts: Ints) -> Ints:
+        pods, pod = self._pods
+        return total(pod, amounts, len(pods))
 
 
 class Filling(Protocol):
@@ -93,10 +139,10 @@ def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
 
 def one_after_the_other(order: Ints) -> Filling:
     """Fill each cluster to its room before the next, in the given order of positions."""
-    one_segment = np.zeros_like(order)
+    one_segment = np.zeros(len(order), dtype=np.int64)
 
     def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
-        added = np.zeros_like(taken)
+        added = np.zeros(len(taken), dtype=np.int64)
         added[order] = fill_in_order(capacity[order], one_segment, np.array([count]))
         return added
 

@@ -73,7 +73,7 @@ class ZoneStorage:
         after = free.copy()
         chosen = []
         for disk in disks:
-            takes = np.flatnonzero(self.table.fits[disk, 0] & (after >= self.sizes[disk]))
+            takes = (self.table.fits[disk, 0] & (after >= self.sizes[disk])).nonzero()[0]
             if len(takes) == 0:
                 return None
             chosen.append(int(takes[0]))
@@ -97,7 +97,7 @@ class ZoneStorage:
 
 def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
     """How many of ``count`` VMs each open cluster gets, and which zone-wide pools their spilled disks get."""
-    taken = np.zeros_like(capacity)
+    taken = np.zeros(len(capacity), dtype=np.int64)
     capacity = capacity.copy()
     free = zone.table.free[0].copy()
     grants: list[Grant] = []
@@ -127,7 +127,7 @@ class _Stretch:
 
     def longest(self, most: int) -> Ints:
         """What each cluster gets in the longest stretch of at most ``most`` VMs that fits."""
-        shortest, fitting = 0, np.zeros_like(self._taken)
+        shortest, fitting = 0, np.zeros(len(self._taken), dtype=np.int64)
         longest, middle = most, most
         while shortest < longest:
             added = self._filling(self._taken, self._capacity, middle)
@@ -144,7 +144,7 @@ class _Stretch:
 
     def load(self, added: Ints) -> Ints:
         """Bytes that these VMs put into each of the zone's pools."""
-        load = np.zeros_like(self._free)
+        load = np.zeros(len(self._free), dtype=np.int64)
         for grant in self.grants(added):
             for disk, column in zip(grant.disks, grant.columns, strict=True):
                 load[column] += grant.vms * self._zone.sizes[disk]

@@ -17,6 +17,7 @@ from bulkdeploy.drivers.driver import (
     GuestSpec,
     HypervisorDriver,
     PowerState,
+    SnapshotSpec,
     StaleFence,
     VolumeSpec,
 )
@@ -237,6 +238,48 @@ class DriverCalls:
             seen.append(driver.size_of(work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s))
 
         return self._call(work, "look", see) or seen[0]
+
+    def snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Take a snapshot of the guest, on the VM's host or, without one, of a guest that does not run.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "snapshot",
+            lambda driver: driver.ensure_snapshot(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def revert(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Make the guest what it was when the snapshot was taken.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "revert",
+            lambda driver: driver.ensure_reverted(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
+
+    def remove_snapshot(self, work: Assignment, snapshot: SnapshotSpec) -> DriverError | None:
+        """Make a snapshot of the guest not exist.
+
+        Raises:
+            LeaseLost: see ``run``.
+        """
+        return self._call(
+            work,
+            "delete_snapshot",
+            lambda driver: driver.ensure_snapshot_absent(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            ),
+        )
 
     def _change(
         self, work: Assignment, step: str, change: Callable[[HypervisorDriver, HostAddress], None]

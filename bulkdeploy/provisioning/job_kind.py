@@ -33,13 +33,14 @@ once, nor take all its database connections for it."""
 class JobResult(StrEnum):
     """What ``jobresult`` shows of a job that succeeded, by the key it has there.
 
-    VOLUME is the volume that the job's params name: ``volume_id``. What is gone by then is a bare success. BALANCE
-    and HOST_MIGRATION are what the job itself has done.
+    VOLUME and VM_SNAPSHOT are those that the job's params name: ``volume_id``, ``snapshot_id``. What is gone by
+    then is a bare success. BALANCE and HOST_MIGRATION are what the job itself has done.
     """
 
     VIRTUAL_MACHINE = "virtualmachine"
     HOST = "host"
     VOLUME = "volume"
+    VM_SNAPSHOT = "vmsnapshot"
     BALANCE = "balance"
     HOST_MIGRATION = "hostmigration"
     SUCCESS = "success"
@@ -135,6 +136,7 @@ class JobKind:
         states: those in which it can be asked for, and in which a job of it does something.
         move: the VM's state while it runs; None: it keeps its own.
         ability: what its hypervisor must be able to do where the VM runs; None: nothing special.
+        spoils_snapshots: a VM that has snapshots is refused: they are of what it would no longer be.
         if_abandoned: what is left where a job is given up on that cannot even be cleaned up after, because worker
             after worker died under it. Only what is certain may be given back.
         if_never_begun: what is left where no worker ever ran it.
@@ -153,6 +155,7 @@ class JobKind:
     states: frozenset[StrEnum]
     move: Move | None
     ability: Ability | None
+    spoils_snapshots: bool
     if_abandoned: FinalState
     if_never_begun: FinalState
     result: JobResult

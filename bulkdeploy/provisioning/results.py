@@ -17,6 +17,7 @@ from bulkdeploy.store.jobs.job_results import SUCCESS_RESULT, object_result
 from bulkdeploy.store.jobs.jobs import LeasedJob
 from bulkdeploy.store.ledger.balance_rows import balancing_rows
 from bulkdeploy.store.virtual_machines.virtual_machines import virtual_machine_rows
+from bulkdeploy.store.virtual_machines.vm_snapshots import vm_snapshot_rows
 from bulkdeploy.store.volumes.volumes import volume_rows
 
 
@@ -32,6 +33,7 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
     JobResult.VIRTUAL_MACHINE: virtual_machine_rows,
     JobResult.HOST: host_rows,
     JobResult.VOLUME: volume_rows,
+    JobResult.VM_SNAPSHOT: vm_snapshot_rows,
     JobResult.BALANCE: balancing_rows,
     JobResult.HOST_MIGRATION: host_migration_rows,
 }
@@ -39,6 +41,9 @@ READERS: Mapping[JobResult, Callable[[Connection, list[int]], Mapping[int, Mappi
 
 OF_JOBS = frozenset({JobResult.BALANCE, JobResult.HOST_MIGRATION})
 """Those that are read by the job's own id."""
+
+NAMED = {JobResult.VOLUME: "volume_id", JobResult.VM_SNAPSHOT: "snapshot_id"}
+"""Params of jobs that name what is shown; others show what the job worked on."""
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
@@ -49,7 +54,7 @@ def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[i
         if result in OF_JOBS:
             shown[result][job.id] = job.id
         else:
-            shown[result][job.id] = job.params["volume_id"] if result is JobResult.VOLUME else job.instance_id
+            shown[result][job.id] = job.params[NAMED[result]] if result in NAMED else job.instance_id
     results = {job.id: SUCCESS_RESULT for job in jobs}
     for result, instances in shown.items():
         rows = READERS[result](connection, list(instances.values())) if result in READERS else {}

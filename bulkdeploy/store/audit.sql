@@ -2,66 +2,7 @@
 -- which answers one text per breach and nothing on an intact system. Where a statement mends it, that is its heal: it
 -- mends at most :batch rows and answers how many; what a job works on it leaves alone. Where it names :vm or :host, it
 -- can be kept to one. What it leaves, or all, is mended by hand as the next line says.
-
--- invariant: host_usage
--- promise: what each host counts as used is the sum of its claims
--- compared:
-SELECT count(*) FROM host_capacity;
--- breaches:
-SELECT format('host %s: counts %s MHz, %s MiB, %s VMs, claims %s MHz, %s MiB, %s VMs', h.name, c.cpu_mhz_used, c.memory_mib_used, c.vms_used, s.cpu, s.memory, s.vms)
-  FROM host_capacity c
-  JOIN hosts h ON h.id = c.host_id
-  CROSS JOIN LATERAL (SELECT coalesce(sum(cpu_mhz), 0) AS cpu, coalesce(sum(memory_mib), 0) AS memory, count(*) AS vms
-  FROM host_claims x
-  WHERE x.host_id = c.host_id) s
-  WHERE (c.cpu_mhz_used, c.memory_mib_used, c.vms_used) IS DISTINCT FROM (s.cpu, s.memory, s.vms);
--- heal:
-WITH wrong AS (SELECT c.host_id, coalesce(sum(x.cpu_mhz), 0) AS cpu, coalesce(sum(x.memory_mib), 0) AS memory, count(x.consumer) AS vms
-  FROM host_capacity c
-  LEFT JOIN host_claims x ON x.host_id = c.host_id
-  WHERE (CAST(:host AS bigint) IS NULL OR c.host_id = CAST(:host AS bigint))
-  GROUP BY c.host_id HAVING (c.cpu_mhz_used, c.memory_mib_used, c.vms_used) IS DISTINCT FROM (coalesce(sum(x.cpu_mhz), 0), coalesce(sum(x.memory_mib), 0), count(x.consumer))
-  ORDER BY c.host_id LIMIT :batch), healed AS (UPDATE host_capacity c
-  SET cpu_mhz_used = w.cpu, memory_mib_used = w.memory, vms_used = w.vms
-  FROM wrong w
-  WHERE w.host_id = c.host_id RETURNING 1)
-  SELECT count(*) FROM healed;
-
--- invariant: host_limits
--- promise: no host is promised more than its limit
--- compared:
-SELECT count(*) FROM host_capacity;
--- breaches:
-SELECT format('host %s: %s of %s MHz, %s of %s MiB, %s of %s VMs', h.name, cpu_mhz_used, cpu_mhz_limit, memory_mib_used, memory_mib_limit, vms_used, vms_limit)
-  FROM host_capacity c
-  JOIN hosts h ON h.id = c.host_id
-  WHERE cpu_mhz_used > cpu_mhz_limit OR memory_mib_used > memory_mib_limit OR vms_used > vms_limit;
--- by hand: move virtual machines off the host (migrateVirtualMachine, migrateHost), or raise its cluster's over-commit
-
--- invariant: account_clusters
--- promise: what is counted of each account's VMs in a cluster is what it claims on the hosts there
--- compared:
-SELECT count(*) FROM account_clusters;
--- breaches:
-SELECT format('account %s, cluster %s: counted %s VMs, found %s', coalesce(c.account_id, f.account_id), coalesce(c.cluster_id, f.cluster_id), coalesce(c.vms, 0), coalesce(f.vms, 0))
-  FROM account_clusters c
-  FULL JOIN (SELECT x.account_id, h.cluster_id, count(*) AS vms
-  FROM host_claims x
-  JOIN hosts h ON h.id = x.host_id
-  GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
-  WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0);
--- heal:
-WITH wrong AS (SELECT coalesce(c.account_id, f.account_id) AS account_id, coalesce(c.cluster_id, f.cluster_id) AS cluster_id, coalesce(f.vms, 0) AS vms
-  FROM account_clusters c
-  FULL JOIN (SELECT x.account_id, h.cluster_id, count(*) AS vms
-  FROM host_claims x
-  JOIN hosts h ON h.id = x.host_id
-  GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
-  WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0)
-  ORDER BY 1, 2 LIMIT :batch), healed AS (INSERT INTO account_clusters (account_id, cluster_id, vms)
-  SELECT account_id, cluster_id, vms
-  FROM wrong ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = excluded.vms RETURNING 1)
-  SELECT count(*) FROM healed;
+-- Claims come before what counts them: no counter is lowered, and its room given to others, while a claim is missing.
 
 -- invariant: claims_have_consumers
 -- promise: every host claim belongs to a living VM that is, is about to be, or is still being removed from that host
@@ -155,6 +96,66 @@ WITH wrong AS (SELECT v.uuid, v.host_id, v.account_id, (v.cpu_number * v.cpu_mhz
   SELECT count(*) FROM healed;
 -- by hand: destroy or start the virtual machine: it is over or stopped, and its row names a host
 
+-- invariant: host_usage
+-- promise: what each host counts as used is the sum of its claims
+-- compared:
+SELECT count(*) FROM host_capacity;
+-- breaches:
+SELECT format('host %s: counts %s MHz, %s MiB, %s VMs, claims %s MHz, %s MiB, %s VMs', h.name, c.cpu_mhz_used, c.memory_mib_used, c.vms_used, s.cpu, s.memory, s.vms)
+  FROM host_capacity c
+  JOIN hosts h ON h.id = c.host_id
+  CROSS JOIN LATERAL (SELECT coalesce(sum(cpu_mhz), 0) AS cpu, coalesce(sum(memory_mib), 0) AS memory, count(*) AS vms
+  FROM host_claims x
+  WHERE x.host_id = c.host_id) s
+  WHERE (c.cpu_mhz_used, c.memory_mib_used, c.vms_used) IS DISTINCT FROM (s.cpu, s.memory, s.vms);
+-- heal:
+WITH wrong AS (SELECT c.host_id, coalesce(sum(x.cpu_mhz), 0) AS cpu, coalesce(sum(x.memory_mib), 0) AS memory, count(x.consumer) AS vms
+  FROM host_capacity c
+  LEFT JOIN host_claims x ON x.host_id = c.host_id
+  WHERE (CAST(:host AS bigint) IS NULL OR c.host_id = CAST(:host AS bigint))
+  GROUP BY c.host_id HAVING (c.cpu_mhz_used, c.memory_mib_used, c.vms_used) IS DISTINCT FROM (coalesce(sum(x.cpu_mhz), 0), coalesce(sum(x.memory_mib), 0), count(x.consumer))
+  ORDER BY c.host_id LIMIT :batch), healed AS (UPDATE host_capacity c
+  SET cpu_mhz_used = w.cpu, memory_mib_used = w.memory, vms_used = w.vms
+  FROM wrong w
+  WHERE w.host_id = c.host_id RETURNING 1)
+  SELECT count(*) FROM healed;
+
+-- invariant: host_limits
+-- promise: no host is promised more than its limit
+-- compared:
+SELECT count(*) FROM host_capacity;
+-- breaches:
+SELECT format('host %s: %s of %s MHz, %s of %s MiB, %s of %s VMs', h.name, cpu_mhz_used, cpu_mhz_limit, memory_mib_used, memory_mib_limit, vms_used, vms_limit)
+  FROM host_capacity c
+  JOIN hosts h ON h.id = c.host_id
+  WHERE cpu_mhz_used > cpu_mhz_limit OR memory_mib_used > memory_mib_limit OR vms_used > vms_limit;
+-- by hand: move virtual machines off the host (migrateVirtualMachine, migrateHost), or raise its cluster's over-commit
+
+-- invariant: account_clusters
+-- promise: what is counted of each account's VMs in a cluster is what it claims on the hosts there
+-- compared:
+SELECT count(*) FROM account_clusters;
+-- breaches:
+SELECT format('account %s, cluster %s: counted %s VMs, found %s', coalesce(c.account_id, f.account_id), coalesce(c.cluster_id, f.cluster_id), coalesce(c.vms, 0), coalesce(f.vms, 0))
+  FROM account_clusters c
+  FULL JOIN (SELECT x.account_id, h.cluster_id, count(*) AS vms
+  FROM host_claims x
+  JOIN hosts h ON h.id = x.host_id
+  GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
+  WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0);
+-- heal:
+WITH wrong AS (SELECT coalesce(c.account_id, f.account_id) AS account_id, coalesce(c.cluster_id, f.cluster_id) AS cluster_id, coalesce(f.vms, 0) AS vms
+  FROM account_clusters c
+  FULL JOIN (SELECT x.account_id, h.cluster_id, count(*) AS vms
+  FROM host_claims x
+  JOIN hosts h ON h.id = x.host_id
+  GROUP BY 1, 2) f ON f.account_id = c.account_id AND f.cluster_id = c.cluster_id
+  WHERE coalesce(c.vms, 0) <> coalesce(f.vms, 0)
+  ORDER BY 1, 2 LIMIT :batch), healed AS (INSERT INTO account_clusters (account_id, cluster_id, vms)
+  SELECT account_id, cluster_id, vms
+  FROM wrong ON CONFLICT (account_id, cluster_id) DO UPDATE SET vms = excluded.vms RETURNING 1)
+  SELECT count(*) FROM healed;
+
 -- invariant: vms_fit_hosts
 -- promise: no VM has more cores than the host it is on, or faster ones
 -- compared:
@@ -165,28 +166,6 @@ SELECT format('VM %s has %s cores of %s MHz, host %s %s of %s MHz', v.uuid, v.cp
   JOIN hosts h ON h.id = v.host_id
   WHERE v.cpu_number > h.cpu_cores OR v.cpu_mhz > h.cpu_mhz;
 -- by hand: stop the virtual machine and give it a smaller offering (scaleVirtualMachine), or migrate it to a larger host
-
--- invariant: pool_usage
--- promise: what each pool counts as allocated is the sum of its claims
--- compared:
-SELECT count(*) FROM storage_pools;
--- breaches:
-SELECT format('pool %s: counts %s bytes, claims %s bytes', p.name, p.allocated_bytes, s.size)
-  FROM storage_pools p
-  CROSS JOIN LATERAL (SELECT coalesce(sum(size_bytes), 0) AS size
-  FROM storage_claims x
-  WHERE x.pool_id = p.id) s
-  WHERE p.allocated_bytes <> s.size;
--- heal:
-WITH wrong AS (SELECT p.id, coalesce(sum(x.size_bytes), 0) AS size
-  FROM storage_pools p
-  LEFT JOIN storage_claims x ON x.pool_id = p.id
-  GROUP BY p.id HAVING p.allocated_bytes <> coalesce(sum(x.size_bytes), 0)
-  ORDER BY p.id LIMIT :batch), healed AS (UPDATE storage_pools p
-  SET allocated_bytes = w.size
-  FROM wrong w
-  WHERE w.id = p.id RETURNING 1)
-  SELECT count(*) FROM healed;
 
 -- invariant: volumes_have_claims
 -- promise: storage claims and volumes in pools, destroyed ones until they are gone, are the same, one for one
@@ -215,6 +194,28 @@ WITH wrong AS (SELECT coalesce(v.uuid, x.consumer) AS volume, v.pool_id, v.size_
   WHERE pool_id IN (SELECT id FROM storage_pools) ON CONFLICT (consumer) DO UPDATE SET pool_id = excluded.pool_id, size_bytes = excluded.size_bytes RETURNING 1)
   SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM kept);
 -- by hand: the pool that a volume's row names does not exist: restore it from a backup
+
+-- invariant: pool_usage
+-- promise: what each pool counts as allocated is the sum of its claims
+-- compared:
+SELECT count(*) FROM storage_pools;
+-- breaches:
+SELECT format('pool %s: counts %s bytes, claims %s bytes', p.name, p.allocated_bytes, s.size)
+  FROM storage_pools p
+  CROSS JOIN LATERAL (SELECT coalesce(sum(size_bytes), 0) AS size
+  FROM storage_claims x
+  WHERE x.pool_id = p.id) s
+  WHERE p.allocated_bytes <> s.size;
+-- heal:
+WITH wrong AS (SELECT p.id, coalesce(sum(x.size_bytes), 0) AS size
+  FROM storage_pools p
+  LEFT JOIN storage_claims x ON x.pool_id = p.id
+  GROUP BY p.id HAVING p.allocated_bytes <> coalesce(sum(x.size_bytes), 0)
+  ORDER BY p.id LIMIT :batch), healed AS (UPDATE storage_pools p
+  SET allocated_bytes = w.size
+  FROM wrong w
+  WHERE w.id = p.id RETURNING 1)
+  SELECT count(*) FROM healed;
 
 -- invariant: what_is_over_holds_nothing
 -- promise: a VM that is gone, or whose deployment failed, holds no volume, address, count or claim
@@ -525,6 +526,38 @@ SELECT format('job %s: status %s, phase %s, code %s, completed %s, result %s', u
   FROM async_jobs
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL);
 -- by hand: a virtual machine between states is settled by stopVirtualMachine with forced=true; jobs that are over stay as they are
+
+-- invariant: vm_snapshots
+-- promise: a snapshot that is made, reverted to or removed has a job of its VM, and a VM has one current snapshot at most
+-- compared:
+SELECT count(*) FROM vm_snapshots WHERE removed IS NULL;
+-- breaches:
+SELECT format('snapshot %s is %s and no job works on its VM', s.uuid, s.state)
+  FROM vm_snapshots s
+  WHERE s.state IN ('Creating', 'Reverting', 'Expunging') AND s.removed IS NULL AND s.vm_id NOT IN (SELECT instance_id
+  FROM async_jobs
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL)
+  UNION ALL SELECT format('snapshot %s is of VM %s, which was expunged', s.uuid, v.uuid)
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.removed IS NULL AND v.removed IS NOT NULL
+  UNION ALL SELECT format('VM %s has %s current snapshots', v.uuid, count(*))
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.is_current AND s.removed IS NULL
+  GROUP BY v.uuid HAVING count(*) > 1;
+-- heal:
+WITH wrong AS (SELECT s.id
+  FROM vm_snapshots s
+  JOIN virtual_machines v ON v.id = s.vm_id
+  WHERE s.state IN ('Creating', 'Reverting', 'Expunging') AND s.removed IS NULL AND s.vm_id NOT IN (SELECT instance_id
+  FROM async_jobs
+  WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL) AND (CAST(:vm AS uuid) IS NULL OR v.uuid = CAST(:vm AS uuid))
+  ORDER BY s.id LIMIT :batch), healed AS (UPDATE vm_snapshots
+  SET state = 'Error'
+  WHERE id IN (SELECT id FROM wrong) RETURNING 1)
+  SELECT count(*) FROM healed;
+-- by hand: deleteVMSnapshot removes a snapshot that nobody knows the state of
 
 -- invariant: jobs_end_once
 -- promise: every job ends once: no job has two Completed events, and none is leased that is over

@@ -88,6 +88,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.USER_DATA: Source(groups.user_data),
     Entity.INSTANCE_GROUP: Source(groups.instance_groups),
     Entity.VIRTUAL_MACHINE: Source(virtual_machines.virtual_machines),
+    Entity.VM_SNAPSHOT: Source(virtual_machines.vm_snapshots, "display_name"),
     Entity.VOLUME: Source(virtual_machines.volumes),
     Entity.NIC: Source(networks.nics, "mac_address"),
     Entity.SECONDARY_IP: Source(networks.nic_secondary_ips, "ip_address"),

@@ -38,13 +38,14 @@ from bulkdeploy.store.tables.groups import resource_tags, security_groups
 from bulkdeploy.store.tables.networks import networks
 from bulkdeploy.store.tables.offerings import templates
 from bulkdeploy.store.tables.topology import zones
-from bulkdeploy.store.tables.virtual_machines import virtual_machines, volumes
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
 from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
 
 USER_VM = "UserVm"
 TEMPLATE = "Template"
 ISO = "ISO"
 VOLUME = "Volume"
+VM_SNAPSHOT = "VMSnapshot"
 NETWORK = "Network"
 SECURITY_GROUP = "SecurityGroup"
 ZONE = "Zone"
@@ -54,6 +55,7 @@ TAGGED: Mapping[str, Table] = {
     TEMPLATE: templates,
     ISO: templates,
     VOLUME: volumes,
+    VM_SNAPSHOT: vm_snapshots,
     NETWORK: networks,
     SECURITY_GROUP: security_groups,
     ZONE: zones,

@@ -89,6 +89,13 @@ class Settings(BaseSettings):
     admin_password_file: Path | None = Field(default=None, description="File that holds admin_password instead.")
     api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
     api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    api_niceness: int = Field(
+        default=0,
+        ge=0,
+        le=19,
+        description="How much API processes yield to others where processors are scarce, as nice(1): workers "
+        "then keep their share beside clients that poll without a pause, and calls take longer while jobs run.",
+    )
     shutdown_delay_seconds: float = Field(
         default=0.0,
         ge=0,

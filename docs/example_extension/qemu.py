@@ -7,14 +7,17 @@ externaldetails.virtualmachine.image: the disk it starts from. externaldetails.e
 
 import json
 import os
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 QEMU = "qemu-system-x86_64"
+ADDRESS, FIRST_PORT = "127.0.0.1", 5900
 
 
 class Refused(Exception):
@@ -46,7 +49,7 @@ class Guest:
         if self.image is None:
             raise Refused("externaldetails.virtualmachine.image is missing")
         try:
-            self.folder.mkdir(parents=True)
+            self.folder.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             raise Refused(f"there is a guest {self.vm['name']}") from None
         try:
@@ -66,9 +69,26 @@ class Guest:
         command += ["-smp", str(self.vm["cpus"]), "-m", f"{self.vm['minRam'] >> 20}M"]
         command += ["-drive", f"file={self.folder}/disk,format=raw", "-nic", "none"]
         command += ["-serial", f"file:{self.folder}/console", "-pidfile", f"{self.folder}/pid"]
+        command += ["-object", f"secret,id=screen,file={self.folder}/password"]
+        command += ["-vnc", f"{ADDRESS}:{self.choose_port() - FIRST_PORT},password-secret=screen"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Refused(done.stderr.strip())
+
+    def choose_port(self) -> int:
+        """A port for its screen, and a password; both are kept in its folder, which is the user's alone."""
+        with socket.create_server((ADDRESS, 0)) as free:
+            port = free.getsockname()[1]
+        (self.folder / "port").write_text(str(port))
+        (self.folder / "password").write_text(secrets.token_hex(4))
+        return port
+
+    def screen(self) -> dict:
+        """Where its screen is."""
+        if self.pid is None:
+            raise Refused("it does not run")
+        port, password = ((self.folder / name).read_text() for name in ("port", "password"))
+        return {"protocol": "vnc", "host": ADDRESS, "port": port, "password": password}
 
     def stop(self) -> None:
         """As if its power were cut; one that does not run is fine."""
@@ -104,6 +124,8 @@ def run(action: str, payload: dict) -> dict:
         return {"status": "success", "power_state": guest.state()}
     if action == "prepare":
         return {"details": {"qemu_folder": str(guest.folder)}}
+    if action == "getconsole":
+        return {"status": "success", "console": guest.screen()}
     if action == "reboot":
         guest.stop()
         guest.start()

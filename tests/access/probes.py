@@ -11,7 +11,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import ExactlyOne, Exclusive
 from bulkdeploy.domain.accounts import RoleType
 from bulkdeploy.domain.entities import Entity
-from tests.access.tenants import BARE, DESTROYED, RUNNING, STOPPED, own
+from tests.access.tenants import BARE, DESTROYED, KEPT, RUNNING, STOPPED, own
 from tests.access.walking import COMMANDS, Walker, id_parameters
 from tests.support.world import DOMAIN_ADMIN
 
@@ -148,6 +148,8 @@ WITH: Mapping[tuple[str, str], Mapping[str, Value]] = {
 
 STATES: Mapping[tuple[str, str], str] = {
     ("assignVirtualMachine", "virtualmachineid"): BARE,
+    ("createVMSnapshot", "virtualmachineid"): KEPT,
+    ("listVMSnapshot", "virtualmachineid"): KEPT,
     ("destroyVirtualMachine", "volumeids"): "-attached",
     ("detachIso", "virtualmachineid"): RUNNING,
     ("detachVolume", "id"): "-attached",
@@ -173,6 +175,7 @@ TAGGED = {
     Entity.TEMPLATE: "Template",
     Entity.ISO: "ISO",
     Entity.VOLUME: "Volume",
+    Entity.VM_SNAPSHOT: "VMSnapshot",
     Entity.NETWORK: "Network",
     Entity.SECURITY_GROUP: "SecurityGroup",
 }

@@ -48,8 +48,9 @@ INSERT INTO users (username, account_id, state)
     WHERE name IN ('resource-admin', 'disabled-user', 'denied-user')
 """
 
-STOPPED, RUNNING, DESTROYED, BARE = "-stopped", "-running", "-destroyed", "-bare"
-"""Ends of names of VMs. The bare one is stopped, too, and nothing of its tenant's is attached to it."""
+STOPPED, RUNNING, DESTROYED, BARE, KEPT = "-stopped", "-running", "-destroyed", "-bare", "-kept"
+"""Ends of names of VMs. The last two are stopped, too: to one nothing of its tenant's is attached, of the other
+there is a snapshot."""
 
 ACCOUNTS = """
 INSERT INTO domains (name, parent_id, path, lineage, level)
@@ -122,7 +123,7 @@ UPDATE async_jobs j SET status = 1, phase = 'done', result = '{}', completed = n
 UPDATE deployments d SET account_id = v.account_id FROM virtual_machines v
     WHERE v.deployment_id = d.id AND v.name LIKE '%s-own-%';
 UPDATE virtual_machines SET state = 'Stopped', host_id = NULL
-    WHERE name LIKE '%s-own-stopped%' OR name LIKE '%s-own-bare';
+    WHERE name LIKE '%s-own-stopped%' OR name LIKE '%s-own-bare' OR name LIKE '%s-own-kept';
 UPDATE virtual_machines SET state = 'Destroyed', host_id = NULL WHERE name LIKE '%s-own-destroyed';
 UPDATE virtual_machines v SET state = 'Running', group_id = g.id, iso_id = i.id, template_id = t.id,
         user_id = (SELECT u.id FROM users u WHERE u.account_id = v.account_id)
@@ -139,6 +140,9 @@ INSERT INTO volumes (name, account_id, zone_id, volume_type, size_bytes, disk_of
         CASE s.suffix WHEN '-attached' THEN 1 END
     FROM virtual_machines m, (VALUES ('-free'), ('-attached')) s(suffix), disk_offerings o
     WHERE m.name LIKE '%s-own-stopped' AND o.name = '20 GiB';
+INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, is_current)
+    SELECT replace(name, '-kept', ''), replace(name, '-kept', ''), id, account_id, 'Disk', 'Ready', true
+    FROM virtual_machines WHERE name LIKE '%s-own-kept' OR name LIKE '%s-own-stopped-project';
 INSERT INTO nics (vm_id, network_id, ip_range_id, ip_address, mac_address, gateway, netmask, device_id, is_default)
     SELECT m.id, n.id, r.id, '10.8.0.10', '02:00:00:00:99:' || lpad(to_hex(m.id % 256), 2, '0'), '10.8.0.1',
         '255.255.255.0', 1, false
@@ -157,6 +161,7 @@ INSERT INTO resource_tags (resource_type, resource_id, key, value, account_id)
         (SELECT 'UserVm' AS type, id, name, account_id FROM virtual_machines
          UNION ALL SELECT CASE kind WHEN 'iso' THEN 'ISO' ELSE 'Template' END, id, name, account_id FROM templates
          UNION ALL SELECT 'Volume', id, name, account_id FROM volumes
+         UNION ALL SELECT 'VMSnapshot', id, name, account_id FROM vm_snapshots
          UNION ALL SELECT 'Network', id, name, account_id FROM networks
          UNION ALL SELECT 'SecurityGroup', id, name, account_id FROM security_groups) x
     WHERE x.name LIKE '%s-own%';
@@ -177,7 +182,7 @@ def add_tenants(world: World) -> None:
     _run(world, OTHERS)
     _run(world, GROUPS)
     for tenant, domain in DOMAIN_OF.items():
-        for state in (STOPPED, RUNNING, DESTROYED, BARE):
+        for state in (STOPPED, RUNNING, DESTROYED, BARE, KEPT):
             world.deploy(f"{own(tenant)}{state}", tenant, domain)
         world.deploy(f"{own(tenant)}{STOPPED}-project", projectid=world.id_of("projects", own(tenant)))
     _run(world, MACHINES)

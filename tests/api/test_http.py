@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
 import pytest
@@ -23,7 +24,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.listing import ROWS_AT_ONCE, Page, rows_of
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.accounts import add_user
-from tests.support.api_client import ApiClient
+from tests.support.api_client import Answer, ApiClient
 from tests.support.api_server import serving
 
 MANY = ROWS_AT_ONCE + 1
@@ -79,6 +80,29 @@ def test_headers(client: ApiClient) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cache-Control"] == "no-store"
     assert {"X-XSS-Protection", "Content-Security-Policy"} <= headers.keys()
+
+
+def test_what_a_client_has_already_is_not_sent_again(client: ApiClient) -> None:
+    """A GET that reads has an ETag: with If-None-Match it is answered 304 and no body, while it is the same."""
+
+    def get(command: str, tag: str = "") -> Answer:
+        query = urlencode(client.signed(command), quote_via=quote)
+        return client.request("GET", f"/client/api?{query}", headers={"If-None-Match": tag} if tag else {})
+
+    first = get("listZones")
+    again, other = get("listZones", first.headers["ETag"]), get("listRoles", first.headers["ETag"])
+    assert (again.status, again.text, again.headers["ETag"]) == (304, "", first.headers["ETag"])
+    assert (other.status, other.headers["ETag"] == first.headers["ETag"]) == (200, False)
+
+
+def test_only_what_a_get_reads_has_a_tag(client: ApiClient) -> None:
+    """Refusals, answers to POST, and of what changes something are always sent."""
+    refused = client.request("GET", "/client/api?response=json")
+    changed = client.get(
+        "createZone", name="tagged", networktype="Advanced", dns1="1.1.1.1", internaldns1="1.1.1.1"
+    )
+    assert (refused.status, changed.status) == (401, 200)
+    assert all("ETag" not in answer.headers for answer in (refused, changed, client.post("listZones")))
 
 
 def test_other_bodies_are_not_read(client: ApiClient) -> None:

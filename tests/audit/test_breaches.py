@@ -21,6 +21,11 @@ GROUP_OF_TWO = (
     "INSERT INTO vm_affinity_groups SELECT v.id, g.id FROM affinity_groups g, (SELECT id FROM virtual_machines"
     " WHERE state = 'Running' ORDER BY id LIMIT 2) v WHERE g.name = '{group}'"
 )
+SNAPSHOTS = (
+    "INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, is_current)"
+    " SELECT n, n, id, account_id, 'Disk', '{state}', true FROM virtual_machines, unnest(ARRAY[{names}]) n"
+    " WHERE id = (SELECT min(id) FROM virtual_machines)"
+)
 
 BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
     ("host_usage", "counts", ["UPDATE host_capacity SET cpu_mhz_used = cpu_mhz_used + 1"]),
@@ -64,6 +69,8 @@ BREAKS: Sequence[tuple[str, str, Sequence[str]]] = [
         "is Destroy since",
         ["UPDATE volumes SET state = 'Destroy', removed = now(), removal_due = now() - interval '2 h'"],
     ),
+    ("vm_snapshots", "is Creating and no job works on its VM", [SNAPSHOTS.format(names="'x'", state="Creating")]),
+    ("vm_snapshots", "has 2 current snapshots", [SNAPSHOTS.format(names="'x', 'y'", state="Ready")]),
     (
         "vms_have_claims",
         "no claim",

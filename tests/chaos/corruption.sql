@@ -89,6 +89,10 @@ UPDATE resource_counts SET amount = amount + 1
   WHERE (owner_kind, owner_id, resource_type) = (SELECT owner_kind, owner_id, resource_type FROM resource_counts
   WHERE owner_kind = 'domain' AND resource_type IN (0, 2, 8, 9) ORDER BY md5(resource_type || :dice) LIMIT 1);
 
+-- breaks: vm_snapshots
+INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, is_current)
+  SELECT 'wrong', 'wrong', id, account_id, 'Disk', 'Creating', false FROM virtual_machines WHERE uuid = chaos.some_vm(:dice);
+
 -- breaks: jobs_end_once
 UPDATE async_jobs SET lease_until = now()
   WHERE id = (SELECT id FROM async_jobs WHERE status <> 0 ORDER BY id DESC LIMIT 1);

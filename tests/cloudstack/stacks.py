@@ -10,6 +10,7 @@ from typing import Any
 
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
+from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.provisioning.job_runner import RunnerOptions
 from bulkdeploy.services.system import System
@@ -166,10 +167,10 @@ def calls_of(front: Fleet) -> Counter[str]:
     return calls
 
 
-def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS) -> None:
+def run_to_the_end(front: Fleet, options: RunnerOptions = OPTIONS, drivers: FindsDrivers | None = None) -> None:
     """Run the front's jobs until none is left."""
     end = time.monotonic() + PATIENCE_S
     while front.zone.scalar("SELECT count(*) FROM async_jobs WHERE status = 0"):
         assert time.monotonic() < end, [row.progress for row in front.jobs()]
-        front.run(options=options)
+        front.run(options=options, drivers=drivers)
         time.sleep(0.1)

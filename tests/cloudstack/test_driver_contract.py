@@ -17,6 +17,7 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
@@ -44,6 +45,7 @@ class TestCloudStackContract(
     ScalingContract,
     DeviceContract,
     ResizeContract,
+    ShrinkContract,
 ):
     """Two hosts of a cloud that shares no code with us; each call is held to CloudStack's own descriptions."""
 

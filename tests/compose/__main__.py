@@ -98,7 +98,7 @@ def start(site: Production) -> Cloud:
     """README's commands, and what an operator does next."""
     site.shell(commands_of("README.md", "Production"))
     assert len(site.containers("worker")) == 4, "as .env says"
-    site.tool("inventory load /zones/demo.yaml", "--volume $PWD/config/zones:/zones:ro")
+    site.shell(commands_of("docs/inventory.md", "Under Compose"))
     site.tool(f"simulator latency set boot {BOOT_MS}")
     say("README's commands ran; a zone is loaded")
     return Cloud(site.client())
@@ -201,6 +201,17 @@ def make_next(old: str) -> None:
     subprocess.run(build, check=True, capture_output=True)
 
 
+def passwords(site: Production, cloud: Cloud) -> None:
+    """The database's and Redis's are changed; programs go on with the new ones, and nobody gets in with the old."""
+    old = (site.place / "secrets" / "database_password").read_text().strip()
+    site.shell(commands_of(OPERATIONS, "Passwords and keys"))
+    login = f"docker compose exec -T -e PGPASSWORD={old} postgres psql --host postgres --username bulkdeploy"
+    assert "password authentication failed" in site.shell(f"{login} --list 2>&1 || true")
+    site.shell(commands_of(OPERATIONS, "Passwords and keys", 1))
+    cloud.wait(cloud.deploy(20), 20)
+    say("the passwords of PostgreSQL and Redis are others now")
+
+
 def backup(site: Production, cloud: Cloud) -> None:
     """A dump in the middle of a drain, a restore after its end: what was unfinished is run again."""
     deployment = cloud.deploy(200)
@@ -223,7 +234,7 @@ def main(only: list[str]) -> None:
         try:
             cloud = start(site)
             only_calls_pass(site)
-            for part in (proxy, faults, upgrade, backup):
+            for part in (proxy, passwords, faults, upgrade, backup):
                 name = part.__name__
                 if not only or name in only:
                     part(site, cloud)

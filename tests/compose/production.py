@@ -55,9 +55,9 @@ class Production:
             raise AssertionError(f"{commands}\n{ended.stdout}\n{ended.stderr[-4000:]}")
         return ended.stdout
 
-    def tool(self, arguments: str, options: str = "") -> str:
+    def tool(self, arguments: str) -> str:
         """A command of the product, in a container."""
-        return self.shell(f"docker compose run --rm --no-deps -T {options} bulkdeploy {arguments}")
+        return self.shell(f"docker compose run --rm --no-deps -T bulkdeploy {arguments}")
 
     def client(self) -> ApiClient:
         """The admin, through the proxy."""

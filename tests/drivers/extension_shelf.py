@@ -1,7 +1,7 @@
 """An extension whose guests are files on a shelf, and which fails as it is told to: in the file ``faults`` there.
 
 A line ACTION FAULT is used once. Faults: refuse, garbage, half, hang, flood, lost (done, then killed), early
-(killed before).
+(killed before), idle (nothing is done, and success is said).
 """
 
 import json
@@ -36,6 +36,14 @@ def fail(text: str) -> None:
     sys.exit(1)
 
 
+def end(answer: dict[str, object]) -> None:
+    """Say what was done, or what a fault makes of it."""
+    if fault == "lost":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("{'what" if fault == "garbage" else '{"status": "suc' if fault == "half" else json.dumps(answer))
+    sys.exit()
+
+
 fault = fault_of(action)
 token = payload["externaldetails"]["extension"].get("token", "")
 if fault == "refuse":
@@ -45,13 +53,15 @@ if fault == "hang":
 if fault == "flood":
     while True:
         sys.stdout.write("x" * 65536)
+if fault == "idle":
+    print("{}")
+    sys.exit()
 if fault == "early":
     os.kill(os.getpid(), signal.SIGKILL)
 
 if action == "statuses":
     states = {path.stem: path.read_text() for path in shelf.glob("*.guest")}
-    print(json.dumps({"status": "success", "power_state": states}))
-    sys.exit()
+    end({"status": "success", "power_state": states})
 guest = payload["cloudstack.vm.details"]
 page = shelf / f"{guest['name']}.guest"
 answer: dict[str, object] = {"status": "success"}
@@ -70,12 +80,15 @@ elif action == "status":
     if not page.exists():
         fail("there is no such guest")
     answer = {"status": "success", "power_state": page.read_text()}
+elif action == "getconsole":
+    screen = shelf / "screen"
+    if not screen.exists():
+        fail("guests have no screens")
+    answer = {"status": "success", "console": json.loads(screen.read_text())}
 elif action == "delete":
     page.unlink(missing_ok=True)
 elif not page.exists():
     fail("there is no such guest")
 else:
     page.write_text("PowerOff" if action == "stop" else "PowerOn")
-if fault == "lost":
-    os.kill(os.getpid(), signal.SIGKILL)
-print("{'what" if fault == "garbage" else '{"status": "suc' if fault == "half" else json.dumps(answer))
+end(answer)

@@ -39,7 +39,7 @@ class Outsider(HypervisorDriver):
     """Remembers what it was made with and whether it was closed."""
 
     options_model = OutsiderOptions
-    abilities = frozenset({Ability.CONSOLE})
+    abilities = frozenset({Ability.VNC_CONSOLE})
 
     @classmethod
     def from_options(cls, options):
@@ -119,7 +119,7 @@ def test_what_a_driver_can_do_is_known_before_it_is_made() -> None:
     drivers = configure_drivers({"KVM": "outsider"}, {})
     made = importlib.import_module("outsider_driver").MADE
     configured = drivers.configured_for("KVM")
-    assert (configured.name, configured.abilities, made) == ("outsider", frozenset({Ability.CONSOLE}), [])
+    assert (configured.name, configured.abilities, made) == ("outsider", frozenset({Ability.VNC_CONSOLE}), [])
     drivers.close()
     assert made == []
     assert drivers.driver_for("KVM") is drivers.driver_for("kvm")

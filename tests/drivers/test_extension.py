@@ -1,5 +1,6 @@
 """The driver for executables of CloudStack's Extension protocol, with one that fails in every way."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,18 +20,24 @@ from bulkdeploy.drivers.contract import (
     Machines,
     Rig,
     Subjects,
+    VncConsoleContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
+from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
+from tests.drivers.vnc_server import vnc_server
 
 SHELF = Path(__file__).with_name("extension_shelf.py")
 SIZES = "cores=16&mhz=2000&memory=65536"
 SECRET = "a-very-secret-token"
+VNC_PASSWORD = "PVEVNC:6329C6AA::ZPcs5MT"
+"""As Proxmox VE gives them: VNC looks at eight letters."""
+
 URLS = tuple(f"extension://{name}?{SIZES}&node={name}" for name in ("left", "right"))
 
 
@@ -58,7 +65,9 @@ def shelf_driver(engine: Engine, shelf: Path, *, statuses: bool) -> Iterator[Rig
     def fail_next(step: str) -> None:
         fault(shelf, {"boot": "create"}.get(step, step), "refuse")
 
-    yield Rig(driver, hosts, fail_next, start_steps=("boot",), subjects=subjects)
+    with vnc_server(VNC_PASSWORD, lambda: " ".join(shelved(shelf))) as port:
+        name_screen(shelf, host="127.0.0.1", port=str(port), password=VNC_PASSWORD, protocol="vnc")
+        yield Rig(driver, hosts, fail_next, start_steps=("boot",), subjects=subjects)
     driver.close()
 
 
@@ -75,12 +84,17 @@ def fault(shelf: Path, action: str, how: str) -> None:
         faults.write(f"{action} {how}\n")
 
 
+def name_screen(shelf: Path, **console: str) -> None:
+    """What getconsole answers from now on."""
+    (shelf / "screen").write_text(json.dumps(console))
+
+
 def shelved(shelf: Path) -> dict[str, str]:
     """The guests on the shelf."""
     return {page.stem: page.read_text() for page in shelf.glob("*.guest")}
 
 
-class TestExtension(DriverContract, FencingContract, HostContract):
+class TestExtension(DriverContract, FencingContract, HostContract, VncConsoleContract):
     """Guests with a root disk on two hosts of one shelf."""
 
     @pytest.fixture
@@ -176,3 +190,88 @@ def test_what_runs_already_under_a_prepared_identity_is_not_touched(rig: Rig, tm
         caller.run(rig.hosts[0], guest)
     caller.remove(None, guest)
     assert (failed.value.transient, shelved(tmp_path)) == (True, {guest.name: "PowerOn"})
+
+
+@pytest.mark.parametrize(
+    ("console", "says"),
+    [
+        ({"protocol": "direct", "url": "https://pve/console"}, "a page of its own: https://pve/console"),
+        ({"protocol": "spice", "host": "127.0.0.1", "port": "1"}, "protocol must be vnc"),
+        ({"protocol": "vnc", "host": "127.0.0.1"}, "must have host and port"),
+        ({"protocol": "vnc", "host": "127.0.0.1", "port": "1"}, "VNC server at 127.0.0.1, port 1"),
+    ],
+)
+def test_why_there_is_no_screen_is_said(rig: Rig, tmp_path: Path, console: dict[str, str], says: str) -> None:
+    """What the extension answered, or what did not answer there."""
+    guest = rig.new_guest()
+    Caller(rig.driver).run(rig.hosts[0], guest)
+    name_screen(tmp_path, **console)
+    with pytest.raises(DriverError, match=says):
+        rig.driver.open_console(rig.hosts[0], guest.uuid, ConsoleKind.VNC, timeout_s=30)
+
+
+def test_a_guest_of_which_nothing_is_known_counts_as_running(rig: Rig, tmp_path: Path) -> None:
+    """Its host is looked at; a list, with which rows are compared, is refused."""
+    guest = rig.new_guest()
+    Caller(rig.driver).run(rig.hosts[0], guest)
+    (tmp_path / f"{guest.name}.guest").write_text("migrating")
+    looks = rig.driver.look_at_hosts(rig.hosts, timeout_s=30)
+    assert [[(one.uuid, one.power) for one in of_host] for of_host in looks if isinstance(of_host, list)] == [
+        [(guest.uuid, PowerState.RUNNING)],
+        [],
+    ]
+    with pytest.raises(DriverError, match="is unknown"):
+        list(rig.driver.list_guests())
+
+
+def test_hosts_that_do_not_answer_are_told_from_a_program_that_is_gone(rig: Rig, tmp_path: Path) -> None:
+    """The first is the host's silence; for the second no host is to blame."""
+    fault(tmp_path, "statuses", "refuse")
+    silent = rig.driver.look_at_hosts(rig.hosts[:1], timeout_s=30)
+    assert [isinstance(one, DriverError) for one in silent] == [True]
+    (tmp_path / "extension").unlink()
+    with pytest.raises(DriverError, match="can not be run"):
+        rig.driver.look_at_hosts(rig.hosts, timeout_s=30)
+
+
+def checked(shelf: Path) -> tuple[list[str], str]:
+    """The actions that the check found right, and what it said of the one that was wrong."""
+    options = ExtensionOptions.model_validate(
+        {"executable": write_program(shelf), "details": {"shelf": str(shelf)}}
+    )
+    needs = list(check_extension(URLS[0], options, None, patience_s=2.0))
+    assert shelved(shelf) == {}
+    wrong = [f"{need.name}: {need.found}" for need in needs if need.remedy is not None]
+    return [need.name for need in needs if need.remedy is None], "".join(wrong)
+
+
+def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
+    """Each action once, and deleting twice; guests without screens are no fault."""
+    found, wrong = checked(tmp_path)
+    assert wrong == ""
+    assert found == [
+        "no-such-action", "statuses", "prepare", "create", "stop", "start", "reboot", "getconsole", "delete",
+        "delete, again",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("action", "how", "says"),
+    [
+        ("no-such-action", "hang", "no-such-action: no-such-action: it took too long, and was killed"),
+        ("statuses", "garbage", "statuses: statuses: what it printed is not JSON: {'what"),
+        ("prepare", "half", 'prepare: prepare: what it printed is not JSON: {"status": "suc'),
+        ("create", "refuse", "create: create: exit code 1: out of paper"),
+        ("create", "flood", "create: create: it printed more than 1048576 bytes, and was killed"),
+        ("create", "lost", "create: create: killed by signal 9: it said nothing"),
+        ("status", "early", "create: status: killed by signal 9: it said nothing"),
+        ("status", "idle", "create: after it status must say poweron, not None"),
+        ("stop", "idle", "stop: after it status must say poweroff, not 'PowerOn'"),
+        ("getconsole", "idle", "getconsole: console must be an object, not None"),
+        ("delete", "idle", "delete: after it status must say unknown, not 'PowerOn'"),
+    ],
+)
+def test_the_check_names_what_is_wrong(tmp_path: Path, action: str, how: str, says: str) -> None:
+    """The action, what it did, and nothing is left of the guest."""
+    fault(tmp_path, action, how)
+    assert checked(tmp_path)[1].startswith(says)

@@ -54,12 +54,20 @@ def ended(caller: ApiClient, job_id: str) -> dict[str, Any]:
         time.sleep(0.05)
 
 
+def wait_until_stopped(caller: ApiClient, vm_id: str) -> None:
+    """Wait until a VM is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (state := caller.call("listVirtualMachines", id=vm_id)["virtualmachine"][0]["state"]) != "Stopped":
+        assert time.monotonic() < deadline, f"it is {state}"
+        time.sleep(0.1)
+
+
 def test_vms_are_deployed_audited_and_removed(
     caller: ApiClient, extended: Settings, engine: Engine, tmp_path: Path
 ) -> None:
     """An answer that is lost makes no VM twice; data disks and live migration are refused before a job is made.
 
-    The program hears for which request it works.
+    The program hears for which request it works. A guest that ends by itself is seen: its VM is Stopped.
     """
     ids = {
         parameter: caller.call(command, **found)[key][0]["id"]
@@ -80,12 +88,14 @@ def test_vms_are_deployed_audited_and_removed(
     assert shelved(tmp_path) == {vm["instancename"]: "PowerOn" for vm in vms}
     audited = bulkdeploy(extended, "audit")
     assert audited.returncode == 0, audited.stdout + audited.stderr
+    (tmp_path / f"{vms[0]['instancename']}.guest").write_text("PowerOff")
+    wait_until_stopped(caller, vms[0]["id"])
     offering = caller.call("listDiskOfferings", listall=True)["diskoffering"][0]["id"]
     with pytest.raises(ApiFailure, match="has no data volumes here") as refused:
         caller.call("deployVirtualMachine", diskofferingid=offering, **ids)
     assert (refused.value.status, "diskofferingid" in str(refused.value)) == (431, True)
     with pytest.raises(ApiFailure, match="has no live migration here"):
-        caller.call("migrateVirtualMachine", virtualmachineid=vms[0]["id"], autoselect=True)
+        caller.call("migrateVirtualMachine", virtualmachineid=vms[1]["id"], autoselect=True)
     for vm in vms:
         assert (
             ended(caller, caller.call("destroyVirtualMachine", id=vm["id"], expunge=True)["jobid"])["jobstatus"]

@@ -105,7 +105,7 @@ def cluster(replay: Replay, directory: Path) -> Iterator[tuple[str, str]]:
         server.server_close()
 
 
-def driver_for(engine: Engine, *urls: str, fingerprint: str) -> GanetiDriver:
+def driver_for(engine: Engine, *urls: str, fingerprint: str, nic_mode: str = "bridged") -> GanetiDriver:
     """A driver of the recorded cluster."""
     options = GanetiOptions.model_validate(
         {
@@ -115,7 +115,7 @@ def driver_for(engine: Engine, *urls: str, fingerprint: str) -> GanetiDriver:
             "fingerprint": fingerprint,
             "hypervisor": "fake",
             "disk_template": "sharedfile",
-            "nic_mode": "bridged",
+            "nic_mode": nic_mode,
             "nic_link": "br0",
         }
     )
@@ -150,7 +150,7 @@ def test_a_guest_lives_as_recorded(engine: Engine, tmp_path: Path) -> None:
     }
     made = [body for body in replay.bodies if body and body.get("mode") == "create"]
     assert [(one["instance_name"], one["pnode"], one["start"]) for one in made] == [
-        (f"{GUEST.uuid}.bulkdeploy", "node1", False)
+        (f"{GUEST.uuid}.bulkdeploy", "node1", True)
     ]
 
 
@@ -163,6 +163,18 @@ def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) 
         driver.close()
     assert replay.unexpected == []
     assert [body["pnode"] for body in replay.bodies if body and body.get("mode") == "create"] == ["node1"]
+
+
+def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) -> None:
+    """Ganeti is not asked for an instance whose nic would have no route."""
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint, nic_mode="routed")
+        with pytest.raises(DriverError, match="nic_mode is routed, and a nic without an address") as refused:
+            driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    assert (refused.value.step, refused.value.transient) == ("network", False)
+    assert [body for body in replay.bodies if body and "instance_name" in body] == []
 
 
 def test_a_certificate_that_was_exchanged_is_refused(engine: Engine, tmp_path: Path) -> None:

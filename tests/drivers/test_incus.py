@@ -4,17 +4,21 @@ import json
 import socketserver
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from websockets.sync.server import ServerConnection, unix_serve
 
-from bulkdeploy.drivers.driver import DriverError, Guest, PowerState, StaleFence
+from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerState, StaleFence
+from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver
+from bulkdeploy.drivers.incus.instance import Volume, read_volume
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 from bulkdeploy.wiring.driver_records import records_in
@@ -280,6 +284,61 @@ def test_a_guest_that_does_not_stop_in_time_is_stopped_later(engine: Engine, tmp
             driver.ensure_stopped(ADDRESSES[0], GUEST.uuid, forced=True, fence=2, timeout_s=0)
         driver.close()
     assert (caught.value.transient, replay.unexpected) == (True, [])
+
+
+def test_a_serial_console_is_carried(engine: Engine, tmp_path: Path) -> None:
+    """Bytes go both ways over the websocket of the console's operation, at whichever member serves it."""
+    begun = {"id": "7", "metadata": {"fds": {"0": "a secret", "control": "another"}}}
+    replay = Replay([said(INSTANCE, RUNNING), said("/1.0", SERVER), said(f"{INSTANCE}/console", begun, "POST")])
+    paths: list[str] = []
+
+    def reflect(websocket: ServerConnection) -> None:
+        assert websocket.request is not None
+        paths.append(websocket.request.path)
+        for message in websocket:
+            websocket.send(message)
+            if message == b"bye":
+                websocket.send("")
+
+    with cluster(replay, tmp_path) as url, unix_serve(reflect, str(tmp_path / "second")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        driver = driver_for(engine, urls=[url, f"unix://{tmp_path}/second"])
+        with closing(
+            driver.open_console(ADDRESSES[0], GUEST.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
+        ) as console:
+            console.settimeout(PATIENCE_S)
+            for typed in (b"hello", b"bye"):
+                console.sendall(typed)
+                assert console.recv(100) == typed
+            assert console.recv(100) == b""
+        with pytest.raises(DriverError, match="has no VNC console"):
+            driver.open_console(ADDRESSES[0], GUEST.uuid, ConsoleKind.VNC, timeout_s=PATIENCE_S)
+        driver.close()
+    assert paths == ["/1.0/operations/7/websocket?secret=a+secret"]
+    assert replay.is_over
+
+
+def test_a_member_without_virtual_machines_is_no_host_for_them(engine: Engine, tmp_path: Path) -> None:
+    """Refused when it is added, not at the first VM; what it lacks is named."""
+    server = {"auth": "trusted", "environment": {"server_clustered": True, "driver": "lxc"}}
+    member = {"status": "Online", "message": "", "url": "https://192.0.2.11:8443"}
+    replay = Replay([said("/1.0", server), said("/1.0/cluster/members/member1", member), said("/1.0", server)])
+    promise = HostPromise(Decimal(1), Decimal(1), guests_limit=50)
+    with cluster(replay, tmp_path) as url:
+        driver = driver_for(engine, urls=[url])
+        with pytest.raises(DriverError, match=r"no virtual machines \(lxc\): it needs QEMU, /dev/kvm") as refused:
+            driver.admit_host(
+                NewHost(GUEST.uuid, "KVM", HostAccess("incus://member1"), promise), timeout_s=PATIENCE_S
+            )
+        driver.close()
+    assert (refused.value.transient, replay.is_over) == (False, True)
+
+
+def test_snapshots_of_volumes_are_no_volumes() -> None:
+    """Incus lists them beside their volume, with all its keys."""
+    row = {"name": str(DATA.uuid), "type": "custom", "config": {"size": "1MiB", "user.bulkdeploy.pool": str(POOL)}}
+    assert read_volume(row, "local") == Volume(DATA.uuid, POOL, "local", 1 << 20)
+    assert read_volume({**row, "name": f"{DATA.uuid}/{GUEST.uuid}"}, "local") is None
 
 
 @pytest.mark.parametrize("network", ["{foo}", "{}", "{label", "{label.x}"])

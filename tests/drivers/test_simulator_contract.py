@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from psycopg import Connection
@@ -10,6 +10,7 @@ from psycopg import Connection
 from bulkdeploy.drivers.contract import (
     BatchContract,
     CapacityContract,
+    Contents,
     DetailsContract,
     DeviceContract,
     DriverContract,
@@ -21,6 +22,8 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    ShrinkContract,
+    SnapshotContract,
     VolumeContract,
 )
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
@@ -57,6 +60,8 @@ class TestSimulatorContract(
     DetailsContract,
     DeviceContract,
     ResizeContract,
+    ShrinkContract,
+    SnapshotContract,
     FencingContract,
     HostFencingContract,
 ):
@@ -66,6 +71,19 @@ class TestSimulatorContract(
     def rig(self, simulator: SimulatorDriver, control: Connection) -> Rig:
         """Hosts with room for 100 guests."""
         return make_rig(simulator, control, {})
+
+    @pytest.fixture
+    def contents(self, control: Connection) -> Contents:
+        """What stands for the contents of volumes."""
+
+        def write(volume: UUID, letter: str) -> None:
+            control.execute("UPDATE simulator.volumes SET content = %s WHERE uuid = %s", [letter, volume])
+
+        def read(volume: UUID) -> str:
+            query = "SELECT content FROM simulator.volumes WHERE uuid = %s"
+            return str(control.execute(query, [volume]).fetchall()[0][0])
+
+        return Contents(write, read)
 
     @pytest.fixture
     def machines(self) -> Machines:

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from bulkdeploy.drivers.libvirt.vnc import VERSION, VncRefused, connect_to_vnc, new_password, response
+from bulkdeploy.drivers.vnc import VERSION, VncRefused, connect_to_vnc, new_password, response
 
 CHALLENGE = bytes(range(16))
 PASSWORD = "Sesame99"

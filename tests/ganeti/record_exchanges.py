@@ -56,7 +56,7 @@ def _shortened(exchanges: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if one.get("path") == "/2/instances" and isinstance(answer, list):
             one["answer"] = [row for row in answer if row["name"].startswith(str(GUEST.uuid))]
         if one.get("path") == "/2/query/job":
-            if one["request"]["fields"] == ["id", "summary"]:
+            if one["request"]["fields"] == ["id", "ops"]:
                 answer["data"] = [row for row in answer["data"] if str(GUEST.uuid) in str(row)]
             if kept and kept[-1].get("request") == one["request"]:
                 kept.pop()

@@ -10,18 +10,24 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
+from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
+    BatchContract,
     Caller,
     DriverContract,
     FencingContract,
     HostContract,
     Machines,
     MigrationContract,
+    ResizeContract,
     Rig,
     Subjects,
     VolumeContract,
 )
+from bulkdeploy.drivers.contract_suites import batches
+from bulkdeploy.drivers.contract_suites.batches import begin, start
+from bulkdeploy.drivers.contract_suites.subjects import guests_of
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import Rapi
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
@@ -33,7 +39,8 @@ pytestmark = needs_cluster
 
 STEPS = {
     "volume": ("POST", r"/2/instances"),
-    "boot": ("PUT", r".*/startup"),
+    "batch": ("POST", r"/2/instances-multi-alloc"),
+    "resize": ("POST", r".*/grow"),
     "stop": ("PUT", r".*/shutdown"),
     "delete": ("DELETE", r"/2/instances/[^/]+"),
     "migrate": ("PUT", r".*/migrate"),
@@ -56,8 +63,23 @@ class FaultyRapi(Rapi):
         return super().send(method, path, body, timeout_s=timeout_s, **query)
 
 
-class TestGanetiContract(DriverContract, VolumeContract, HostContract, MigrationContract, FencingContract):
+class TestGanetiContract(
+    DriverContract, VolumeContract, HostContract, MigrationContract, FencingContract, BatchContract, ResizeContract
+):
     """A cluster of Ganeti's own daemons, whose instances are files."""
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Batches are of four: an instance takes Ganeti seconds of CPU."""
+        monkeypatch.setattr(batches, "MANY", 4)
+        monkeypatch.setattr(batches, "THREADS", 3)
+
+    def test_one_that_fails_fails_alone(self, rig: Rig, batches: BatchDriver) -> None:
+        """A request for many that breaks fails none of them: each is asked for by itself."""
+        placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(3)]
+        rig.fail_next("batch")
+        assert begin(batches, [start(host, guest) for host, guest in placed]) == [None] * 3
+        assert set(guests_of(rig.driver)) == {guest.uuid for _, guest in placed}
 
     @pytest.fixture
     def rig(self, engine: Engine) -> Iterator[Rig]:
@@ -66,14 +88,14 @@ class TestGanetiContract(DriverContract, VolumeContract, HostContract, Migration
         rapi = FaultyRapi(made._rapi.access)
         driver = GanetiDriver(options(), rapi)
         hosts = [address(1), address(2)]
-        subjects = replace(Subjects(), volume_bytes=1 << 20, memory_mib=16)
+        subjects = replace(Subjects(), volume_bytes=1 << 22, memory_mib=16)
         kept = records_in(engine, lambda _: True)
         driver.use_records(replace(kept, directory=FixedDirectory(hosts, shared_pool(subjects.pool_uuid))))
 
         def fail_next(step: str) -> None:
             rapi.failing = step
 
-        yield Rig(driver, tuple(hosts), fail_next, ("volume", "boot"), subjects)
+        yield Rig(driver, tuple(hosts), fail_next, ("volume",), subjects)
         for guest in {one.uuid for one in driver._instances(60)}:
             rapi.run("DELETE", f"/2/instances/{guest}.bulkdeploy", timeout_s=PATIENCE_S, shutdown_timeout="0")
         driver.close()

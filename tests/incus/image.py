@@ -10,6 +10,7 @@ PROGRAMS = ("sh", "sleep", "ip", "cat", "ls", "hostname", "kill")
 INIT = b"""#!/bin/sh
 trap 'exit 0' PWR TERM INT
 ip link set eth0 up
+while read -r line; do echo "heard: $line"; done < /dev/console > /dev/console &
 while true; do sleep 3600 & wait $!; done
 """
 METADATA = b"""architecture: x86_64

@@ -1,11 +1,14 @@
 """The driver for Incus keeps what every driver must keep, on a live cluster: ``make test-incus``."""
 
+import select
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import Engine
@@ -13,6 +16,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.contract import (
     Caller,
+    Contents,
     DeviceContract,
     DriverContract,
     FencingContract,
@@ -21,10 +25,13 @@ from bulkdeploy.drivers.contract import (
     ResizeContract,
     Rig,
     ScalingContract,
+    SerialConsoleContract,
+    ShrinkContract,
+    SnapshotContract,
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
@@ -32,7 +39,7 @@ from bulkdeploy.drivers.incus.rest import Answer, Incus, path_of
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
-from tests.incus.cluster import driver_options, why_not
+from tests.incus.cluster import CLUSTER, driver_options, why_not
 from tests.incus.image import write_image
 
 if (reason := why_not()) is not None:
@@ -54,6 +61,9 @@ def is_of_step(step: str, method: str, path: str, body: Any) -> bool:
         "scale": method == "PUT" and devices is not None,
         "devices": method == "PUT" and devices is not None,
         "resize": method == "PATCH" and "volumes" in path,
+        "snapshot": (method, last) == ("POST", "snapshots"),
+        "revert": method == "PUT" and isinstance(body, dict) and "restore" in body,
+        "delete_snapshot": method == "DELETE" and "/snapshots/" in path,
     }[step]
 
 
@@ -82,6 +92,8 @@ def clear(incus: Incus) -> None:
         incus.run("DELETE", where, timeout_s=PATIENCE_S)
     volumes = path_of("storage-pools", "local", "volumes", "custom")
     for row in incus.send("GET", volumes, timeout_s=PATIENCE_S, recursion=1).value or ():
+        if "/" in row["name"]:
+            continue  # a snapshot, which goes with its volume
         incus.run("DELETE", f"{volumes}/{row['name']}", timeout_s=PATIENCE_S, target=row["location"])
 
 
@@ -94,7 +106,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestIncusContract(
-    DriverContract, VolumeContract, HostContract, FencingContract, ScalingContract, DeviceContract, ResizeContract
+    DriverContract,
+    VolumeContract,
+    HostContract,
+    FencingContract,
+    ScalingContract,
+    DeviceContract,
+    ResizeContract,
+    SerialConsoleContract,
+    SnapshotContract,
+    ShrinkContract,
 ):
     """A cluster of two members, whose guests are containers with one process."""
 
@@ -138,6 +159,25 @@ class TestIncusContract(
         )
         return Machines((first, second), silent)
 
+    @pytest.fixture
+    def contents(self, rig: Rig) -> Contents:
+        """A file in the folder that the pool has for a volume."""
+
+        def letter(volume_uuid: UUID) -> Path:
+            assert isinstance(rig.driver, IncusDriver)
+            instances = rig.driver._instances("list", PATIENCE_S)
+            names = [
+                f"containers/vm-{one.uuid}/rootfs" for one in instances if one.root and one.root.uuid == volume_uuid
+            ]
+            name = names[0] if names else f"custom/default_{volume_uuid}"
+            (folder,) = Path(f"{CLUSTER}").glob(f"*/storage-pools/local/{name}")
+            return folder / "letter"
+
+        def write(volume_uuid: UUID, text: str) -> None:
+            letter(volume_uuid).write_text(text)
+
+        return Contents(write, lambda volume_uuid: letter(volume_uuid).read_text())
+
     def test_a_late_start_finds_the_gate(self, rig: Rig, caller: Caller) -> None:
         """Who was overtaken between taking the gate away and starting finds it there again."""
         guest = rig.new_guest()
@@ -153,6 +193,32 @@ class TestIncusContract(
             incus.run("PUT", where, {"action": "start"}, timeout_s=PATIENCE_S)
         newer.run(rig.hosts[0], guest)
         assert newer.look(rig.hosts[0], guest) is PowerState.RUNNING
+
+    def test_a_serial_console_carries_what_is_typed(self, rig: Rig, caller: Caller) -> None:
+        """Also of a guest on the member that is asked second; it ends with the guest."""
+        for host in rig.hosts:
+            guest = rig.new_guest()
+            caller.run(host, guest)
+            with closing(
+                rig.driver.open_console(host, guest.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
+            ) as connected:
+                shown, ends = b"", time.monotonic() + PATIENCE_S
+                while b"heard: anybody there?" not in shown:
+                    assert time.monotonic() < ends, f"nobody hears: {shown!r}"
+                    connected.sendall(b"anybody there?\r")  # until Incus has attached it, nobody does
+                    if select.select([connected], [], [], 1.0)[0]:
+                        shown += connected.recv(4096)
+                connected.settimeout(PATIENCE_S)
+                caller.stop(host, guest, forced=True)
+                while connected.recv(4096):
+                    pass
+
+    def test_members_without_virtual_machines_are_no_hosts_for_them(self, rig: Rig, machines: Machines) -> None:
+        """Where ``vhost_vsock`` is missing, as it mostly is where this runs."""
+        if Path("/dev/vhost-vsock").exists():
+            pytest.skip("these members may run virtual machines")
+        with pytest.raises(DriverError, match="runs no virtual machines"):
+            rig.driver.admit_host(replace(machines.answering[0], hypervisor="KVM"), timeout_s=PATIENCE_S)
 
     def test_hosts_are_looked_at(self, rig: Rig, caller: Caller) -> None:
         """Each host tells its own guests; a guest that ended by itself is told as stopped."""

@@ -1,6 +1,9 @@
 """``bulkdeploy inventory``: the commands, as an operator runs them, with simulated hypervisors behind."""
 
+import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +15,11 @@ from bulkdeploy.drivers.simulator.database import connect, derived_url, drop_dat
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.drivers.simulator.inventory import list_hosts
 from bulkdeploy.manage.inventory import demo_zone_file, load_first_zone
+from bulkdeploy.manage.programs import environment
 from bulkdeploy.services.audit import audit
 from bulkdeploy.wiring.settings import Settings
 from tests.inventory.support import DEMO, TINY, all_rows, changed, write
-from tests.support.programs import bulkdeploy
+from tests.support.programs import BULKDEPLOY, bulkdeploy
 
 
 @pytest.fixture
@@ -41,6 +45,14 @@ def test_load_reports_what_it_did(settings: Settings, simulator_url: str, tmp_pa
     assert "2 hosts" in first.stdout
     second = bulkdeploy(settings, "inventory", "load", str(file))
     assert second.stdout == "Everything was there already.\n"
+    variables = environment(settings, dict(os.environ))
+    piped = [sys.executable, *BULKDEPLOY, "inventory", "load", "-"]
+    for written, printed in (
+        (file.read_text(), "Everything was there already."),
+        ("zones: 1", "standard input:1: "),
+    ):
+        ended = subprocess.run(piped, env=variables, input=written, capture_output=True, text=True)
+        assert printed in ended.stdout + ended.stderr
     assert names(simulator_url) == ["host-1", "host-2"]
 
 

@@ -200,6 +200,52 @@ def test_a_guest_moves_and_goes_on_counting(cloud: Cloud) -> None:
     cloud.client.call("deleteVolume", id=volume["id"])
 
 
+def test_a_guest_goes_back_to_what_it_was_doing(cloud: Cloud) -> None:
+    """It counts on from the second of its snapshot without booting again, also where it moved meanwhile."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: len(cloud.counted(vm)) > 1, "it does not count")
+    snapshot = cloud.job("createVMSnapshot", virtualmachineid=vm, name="early", snapshotmemory=True)["vmsnapshot"]
+    assert (snapshot["state"], snapshot["type"]) == ("Ready", "DiskAndMemory")
+    reached = cloud.counted(vm)[-1]
+    wait_until(lambda: cloud.counted(vm)[-1] > reached + 3, "it does not go on")
+    cloud.job("migrateVirtualMachine", virtualmachineid=vm, autoselect=True)
+    before, password = len(cloud.counted(vm)), password_of(cloud, vm)
+    assert cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])["virtualmachine"]["state"] == "Running"
+    wait_until(lambda: len(cloud.counted(vm)) > before + 1, "it does not go on after the revert")
+    assert min(cloud.counted(vm)[before:]) <= reached + 1
+    assert cloud.hosts.console(UUID(vm)).count(" is up") == 1
+    assert (password_of(cloud, vm), cloud.hosts.running()) == (password, {UUID(vm): cloud.host_of(vm)})
+    cloud.assert_intact()
+    cloud.job("deleteVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("stopVirtualMachine", id=vm, forced=True)
+    snapshot = cloud.job("createVMSnapshot", virtualmachineid=vm)["vmsnapshot"]
+    cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("startVirtualMachine", id=vm)
+    wait_until(lambda: cloud.hosts.console(UUID(vm)).count(" is up") == 2, "it does not boot")
+    cloud.assert_intact()
+
+
+def test_a_daemon_that_dies_under_a_snapshot_leaves_none_half_made(cloud: Cloud) -> None:
+    """It is there whole, or in state Error and can be removed; the guest runs on either way."""
+    (vm,) = cloud.deploy(1)
+    wait_until(lambda: cloud.counted(vm), "it does not count")
+    name = cloud.host_of(vm)
+    (daemon,) = (host for host in cloud.hosts.hosts if host.name == name)
+    job = cloud.client.call("createVMSnapshot", virtualmachineid=vm, snapshotmemory=True)["jobid"]
+    daemon.signal(signal.SIGKILL)
+    daemon.start()
+    daemon.wait()
+    wait_until(lambda: cloud.client.call("queryAsyncJobResult", jobid=job)["jobstatus"], "the job does not end")
+    wait_until(lambda: cloud_host_state(cloud, name) == "Up", "nobody notices that the daemon is back")
+    (snapshot,) = cloud.client.call("listVMSnapshot", virtualmachineid=vm)["vmSnapshot"]
+    assert snapshot["state"] in ("Ready", "Error")
+    if snapshot["state"] == "Ready":
+        cloud.job("revertToVMSnapshot", vmsnapshotid=snapshot["id"])
+    cloud.job("deleteVMSnapshot", vmsnapshotid=snapshot["id"])
+    assert (cloud.state(vm), cloud.hosts.running()[UUID(vm)]) == ("Running", name)
+    cloud.assert_intact()
+
+
 def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
     """The screen by a VNC client over the websocket, with pixels on it, also after a move; the serial console."""
     (vm,) = cloud.deploy(1)

@@ -12,7 +12,15 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.contract import DriverContract, FencingContract, HostContract, Machines, Rig, Subjects
+from bulkdeploy.drivers.contract import (
+    DriverContract,
+    FencingContract,
+    HostContract,
+    Machines,
+    Rig,
+    Subjects,
+    VncConsoleContract,
+)
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
@@ -71,7 +79,7 @@ def rig(engine: Engine, tmp_path: Path, program: Path, image: Path) -> Iterator[
     driver.close()
 
 
-class TestQemuExtension(DriverContract, FencingContract, HostContract):
+class TestQemuExtension(DriverContract, FencingContract, HostContract, VncConsoleContract):
     """Boot sectors as QEMU processes."""
 
     @pytest.fixture
@@ -93,7 +101,7 @@ def test_the_check_passes_and_leaves_nothing(tmp_path: Path, program: Path, imag
     command = [sys.executable, *BULKDEPLOY, "--config", str(settings), "check", "extension", str(program)]
     command += ["--host", HOST.format("a")]
     passed = subprocess.run(command, capture_output=True, text=True)
-    assert (passed.returncode, passed.stdout.count("ok  "), list((tmp_path / "guests").iterdir())) == (0, 9, [])
+    assert (passed.returncode, passed.stdout.count("ok  "), list((tmp_path / "guests").iterdir())) == (0, 10, [])
     (tmp_path / "fail-stop").touch()
     failed = subprocess.run(command, capture_output=True, text=True)
     assert failed.returncode == 1

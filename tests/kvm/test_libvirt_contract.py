@@ -1,6 +1,7 @@
 """The libvirt driver keeps what every driver must keep, with guests that really boot."""
 
 import dataclasses
+import subprocess
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import (
     Caller,
-    ConsoleContract,
+    Contents,
     DetailsContract,
     DeviceContract,
     DriverContract,
@@ -27,7 +28,11 @@ from bulkdeploy.drivers.contract import (
     Rig,
     ScalingContract,
     SecurityGroupContract,
+    SerialConsoleContract,
+    ShrinkContract,
+    SnapshotContract,
     Subjects,
+    VncConsoleContract,
     VolumeContract,
     guests_of,
 )
@@ -90,6 +95,9 @@ def failing_calls() -> dict[str, tuple[type, str]]:
         "devices": (libvirt.virDomain, "attachDeviceFlags"),
         "migrate": (libvirt.virDomain, "migrate3"),
         "resize": (libvirt.virDomain, "blockResize"),
+        "snapshot": (libvirt.virDomain, "snapshotCreateXML"),
+        "revert": (libvirt.virDomain, "revertToSnapshot"),
+        "delete_snapshot": (libvirt.virDomainSnapshot, "delete"),
     }
 
 
@@ -102,8 +110,11 @@ class TestLibvirtContract(
     ScalingContract,
     DeviceContract,
     ResizeContract,
-    ConsoleContract,
+    SerialConsoleContract,
+    VncConsoleContract,
+    ShrinkContract,
     SecurityGroupContract,
+    SnapshotContract,
     FencingContract,
 ):
     """Three daemons, a shared pool, and boot sectors."""
@@ -135,6 +146,25 @@ class TestLibvirtContract(
     def rig(self, kvm_hosts: LibvirtHosts, driver: HypervisorDriver, fail_next: Callable[[str], None]) -> Rig:
         """All three hosts."""
         return Rig(driver, tuple(map(address_of, kvm_hosts.hosts)), fail_next, ("volume", "boot"), SUBJECTS)
+
+    @pytest.fixture
+    def contents(self, kvm_hosts: LibvirtHosts) -> Contents:
+        """Behind the boot sector in the files of volumes."""
+
+        def is_done(uuid: UUID, command: str) -> bool:
+            file = str(kvm_hosts.pool / f"{uuid}.qcow2")
+            return (
+                subprocess.run(["qemu-io", "-c", command, file], capture_output=True, check=False).returncode == 0
+            )
+
+        def write(uuid: UUID, letter: str) -> None:
+            assert is_done(uuid, f"write -P {ord(letter)} 512k 512")
+
+        def read(uuid: UUID) -> str:
+            (found,) = (letter for letter in "ABC" if is_done(uuid, f"read -P {ord(letter)} 512k 512"))
+            return found
+
+        return Contents(write, read)
 
     @pytest.fixture
     def filtering(

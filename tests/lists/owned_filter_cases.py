@@ -115,7 +115,7 @@ def machines(world: World) -> dict[str, Cases]:
     pool, host = world.id_of("storage_pools", "local-disk"), host_of(world, "acme-1")
     pod, cluster = world.id_of("pods", "pod-a"), world.id_of("clusters", "a-1")
     offering = world.id_of("service_offerings", "Rivals only")
-    volume = world.id_of("volumes", "DATA")
+    volume, snapshot = world.id_of("volumes", "DATA"), world.id_of("vm_snapshots", "second")
     places = placed(world)
     return {
         "listVirtualMachines": {
@@ -147,6 +147,15 @@ def machines(world: World) -> dict[str, Cases]:
             "arch": of_name("rival-1", "AARCH64"),
             "tags[0].key": Case("colour", lambda row: bool(row["tags"])),
             "keyword": word("ACME-", "name", "displayname", "instancename", "state"),
+        },
+        "listVMSnapshot": {
+            "vmsnapshotid": equal("id", snapshot),
+            "vmsnapshotids": equal("id", snapshot),
+            "virtualmachineid": equal("virtualmachineid", vm),
+            "name": equal("displayname", "OF RIVAL-1", "of rival-1"),
+            "state": equal("state", "ready", "Ready"),
+            "tags[0].key": equal("displayname", "colour", "second"),
+            "keyword": word("nightly", "name", "displayname", "description"),
         },
         "listVolumes": {
             "id": equal("id", volume),

@@ -52,7 +52,6 @@ EMPTY = {
     "listSnapshots",
     "listStorageNetworkIpRange",
     "listSystemVms",
-    "listVMSnapshot",
     "listVPCs",
 }
 ONLY_IN_JOBS = {name: {"password"} for name in ("listVirtualMachines", "listVirtualMachinesMetrics")}
@@ -192,6 +191,13 @@ def test_every_list_that_clients_need_exists() -> None:
         *("listUsers", "listProjects", "listRoles", "listCapacity", "listResourceLimits", "listConfigurations"),
         *("listEvents", "listEventTypes", "listHypervisors", "listDeploymentPlanners", "listOsTypes"),
         *("listOsCategories", "listNetworkOfferings", "listVolumes", "listStoragePools", "listTags"),
-        *("listInstanceGroups", "listUserData", "listVirtualMachines", "listStorageProviders", *EMPTY),
+        *(
+            "listVMSnapshot",
+            "listInstanceGroups",
+            "listUserData",
+            "listVirtualMachines",
+            "listStorageProviders",
+            *EMPTY,
+        ),
     }
     assert needed <= set(COMMANDS)

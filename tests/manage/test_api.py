@@ -67,11 +67,11 @@ def test_a_missing_database_url_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
-    """SIGTERM ends the server and all its processes with success."""
-    log = tmp_path / "api.log"
-    with program(settings.model_copy(update={"listen": "127.0.0.1:0"}), log, *BULKDEPLOY, "api") as process:
+    """SIGTERM ends the server and all its processes with success; until then they yield as they were told."""
+    log, changed = tmp_path / "api.log", {"listen": "127.0.0.1:0", "api_niceness": 7}
+    with program(settings.model_copy(update=changed), log, *BULKDEPLOY, "api") as process:
         family: list[psutil.Process] = []
-        while len(family) < settings.api_processes:
+        while len(family) < settings.api_processes or {member.nice() for member in family} != {7}:
             assert process.poll() is None, log.read_text()
             family = psutil.Process(process.pid).children(recursive=True)
     assert process.poll() == 0

@@ -29,6 +29,17 @@ def test_from_broken_to_healed(fleet: Fleet, capsys: pytest.CaptureFixture[str])
     fleet.assert_intact()
 
 
+def test_a_missing_claim_gives_no_room_away(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    """The claim comes back before anything is counted: at no moment is its host's room free for others."""
+    fleet.deploy(5)
+    fleet.run()
+    fleet.zone.change(NO_CLAIMS)
+    capsys.readouterr()
+    assert run(fleet.settings, **ALL) == HEALED
+    assert capsys.readouterr().out.splitlines() == ["mended  vms_have_claims: 5"]
+    fleet.assert_intact()
+
+
 def test_what_only_people_can_mend_is_left(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     """A host that is promised too much: heal says who holds too much, what helps, and that something is left."""
     fleet.deploy(2)

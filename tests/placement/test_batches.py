@@ -102,14 +102,21 @@ def test_one_kind_is_planned_as_the_bulk_call_plans_it(problem: tuple[Zone, Plac
 @examples(40)
 @given(batch=batches())
 def test_the_zone_after_a_plan_is_what_its_claims_make_of_it(batch: Batch) -> None:
-    """The columns that the next kind is planned on are those of a zone in which the plan was claimed."""
-    zone, (kind, *_) = batch
+    """The columns that the next kind is planned on are those of a zone in which the plan was claimed.
+
+    What was worked out of the zone before, and is kept, changes no later plan.
+    """
+    zone, (kind, *others) = batch
     made = plan(zone.snapshot(), kind)
     expected, found = zone.after(kind, made).snapshot(), after(zone.snapshot(), kind, made)
     for columns in ("clusters", "hosts", "pools"):
         one, other = getattr(expected, columns), getattr(found, columns)
         for name in one.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(expected.cluster_use.cpu_used, found.cluster_use.cpu_used)
+    np.testing.assert_array_equal(expected.cluster_use.memory_used, found.cluster_use.memory_used)
+    for following in others:
+        assert_same(plan(found, following), plan(expected, following))
 
 
 @examples(30)

@@ -76,7 +76,9 @@ class Fleet:
     control: psycopg.Connection
     caller: Caller
 
-    def deploy(self, count: int = 3, *, bulk: bool = True, **request: Any) -> DeployedVms:
+    def deploy(
+        self, count: int = 3, *, bulk: bool = True, template: str = "Debian 12", **request: Any
+    ) -> DeployedVms:
         """Deploy as the API does; nothing runs the jobs yet. Names of entities stand for their ids."""
         kinds = {"cluster": "clusters", "pod": "pods", "host": "hosts"}
         pins: dict[str, Any] = {
@@ -87,7 +89,7 @@ class Fleet:
             count=count,
             zone_id=self.id_of("zones", "small"),
             service_offering_id=self.id_of("service_offerings", "Small"),
-            template_id=self.id_of("templates", "Debian 12"),
+            template_id=self.id_of("templates", template),
             method="POST",
             **pins,
             **request,

@@ -150,7 +150,7 @@ def build_zone(client: ApiClient, hosts: RealHosts, image: Path) -> dict[str, st
         made("addHost", url=host.url, hypervisor=hosts.hypervisor, username="nobody", password="", **place)
     client.call("updateCluster", id=cluster, allocationstate="Enabled")
     made("createStoragePool", name="shared", url=hosts.pool_url, capacitybytes=10**12, scope="CLUSTER", **place)
-    offering = made("createServiceOffering", name="tiny", displaytext="Tiny", cpunumber=1, cpuspeed=100, memory=32)
+    offering = made("createServiceOffering", name="tiny", displaytext="Tiny", cpunumber=1, cpuspeed=20, memory=32)
     network = made(
         "createNetwork", name="guests", displaytext="Guests", zoneid=zone, gateway="10.8.0.1", acltype="Domain",
         netmask="255.255.0.0", startip="10.8.1.0", endip="10.8.2.255", vlan="untagged",

@@ -81,7 +81,7 @@ class Screen:
 class ScreenDriver(SimulatorDriver):
     """Hypervisors whose guests all have this screen."""
 
-    abilities = frozenset({Ability.CONSOLE})
+    abilities = frozenset({Ability.VNC_CONSOLE})
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

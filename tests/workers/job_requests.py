@@ -177,6 +177,13 @@ def _remove_nic(world: World) -> int:
     return world.request("removeNicFromVirtualMachine", virtualmachineid=vm, nicid=nic["id"])
 
 
+def _with_snapshot(world: World, vm: str, **more: object) -> str:
+    """A VM's one snapshot, which was taken."""
+    world.done("createVMSnapshot", virtualmachineid=vm, **more)
+    (snapshot,) = world.client.call("listVMSnapshot", virtualmachineid=vm)["vmSnapshot"]
+    return str(snapshot["id"])
+
+
 def _balance(world: World) -> int:
     world.skew()
     return world.request("balanceZone", zoneid=world.id_of("zones", "small"))
@@ -213,6 +220,18 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
         )
     ],
     "remove_nic": [_remove_nic],
+    "create_vm_snapshot": [
+        lambda world: world.request("createVMSnapshot", virtualmachineid=world.running(), snapshotmemory=True)
+    ],
+    "delete_vm_snapshot": [
+        lambda world: world.request("deleteVMSnapshot", vmsnapshotid=_with_snapshot(world, world.stopped()))
+    ],
+    "revert_to_vm_snapshot": [
+        lambda world: world.request(
+            "revertToVMSnapshot", vmsnapshotid=_with_snapshot(world, world.running(), snapshotmemory=True)
+        ),
+        lambda world: world.request("revertToVMSnapshot", vmsnapshotid=_with_snapshot(world, world.stopped())),
+    ],
     "balance_zone": [_balance],
     "evacuate_host": [lambda world: world.request("evacuateHost", id=world.host(), force=True)],
     "migrate_host": [lambda world: world.request("migrateHost", id=world.host())],

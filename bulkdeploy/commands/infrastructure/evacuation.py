@@ -4,11 +4,12 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import HOST_MIGRATION
 from bulkdeploy.commands.planned_moves import MOVE_PLAN, PLAN_PARAMETERS, answered, plan_wanted
 from bulkdeploy.declare.command import Command, Instead, JobTicket
-from bulkdeploy.declare.parameters import boolean, uuid
+from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
+from bulkdeploy.provisioning.kinds.evacuate_host import MODES, PRIMARY_ONLY
 from bulkdeploy.services.infrastructure import evacuation
 
 
@@ -26,6 +27,7 @@ def evacuate_host(call: Call, answers: bool) -> JobTicket | Instead:
         call.arguments["id"],
         answers=answers,
         force=call.flag("force"),
+        mode=call.arguments.get("mode", PRIMARY_ONLY),
         plan=plan_wanted(call, "evacuateHost"),
     )
     return answered(call, done)
@@ -48,6 +50,12 @@ COMMANDS: tuple[Command, ...] = (
             boolean(
                 "force",
                 "fence it although it answers; or, where its driver can not fence, say that it is off",
+            ),
+            string(
+                "mode",
+                f"{PRIMARY_ONLY} (default): the virtual machines that ran there; all: Stopped ones, too, whose"
+                " volumes are on its own disks, are named as lost",
+                choices=MODES,
             ),
             *PLAN_PARAMETERS,
         ),

@@ -91,5 +91,15 @@ HOST_MIGRATION = Response(
             "virtual machines that are still on it, and why",
             (*MOVED_VM, text("errortext", "why it was not moved")),
         ),
+        objects(
+            "lost",
+            "of a host that was evacuated: virtual machines with volumes on its own disks, which no other host has",
+            (
+                text("virtualmachineid", "the virtual machine"),
+                text("virtualmachinename", "its name"),
+                text("state", "its state"),
+                text("volumes", "the names of these volumes"),
+            ),
+        ),
     ),
 )

@@ -68,6 +68,7 @@ class CloudStackDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
         }
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, StaleFence
+from bulkdeploy.drivers.driver import DriverError, SnapshotSpec, StaleFence
 
 
 class FencingContract:
@@ -16,6 +17,7 @@ class FencingContract:
     def test_an_overtaken_fence_is_refused(self, rig: Rig) -> None:
         """Every call with a lower fence than one seen for the guest is refused and changes nothing."""
         guest, late = rig.new_guest(), Caller(rig.driver, fence=4)
+        with_memory = SnapshotSpec(uuid4(), with_memory=True)
         Caller(rig.driver, fence=5).run(rig.hosts[0], guest)
         before = guests_of(rig.driver)
         with pytest.raises(StaleFence):
@@ -31,12 +33,31 @@ class FencingContract:
             Ability.LIVE_SCALING: lambda: late.scale(rig.hosts[0], replace(guest, cpu_number=2)),
             Ability.RESIZE_VOLUMES: lambda: late.resize(rig.hosts[0], guest, guest.volumes[0]),
             Ability.HOT_PLUG_NICS: lambda: late.devices(rig.hosts[0], replace(guest, nics=())),
+            Ability.MEMORY_SNAPSHOTS: lambda: late.snapshot(rig.hosts[0], guest, with_memory),
         }
         for ability, call in calls.items():
             if ability in rig.driver.abilities:
                 with pytest.raises(StaleFence):
                     call()
         assert guests_of(rig.driver) == before
+
+    def test_a_stopped_guest_is_not_reverted_by_who_comes_late(self, rig: Rig) -> None:
+        """Nor is a snapshot of it taken or removed."""
+        if Ability.SNAPSHOTS not in rig.driver.abilities:
+            pytest.skip("it has no snapshots")
+        guest, late, snapshot = (
+            rig.new_guest(),
+            Caller(rig.driver, fence=4),
+            SnapshotSpec(uuid4(), with_memory=False),
+        )
+        newer = Caller(rig.driver, fence=5)
+        newer.run(rig.hosts[0], guest)
+        newer.stop(rig.hosts[0], guest, forced=True)
+        newer.snapshot(None, guest, snapshot)
+        for call in (late.snapshot, late.revert, late.remove_snapshot):
+            with pytest.raises(StaleFence):
+                call(None, guest, snapshot)
+        newer.revert(None, guest, snapshot)
 
     def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:
         """A start with a lower fence than that of the look does not bring the guest back."""

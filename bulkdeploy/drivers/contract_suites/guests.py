@@ -10,13 +10,14 @@ import pytest
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
-from bulkdeploy.drivers.contract_suites.consoles import ConsoleContract
+from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract
 from bulkdeploy.drivers.contract_suites.details import DetailsContract
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract
 from bulkdeploy.drivers.contract_suites.migration import MigrationContract
-from bulkdeploy.drivers.contract_suites.resizing import ResizeContract
+from bulkdeploy.drivers.contract_suites.resizing import ResizeContract, ShrinkContract
 from bulkdeploy.drivers.contract_suites.scaling import ScalingContract
 from bulkdeploy.drivers.contract_suites.security_groups import SecurityGroupContract
+from bulkdeploy.drivers.contract_suites.snapshots import SnapshotContract
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
 from bulkdeploy.drivers.driver import DriverError, PowerState
@@ -29,9 +30,12 @@ SUITES: Mapping[Ability, type] = {
     Ability.HOT_PLUG_VOLUMES: DeviceContract,
     Ability.HOT_PLUG_NICS: DeviceContract,
     Ability.RESIZE_VOLUMES: ResizeContract,
-    Ability.CONSOLE: ConsoleContract,
+    Ability.VNC_CONSOLE: VncConsoleContract,
+    Ability.SERIAL_CONSOLE: SerialConsoleContract,
+    Ability.SHRINK_VOLUMES: ShrinkContract,
     Ability.SECURITY_GROUPS: SecurityGroupContract,
     Ability.GUEST_DETAILS: DetailsContract,
+    Ability.SNAPSHOTS: SnapshotContract,
 }
 """Who declares an ability keeps its suite as well."""
 

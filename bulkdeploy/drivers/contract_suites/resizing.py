@@ -20,7 +20,7 @@ def sizes_of(rig: Rig) -> dict[object, int]:
 
 
 class ResizeContract:
-    """A volume has the size that it was given last, or the one before, and the driver tells which."""
+    """A volume that grew has the size that it was given last, or the one before, and the driver tells which."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_grows_while_its_guest_runs(self, rig: Rig, caller: Caller, times: int) -> None:
@@ -36,24 +36,6 @@ class ResizeContract:
         caller.stop(rig.hosts[0], guest)
         caller.run(rig.hosts[0], replace(guest, volumes=(*guest.volumes[:-1], larger)))
         assert sizes_of(rig) == expected
-
-    @pytest.mark.parametrize("times", [1, 3])
-    def test_a_volume_shrinks_while_its_guest_is_stopped(self, rig: Rig, caller: Caller, times: int) -> None:
-        """Then the guest starts with it; while it runs the answer is an error that stays."""
-        guest = rig.new_guest()
-        smaller = resized(guest, 0.5)
-        caller.run(rig.hosts[0], guest)
-        for host in (None, rig.hosts[0]):
-            with pytest.raises(DriverError) as refused:
-                caller.resize(host, guest, smaller)
-            assert not refused.value.transient
-        assert caller.size_of(guest, smaller) == guest.volumes[-1].size_bytes
-        caller.stop(rig.hosts[0], guest)
-        for _ in range(times):
-            caller.resize(None, guest, smaller)
-        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes
-        caller.run(rig.hosts[0], replace(guest, volumes=(*guest.volumes[:-1], smaller)))
-        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes
 
     def test_a_failed_resize_leaves_the_size(self, rig: Rig, caller: Caller) -> None:
         """The size can be seen, and the next call does it."""
@@ -80,3 +62,25 @@ class ResizeContract:
             if where == 0:
                 assert sizes_of(rig) == {}
                 caller.run(rig.hosts[1], guest)
+
+
+class ShrinkContract:
+    """A volume shrinks while its guest does not run."""
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_volume_shrinks_while_its_guest_is_stopped(self, rig: Rig, caller: Caller, times: int) -> None:
+        """Then the guest starts with it; while it runs the answer is an error that stays."""
+        guest = rig.new_guest()
+        smaller = resized(guest, 0.5)
+        caller.run(rig.hosts[0], guest)
+        for host in (None, rig.hosts[0]):
+            with pytest.raises(DriverError) as refused:
+                caller.resize(host, guest, smaller)
+            assert not refused.value.transient
+        assert caller.size_of(guest, smaller) == guest.volumes[-1].size_bytes
+        caller.stop(rig.hosts[0], guest)
+        for _ in range(times):
+            caller.resize(None, guest, smaller)
+        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes
+        caller.run(rig.hosts[0], replace(guest, volumes=(*guest.volumes[:-1], smaller)))
+        assert sizes_of(rig)[smaller.uuid] == smaller.size_bytes

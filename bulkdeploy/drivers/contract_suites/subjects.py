@@ -11,6 +11,7 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     NicSpec,
     PowerState,
+    SnapshotSpec,
     VolumeSpec,
 )
 from bulkdeploy.drivers.hosts import HostAddress
@@ -154,6 +155,18 @@ class Caller:
     def size_of(self, guest: GuestSpec, volume: VolumeSpec) -> int | None:
         """``size_of``."""
         return self.driver.size_of(guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+
+    def snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
+        """``ensure_snapshot``."""
+        self.driver.ensure_snapshot(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
+
+    def revert(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
+        """``ensure_reverted``."""
+        self.driver.ensure_reverted(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
+
+    def remove_snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
+        """``ensure_snapshot_absent``."""
+        self.driver.ensure_snapshot_absent(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
 
     def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
         """``ensure_migrated``."""

@@ -11,23 +11,22 @@ from bulkdeploy.drivers.extension.payload import (
     OFF,
     ON,
     UNKNOWN,
+    WrongAnswer,
     host_details,
-    merged,
     payload_of,
     power_of_word,
+    prepared,
+    read_console,
     read_host_url,
     vm_of,
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
 from bulkdeploy.drivers.need import Need
+from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 MEMORY_MIB = 512
 NOT_AN_ACTION = "no-such-action"
-
-
-class _Wrong(Exception):
-    """An action did not do what the protocol says."""
 
 
 def check_extension(url: str, options: ExtensionOptions, template: str | None, patience_s: float) -> Iterator[Need]:
@@ -51,7 +50,7 @@ def check_extension(url: str, options: ExtensionOptions, template: str | None, p
         for action, does, remedy in trial.actions():
             try:
                 found = does()
-            except (_Wrong, ActionFailed) as error:
+            except (WrongAnswer, ActionFailed) as error:
                 yield Need(action, str(error), remedy)
                 return
             yield Need(action, found)
@@ -85,6 +84,8 @@ class _Trial:
         yield "stop", lambda: self._then("stop", OFF), "after it the guest does not run, and status says poweroff"
         yield "start", lambda: self._then("start", ON), "after it the guest runs"
         yield "reboot", lambda: self._then("reboot", ON), "after it the guest runs"
+        vnc = 'print {"console": {"protocol": "vnc", "host": "...", "port": "...", "password": "..."}}'
+        yield "getconsole", self._console, f"{vnc}, or end with exit code 1 where guests have no screens"
         yield "delete", lambda: self._then("delete", UNKNOWN), "after it status fails, or says neither on nor off"
         yield (
             "delete, again",
@@ -103,18 +104,20 @@ class _Trial:
     def _refused(self) -> str:
         try:
             self._run(NOT_AN_ACTION)
-        except ActionFailed:
+        except ActionFailed as error:
+            if error.unanswered:
+                raise
             return "refused"
-        raise _Wrong("it succeeded")
+        raise WrongAnswer("it succeeded")
 
     def _statuses(self) -> str:
         states = self._program.run(
             "statuses", payload_of(self._details, self._host), timeout_s=self._patience_s
         ).get("power_state")
         if not isinstance(states, dict):
-            raise _Wrong(f"power_state must be an object; it is {states!r}")
+            raise WrongAnswer(f"power_state must be an object; it is {states!r}")
         if self._began and power_of_word(states.get(self._name)) != ON:
-            raise _Wrong(f"statuses must say that {self._name} is on; it says {states.get(self._name)!r}")
+            raise WrongAnswer(f"statuses must say that {self._name} is on; it says {states.get(self._name)!r}")
         return f"{len(states)} guests"
 
     @property
@@ -122,10 +125,9 @@ class _Trial:
         return str(self._external.get("vm_name") or self._vm["name"])
 
     def _prepare(self) -> str:
-        answer = self._run("prepare")
-        self._vm = merged(self._vm, answer)
+        self._vm = prepared(self._vm, self._run("prepare"))
         self._external |= without_prefix(self._vm.get("details"))
-        return f"details {', '.join(self._vm.get('details') or {}) or 'none'}"
+        return f"details {', '.join(self._vm['details']) or 'none'}"
 
     def _create(self) -> str:
         self._began = True
@@ -136,16 +138,35 @@ class _Trial:
 
     def _then(self, action: str, expected: str) -> str:
         self._run(action)
-        state = self._state()
+        state, said = self._state()
         if state != expected:
-            raise _Wrong(f"after it status says {state}")
+            raise WrongAnswer(f"after it status must say {expected}, not {said}")
         return f"{self._name} is {state}" if state != UNKNOWN else f"{self._name} is gone"
 
-    def _state(self) -> str:
+    def _state(self) -> tuple[str, str]:
+        """The guest's state, and what status said; it may refuse to speak of a guest that is not there."""
         try:
-            return power_of_word(self._run("status").get("power_state"))
-        except ActionFailed:
-            return UNKNOWN
+            word = self._run("status").get("power_state")
+        except ActionFailed as error:
+            if error.unanswered:
+                raise
+            return UNKNOWN, str(error)
+        return power_of_word(word), repr(word)
+
+    def _console(self) -> str:
+        try:
+            screen = read_console(self._run("getconsole"))
+        except ActionFailed as error:
+            if error.unanswered:
+                raise
+            return f"guests have no screens ({error})"
+        if isinstance(screen, str):
+            return f"a page of its own, {screen}; createConsoleEndpoint does not show it"
+        try:
+            connect_to_vnc(screen.address, screen.port, screen.password, timeout_s=self._patience_s).close()
+        except (OSError, VncRefused) as error:
+            raise WrongAnswer(f"no VNC server at {screen.address}, port {screen.port}: {error}") from error
+        return f"a VNC server at {screen.address}, port {screen.port}"
 
     def _run(self, action: str) -> Mapping[str, Any]:
         payload = payload_of(self._details, self._host, self._external, self._vm)

@@ -4,33 +4,40 @@ A guest is what ``prepare`` and ``create`` made of a payload; what ``prepare`` a
 later action. ``create`` may not be repeated: that it is begun is kept before it is, so that after a lost answer
 the guest is looked for, and what is left of it deleted, before it is made anew under the same identity. What the
 protocol has no place for, fences and the one host that may have a guest, stands in the service's records. It has no
-data volumes and no live migration.
+data volumes and no live migration. Screens are VNC servers that ``getconsole`` names.
 """
 
+import socket
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
+from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
+    call_each,
 )
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
     OFF,
     ON,
     UNKNOWN,
+    WrongAnswer,
     host_details,
-    merged,
     payload_of,
     power_of_word,
+    prepared,
+    read_console,
     read_host_url,
     vm_of,
     without_prefix,
@@ -40,13 +47,21 @@ from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.turns import Turns
+from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 KEPT_UNDER = "extension"
 ANY_TEMPLATE = "default"
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
 
-STEPS = {"prepare": "boot", "create": "boot", "start": "boot", "status": "look", "statuses": "look"}
+STEPS = {
+    "prepare": "boot",
+    "create": "boot",
+    "start": "boot",
+    "status": "look",
+    "statuses": "look",
+    "getconsole": "console",
+}
 """What errors call an action; others by their own names."""
 
 
@@ -84,9 +99,11 @@ class ExtensionDriver(HypervisorDriver):
     """See the module."""
 
     options_model = ExtensionOptions
+    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.VNC_CONSOLE})
 
     def __init__(self, options: ExtensionOptions) -> None:
         self._options = options
+        self.is_watched = options.statuses  # guest by guest would be a program for each, every few seconds
         self._details = {key: value.get_secret_value() for key, value in options.details.items()}
         self._program = Program(
             options.executable, at_once=options.actions_at_once, secrets=list(self._details.values())
@@ -180,26 +197,39 @@ class ExtensionDriver(HypervisorDriver):
             ):
                 raise DriverError("delete", ANY_HOST, f"it is the root disk of guest {guest_uuid}", transient=True)
 
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: the screen, where ``getconsole`` names a VNC server."""
+        if kind is not ConsoleKind.VNC:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
+
     def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
         """See HypervisorDriver."""
-        states = self._states(host, timeout_s)
-        guests = []
-        for guest_uuid, kept in self._kept(host.uuid):
-            if kept.made is Made.NO:
-                continue
-            state = self._state(host, kept, timeout_s) if states is None else states.get(kept.name)
-            if state == UNKNOWN:
-                raise DriverError("look", host.name, f"the state of guest {guest_uuid} is unknown", transient=True)
-            if state is not None:
-                power = PowerState.RUNNING if state == ON else PowerState.STOPPED
-                volumes = frozenset(UUID(volume) for volume, _, _ in kept.volumes)
-                guests.append(Guest(guest_uuid, host.uuid, power, *kept.sizes, volumes))
-        return guests
+        (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
+        if isinstance(found, DriverError):
+            raise found
+        return found
+
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        """See HypervisorDriver: one ``statuses`` for each host."""
+        if not self._program.is_there:
+            raise DriverError("look", ANY_HOST, f"{self._program.path} can not be run", transient=True)
+        kept = self._kept_by_host()
+        return call_each(hosts, lambda host: [one for one, _ in self._guests(host, kept[host.uuid], timeout_s)])
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver."""
+        kept = self._kept_by_host()
         for host in self._records.directory.hosts():
-            yield from self.guests_of_host(host, timeout_s=LOOK_SECONDS)
+            for guest, state in self._guests(host, kept[host.uuid], LOOK_SECONDS):
+                if state == UNKNOWN:
+                    reason = f"the state of guest {guest.uuid} is unknown"
+                    raise DriverError("list", host.name, reason, transient=True)
+                yield guest
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         """See HypervisorDriver: root disks, as long as their guests exist."""
@@ -216,11 +246,33 @@ class ExtensionDriver(HypervisorDriver):
         volumes = tuple((str(one.uuid), str(one.pool_uuid), one.size_bytes) for one in guest.volumes)
         return _Kept(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
 
-    def _kept(self, host_uuid: UUID | None = None) -> Iterator[tuple[UUID, _Kept]]:
+    def _kept(self) -> Iterator[tuple[UUID, _Kept]]:
+        for guest_uuid, fenced in self._records.fences.kept().items():
+            if (kept := _Kept.of(fenced)) is not None:
+                yield guest_uuid, kept
+
+    def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, _Kept]]]:
+        """What is kept of guests that may exist, by the host that may have them."""
+        found: defaultdict[UUID | None, list[tuple[UUID, _Kept]]] = defaultdict(list)
         for guest_uuid, fenced in self._records.fences.kept().items():
             kept = _Kept.of(fenced)
-            if kept is not None and host_uuid in (None, fenced.host_uuid):
-                yield guest_uuid, kept
+            if kept is not None and kept.made is not Made.NO:
+                found[fenced.host_uuid].append((guest_uuid, kept))
+        return found
+
+    def _guests(
+        self, host: HostAddress, kept_here: Sequence[tuple[UUID, _Kept]], timeout_s: float
+    ) -> list[tuple[Guest, str]]:
+        """The guests of a host and their states; of one whose state is unknown it is taken that it runs."""
+        states = self._states(host, timeout_s)
+        found = []
+        for guest_uuid, kept in kept_here:
+            state = self._state(host, kept, timeout_s) if states is None else states.get(kept.name)
+            if state is not None:
+                power = PowerState.STOPPED if state == OFF else PowerState.RUNNING
+                volumes = frozenset(UUID(volume) for volume, _, _ in kept.volumes)
+                found.append((Guest(guest_uuid, host.uuid, power, *kept.sizes, volumes), state))
+        return found
 
     def _states(self, host: HostAddress, timeout_s: float) -> Mapping[str, str] | None:
         """State by name of all guests of a host; None: the extension does not say."""
@@ -300,7 +352,10 @@ class _Call(FencedCall):
     def make(self) -> None:
         """Prepare a guest that does not exist, and create it; nothing is kept of a refusal that left nothing."""
         new = self.known
-        vm = merged(new.vm, self._run("prepare"))
+        try:
+            vm = prepared(new.vm, self._run("prepare"))
+        except WrongAnswer as error:
+            raise self.error("boot", f"prepare: {error}") from error
         self.keep(replace(new, vm=vm, external={**new.external, **without_prefix(vm.get("details"))}))
         before = self.find()
         if before == ON:
@@ -378,6 +433,25 @@ class _Call(FencedCall):
 
     def _state(self) -> str:
         return self._driver._state(self.host, self.known, self.left)
+
+    def open_screen(self) -> socket.socket:
+        """Connect to the VNC server of the guest, which runs on the call's host."""
+        where = self.fences.kept().get(self.guest, FencedGuest())
+        self.kept = _Kept.of(where)
+        here = self.host is not None and self.host.uuid in where.host_uuids
+        if self.kept is None or not here or self.find() != ON:
+            raise self.error("console", "the guest does not run there")
+        try:
+            screen = read_console(self._run("getconsole"))
+        except WrongAnswer as error:
+            raise self.error("console", f"getconsole: {error}") from error
+        if isinstance(screen, str):
+            raise self.error("console", f"its console is a page of its own: {screen}")
+        try:
+            return connect_to_vnc(screen.address, screen.port, screen.password, timeout_s=self.left)
+        except (OSError, VncRefused) as error:
+            reason = f"its VNC server at {screen.address}, port {screen.port}: {error}"
+            raise self.error("console", reason, transient=True) from error
 
     def _run(self, action: str) -> Mapping[str, Any]:
         payload = self._driver._payload(self.host, self.kept)

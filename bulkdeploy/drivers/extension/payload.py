@@ -1,10 +1,12 @@
 """What executables of CloudStack's Extension protocol are told: guests and hosts in its words.
 
-Source: CloudStack 4.21, adminguide/extensions, and what its own extensions for Proxmox VE, Hyper-V and MaaS read.
+Source: adminguide/extensions of CloudStack 4.21, and of 4.22 for consoles; what its own extensions for Proxmox VE,
+Hyper-V and MaaS read.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +19,8 @@ SCHEME = "extension"
 SIZES, ADDRESS = ("cores", "mhz", "memory"), "address"
 FORM = f"{SCHEME}://NAME?cores=N&mhz=N&memory=MIB"
 EXTERNAL = "External:"
+VNC, PAGES = "vnc", ("direct", "link", "url")
+MOST_PORTS = 1 << 16
 ON, OFF, UNKNOWN = "poweron", "poweroff", "unknown"
 
 
@@ -124,6 +128,58 @@ def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+class WrongAnswer(Exception):
+    """What an action answered is not what the protocol says."""
+
+
+def prepared(vm: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """``merged`` with what ``prepare`` answered.
+
+    Raises:
+        WrongAnswer: the guest then has no name, or its details are no object.
+    """
+    result = merged(vm, answer)
+    if not isinstance(result.get("name"), str) or not result["name"]:
+        raise WrongAnswer(f"name must be a text, not {result.get('name')!r}: the guest is found by it")
+    if not isinstance(result.get("details"), Mapping):
+        raise WrongAnswer(f"details must be an object, not {result.get('details')!r}")
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A VNC server: its address and port, and the password that it asks for."""
+
+    address: str
+    port: int
+    password: str
+
+
+def read_console(answer: Mapping[str, Any]) -> Screen | str:
+    """The VNC server that ``getconsole`` names, or the url of a page.
+
+    Raises:
+        WrongAnswer: it names neither.
+    """
+    console = answer.get("console")
+    if not isinstance(console, Mapping):
+        raise WrongAnswer(f"console must be an object, not {console!r}")
+    protocol = str(console.get("protocol", VNC)).lower()
+    if protocol in PAGES and console.get("url"):
+        return str(console["url"])
+    if protocol != VNC:
+        raise WrongAnswer(
+            f"console.protocol must be {VNC}, or one of {', '.join(PAGES)} with a url, not {protocol!r}"
+        )
+    address, port = str(console.get("host") or ""), str(console.get("port") or "")
+    if not address or not port.isdecimal() or not 0 < int(port) < MOST_PORTS:
+        raise WrongAnswer(f"console must have host and port, not {address!r} and {port!r}")
+    password = str(console.get("password") or "")
+    if not password.isascii():
+        raise WrongAnswer("console.password must be of ASCII letters: VNC has no others")
+    return Screen(address, int(port), password)
 
 
 def without_prefix(details: object) -> dict[str, str]:

@@ -5,6 +5,7 @@ as ``run_program`` runs programs. The payload, which has secrets, is a file that
 """
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,11 @@ class Program:
         self.path = path
         self._slots = BoundedSemaphore(at_once)
         self._secrets = [secret for secret in secrets if secret]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is such a program, and this process may run it."""
+        return os.access(self.path, os.X_OK)
 
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:
         """Run an action; the object that it printed, or an empty one.

@@ -2,18 +2,20 @@
 
 A guest is the instance UUID.bulkdeploy, so that Ganeti itself refuses a second one; tags hold what Ganeti has no
 place for. What it cannot compare, fences and the one host that may have a guest, stands in the service's records.
-An instance is made, then the fence is compared once more, then it is started: a worker that was overtaken meanwhile
-removes what it made. Instances without our tag are never touched.
+Fences are compared before an instance is asked for, and once it runs: a worker that was overtaken meanwhile removes
+what it made. Instances that start together are made by one request. Instances without our tag are never touched.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import BoundedSemaphore
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
@@ -21,11 +23,11 @@ from bulkdeploy.drivers.driver import (
     Guest,
     GuestSpec,
     HostDrained,
-    HypervisorDriver,
     PowerState,
     VolumeSpec,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
+from bulkdeploy.drivers.ganeti.creations import Creations, active_jobs, names_there
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -33,7 +35,6 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 MIB = 1 << 20
 SUFFIX = ".bulkdeploy"
 TAG = "bulkdeploy:"
-ACTIVE = ("queued", "waiting", "canceling", "running")
 LOOK_SECONDS = 60.0
 """Patience for listings, which have no timeout of their own."""
 
@@ -54,11 +55,13 @@ class _Instance:
     disk_sizes: tuple[int, ...]
 
 
-class GanetiDriver(HypervisorDriver):
+class GanetiDriver(BatchDriver):
     """See the module."""
 
     options_model = GanetiOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION})
+    abilities: ClassVar[frozenset[Ability]] = frozenset(
+        {Ability.DATA_VOLUMES, Ability.LIVE_MIGRATION, Ability.RESIZE_VOLUMES}
+    )
     is_watched = True
     guests_may_end = False  # what ends, Ganeti's own watcher starts again
 
@@ -116,9 +119,65 @@ class GanetiDriver(HypervisorDriver):
         nodes = {name: (offline, drained, capable) for name, offline, drained, capable in rows}
         return [_state_of(host, nodes.get(_node_of(host))) for host in hosts]
 
-    def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """See HypervisorDriver."""
-        call = _Call(self, host, guest.uuid, fence, timeout_s)
+    def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
+        """See BatchDriver: instances that are not there yet are made by one request, the rest call by call."""
+        starts = [call for call in calls if isinstance(call, StartCall)]
+        made = self._make_many(starts, timeout_s) if len(starts) > 1 else {}
+        return [made.get(call.guest_uuid) or partial(self._make_one, call, timeout_s) for call in calls]
+
+    def _make_one(self, call: GuestCall, timeout_s: float) -> None:
+        host_call = _Call(self, call.host, call.guest_uuid, call.fence, timeout_s)
+        match call:
+            case StartCall():
+                self._start(host_call, call.host, call.guest)
+            case StopCall():
+                self._stop(host_call, forced=call.forced, timeout_s=timeout_s)
+            case RemoveCall():
+                self._remove(host_call, call.volume_uuids)
+
+    def _make_many(self, starts: Sequence[StartCall], timeout_s: float) -> dict[UUID, Answer]:
+        """Ask for the instances of these calls, where there are none yet; an answer for each that was asked for.
+
+        No more than may be in Ganeti's queue: the others wait for their turn, one by one.
+        """
+        answers: dict[UUID, Answer] = {}
+        wanted: list[tuple[_Call, dict[str, Any]]] = []
+        for start in starts:
+            call = _Call(self, start.host, start.guest.uuid, start.fence, timeout_s)
+            try:
+                call.claim("boot", [volume.uuid for volume in start.guest.volumes])
+                wanted.append((call, call.definition(start.guest)))
+            except DriverError as error:
+                answers[call.guest] = partial(_fail, error)
+        submitted: list[tuple[_Call, dict[str, Any]]] = []
+        try:
+            there = names_there(self._rapi, [call.name for call, _ in wanted], timeout_s=timeout_s)
+            new = [one for one in wanted if one[0].name not in there]
+            submitted += [one for one in new if self._slots.acquire(blocking=False)]
+            if submitted:
+                definitions = [definition for _, definition in submitted]
+                creations = Creations(self._rapi, definitions, f"{TAG}many", timeout_s=timeout_s)
+                answers |= {
+                    call.guest: partial(self._wait_for, call, creations, position)
+                    for position, (call, _) in enumerate(submitted)
+                }
+        except (NotAnswered, JobFailed):
+            for _ in submitted:  # each looks for itself what became of it
+                self._slots.release()
+        return answers
+
+    def _wait_for(self, call: "_Call", creations: Creations, position: int) -> None:
+        """The end of a start that was asked for with others."""
+        try:
+            number = creations.job_of(position, timeout_s=call.left)
+            self._rapi.wait(number, timeout_s=call.left)
+        except (NotAnswered, JobFailed) as error:
+            call.check_made(failure("volume", call.host_name, error))
+        finally:
+            self._slots.release()
+        call.keep_or_undo()
+
+    def _start(self, call: "_Call", host: HostAddress, guest: GuestSpec) -> None:
         volumes = [volume.uuid for volume in guest.volumes]
         call.claim("boot", volumes)
         found = call.look("boot")
@@ -130,24 +189,30 @@ class GanetiDriver(HypervisorDriver):
             call.make(guest)
         elif found.node != _node_of(host):
             call.bring_here(found)
-        if not self._records.fences.is_highest(guest.uuid, fence):
-            call.undo()
-            raise call.stale("boot")
-        if found is None or not found.runs:
-            call.grow(guest, found)
+        call.keep_or_undo()
+        if found is not None and not found.runs:
+            call.grow(guest.volumes, found, step="volume")
             call.run("boot", "PUT", "instances", call.name, "startup")
 
-    def ensure_stopped(
-        self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
-    ) -> None:
-        """See HypervisorDriver: the instance stays, and is on no host as far as others are told."""
-        call = _Call(self, host, guest_uuid, fence, timeout_s)
+    def _stop(self, call: "_Call", *, forced: bool, timeout_s: float) -> None:
+        """The instance stays, and is on no host as far as others are told."""
         call.fenced_here("stop")
         found = call.look("stop")
         if found is not None and (found.runs or found.wanted):
             patience = 0 if forced else int(min(timeout_s / 2, 120))
             call.run("stop", "PUT", "instances", call.name, "shutdown", body={"timeout": patience})
-        self._records.fences.release(guest_uuid, fence)
+        self._records.fences.release(call.guest, call.fence)
+
+    def _remove(self, call: "_Call", volume_uuids: Sequence[UUID]) -> None:
+        """Volumes that are not named stay, with the instance, which does not run."""
+        call.fenced_here("delete")
+        found = call.look("delete")
+        if found is not None:
+            if set(found.volumes) <= set(volume_uuids):
+                call.run("delete", "DELETE", "instances", call.name, shutdown_timeout="0")
+            elif found.runs or found.wanted:
+                call.run("delete", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
+        self._records.fences.release(call.guest, call.fence)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """See HypervisorDriver; an instance that is not to run counts as absent."""
@@ -159,26 +224,6 @@ class GanetiDriver(HypervisorDriver):
         if found.node != _node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
-
-    def ensure_absent(
-        self,
-        host: HostAddress | None,
-        guest_uuid: UUID,
-        volume_uuids: Sequence[UUID],
-        *,
-        fence: int,
-        timeout_s: float,
-    ) -> None:
-        """See HypervisorDriver; volumes that are not named stay, with the instance, which does not run."""
-        call = _Call(self, host, guest_uuid, fence, timeout_s)
-        call.fenced_here("delete")
-        found = call.look("delete")
-        if found is not None:
-            if set(found.volumes) <= set(volume_uuids):
-                call.run("delete", "DELETE", "instances", call.name, shutdown_timeout="0")
-            elif found.runs or found.wanted:
-                call.run("delete", "PUT", "instances", call.name, "shutdown", body={"timeout": 0})
-        self._records.fences.release(guest_uuid, fence)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver: it goes with the instance that it was left with."""
@@ -211,6 +256,33 @@ class GanetiDriver(HypervisorDriver):
                 if found is None or not found.runs or found.node != _node_of(destination):
                     raise
         fences.move(guest.uuid, destination.uuid, None, fence)
+
+    def ensure_resized(
+        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: disks of Ganeti grow, and never shrink."""
+        call = _Call(self, host, guest_uuid, fence, timeout_s)
+        call.fenced_here("resize")
+        found = call.look("resize")
+        if host is not None and (found is None or not found.runs or found.node != _node_of(host)):
+            raise call.error("resize", f"guest {guest_uuid} does not run there")
+        if found is None or volume.uuid not in found.volumes:
+            return
+        if found.volumes[volume.uuid][1] > volume.size_bytes:
+            raise call.error("resize", "disks of Ganeti do not shrink")
+        call.grow([volume], found, step="resize")
+
+    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
+        """See HypervisorDriver; once no job is under way that may still change it."""
+        call = _Call(self, None, guest_uuid, fence, timeout_s)
+        call.raise_fence("look")
+        call.settle("look")
+        found = call.look("look")
+        if found is None or volume.uuid not in found.volumes:
+            return None
+        sizes = dict(zip(found.disk_names, found.disk_sizes, strict=False))
+        is_grown = sizes.get(str(volume.uuid)) == _mib(volume)
+        return volume.size_bytes if is_grown else found.volumes[volume.uuid][1]
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver: instances that run, or are to run."""
@@ -271,7 +343,7 @@ class _Call(FencedCall):
     def look(self, step: str) -> _Instance | None:
         """The instance; None: it is not there, nor will a job that was begun before make it."""
         found = self._get(step)
-        if found is None and self._settle(step):
+        if found is None and self.settle(step):
             found = self._get(step)
         return found
 
@@ -288,14 +360,37 @@ class _Call(FencedCall):
                 raise failure(step, self.host_name, error) from error
 
     def make(self, guest: GuestSpec) -> None:
-        """Make the instance, which does not run yet; one that is there by now is fine."""
-        assert self.host is not None  # noqa: S101 - only starts make
+        """Make the instance, and start it; one that runs by now is fine."""
+        wanted = self.definition(guest)
+        self.check_fence("volume")
         try:
-            self.run("volume", "POST", "instances", body=self._definition(guest, _node_of(self.host)))
-        except DriverError:
-            found = self.look("volume")  # the answer may be lost, and the job under way
-            if found is None or found.node != _node_of(self.host):
-                raise
+            self.run("volume", "POST", "instances", body=wanted)
+        except DriverError as error:
+            self.check_made(error)
+
+    def check_made(self, error: DriverError) -> None:
+        """Whether the instance is there though nothing good was heard of it: its answer may be lost, its job go on.
+
+        Raises:
+            DriverError: ``error``, where it is not; or it can not be started.
+        """
+        found = self.look("volume")
+        if found is None or self.host is None or found.node != _node_of(self.host):
+            raise error
+        if not found.runs:
+            self.keep_or_undo()
+            self.run("boot", "PUT", "instances", self.name, "startup")
+
+    def keep_or_undo(self) -> None:
+        """Keep what was made, or remove it where a later call has come meanwhile.
+
+        Raises:
+            StaleFence: one has.
+        """
+        if not self.fences.is_highest(self.guest, self.fence):
+            if self._get("delete") is not None:
+                self.run("delete", "DELETE", "instances", self.name, shutdown_timeout="0")
+            raise self.stale("boot")
 
     def bring_here(self, found: _Instance) -> None:
         """Move an instance that does not run to the call's node."""
@@ -306,20 +401,18 @@ class _Call(FencedCall):
         body = {"target_node": _node_of(self.host), "ignore_consistency": False}
         self.run("boot", "PUT", "instances", self.name, "failover", body=body)
 
-    def grow(self, guest: GuestSpec, found: _Instance | None) -> None:
+    def grow(self, volumes: Sequence[VolumeSpec], found: _Instance, *, step: str) -> None:
         """Let disks that are smaller than wanted grow."""
-        if found is None:
-            return
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
-        for volume in guest.volumes:
+        for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
             if size is not None and size < _mib(volume):
                 body = {"amount": _mib(volume) - size, "wait_for_sync": True}
-                self.run("volume", "POST", "instances", self.name, "disk", str(at), "grow", body=body)
+                self.run(step, "POST", "instances", self.name, "disk", str(at), "grow", body=body)
             if found.volumes[volume.uuid][1] < volume.size_bytes:
                 old = _volume_tag(volume.uuid, *found.volumes[volume.uuid])
-                self.run("volume", "PUT", "instances", self.name, "tags", tag=_tag_of(volume))
-                self.run("volume", "DELETE", "instances", self.name, "tags", tag=old)
+                self.run(step, "PUT", "instances", self.name, "tags", tag=_tag_of(volume))
+                self.run(step, "DELETE", "instances", self.name, "tags", tag=old)
 
     def drop(self, found: _Instance, volume_uuid: UUID) -> None:
         """Remove a disk of an instance that does not run; with its last one it goes itself."""
@@ -332,11 +425,6 @@ class _Call(FencedCall):
         tag = _volume_tag(volume_uuid, *found.volumes[volume_uuid])
         self.run("delete", "DELETE", "instances", self.name, "tags", tag=tag)
 
-    def undo(self) -> None:
-        """Remove what was made for a start that was overtaken."""
-        if self._get("delete") is not None:
-            self.run("delete", "DELETE", "instances", self.name, shutdown_timeout="0")
-
     def _get(self, step: str) -> _Instance | None:
         try:
             row = self._driver._rapi.send("GET", path_of("instances", self.name), timeout_s=self.left)
@@ -344,27 +432,41 @@ class _Call(FencedCall):
             raise failure(step, self.host_name, error) from error
         return None if row is None else _read(row)
 
-    def _settle(self, step: str) -> bool:
-        """Wait for jobs that may still make the instance; whether there were any."""
+    def settle(self, step: str) -> bool:
+        """Wait for jobs that may still make the instance, or change it; whether there were any."""
         rapi = self._driver._rapi
-        where = ["|", *(["=", "status", status] for status in ACTIVE)]
-        try:
-            active = rapi.query("job", ("id", "summary"), where, timeout_s=self.left)
-            mine = [number for number, summary in active if f"INSTANCE_CREATE({self.name})" in summary]
-        except (NotAnswered, JobFailed) as error:
-            raise failure(step, self.host_name, error) from error
-        for number in mine:
+        waited = False
+        for _ in range(2):  # a job that makes many, then the one that it submits
             try:
-                rapi.wait(int(number), timeout_s=self.left)
+                mine = [number for number, text in active_jobs(rapi, timeout_s=self.left) if self.name in text]
+            except (NotAnswered, JobFailed) as error:
+                raise failure(step, self.host_name, error) from error
+            self._wait_all(step, mine)
+            waited = waited or bool(mine)
+        return waited
+
+    def _wait_all(self, step: str, numbers: Sequence[int]) -> None:
+        rapi = self._driver._rapi
+        for number in numbers:
+            try:
+                rapi.wait(number, timeout_s=self.left)
             except JobFailed:
                 continue
             except NotAnswered as error:
                 raise failure(step, self.host_name, error) from error
-        return bool(mine)
 
-    def _definition(self, guest: GuestSpec, node: str) -> dict[str, Any]:
+    def definition(self, guest: GuestSpec) -> dict[str, Any]:
+        """The instance, as Ganeti is asked for it; it starts once it is made.
+
+        Raises:
+            DriverError: options lack its operating system; or a nic is to be routed and has no address.
+        """
+        assert self.host is not None  # noqa: S101 - only starts make
+        node = _node_of(self.host)
         options = self._driver._options
         diskless = options.disk_template == "diskless"
+        if options.nic_mode == "routed" and any(nic.ip_address is None for nic in guest.nics):
+            raise self.error("network", "nic_mode is routed, and a nic without an address has no route")
         mode = {"mode": options.nic_mode} if options.nic_mode else {}
         link = {"link": options.nic_link} if options.nic_link else {}
         return {
@@ -382,7 +484,7 @@ class _Call(FencedCall):
             ],
             "os_type": self._operating_system(guest),
             "beparams": {"vcpus": guest.cpu_number, "minmem": guest.memory_mib, "maxmem": guest.memory_mib},
-            "start": False,
+            "start": True,
             "ip_check": False,
             "name_check": False,
             "conflicts_check": False,
@@ -406,6 +508,10 @@ class _Call(FencedCall):
             text = f"option operating_systems must name the OS of guests {name}, or a default"
             raise DriverError("volume", self.host_name, text, transient=False)
         return wanted["default"]
+
+
+def _fail(error: DriverError) -> NoReturn:
+    raise error
 
 
 def _node_of(host: HostAddress) -> str:

@@ -1,6 +1,7 @@
 """How to reach a cluster, and what its instances are made of."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr
 
@@ -26,8 +27,9 @@ class GanetiOptions(DriverOptions):
         default_factory=lambda: {"default": "noop"},
         description="Ganeti's OS by the name of our template, or default.",
     )
-    nic_mode: str | None = Field(
-        default=None, description="bridged, routed or openvswitch. Unset: the cluster's own."
+    nic_mode: Literal["bridged", "routed", "openvswitch"] | None = Field(
+        default=None,
+        description="bridged, routed (only nics with an address) or openvswitch. Unset: the cluster's own.",
     )
     nic_link: str | None = Field(default=None, description="Bridge or table of nics. Unset: the cluster's own.")
     cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz, which Ganeti does not know.")

@@ -8,9 +8,10 @@ Instances and volumes without our keys are never touched.
 
 import hashlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import Any, ClassVar, Self
 from urllib.parse import urlsplit
@@ -20,17 +21,20 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.cluster_http import NotAnswered
 from bulkdeploy.drivers.driver import (
     ANY_HOST,
-    HOSTS_AT_ONCE,
+    ConsoleKind,
     DriverError,
     Guest,
     GuestSpec,
     HypervisorDriver,
     PowerState,
+    SnapshotSpec,
     VolumeSpec,
+    call_each,
 )
 from bulkdeploy.drivers.fenced_call import FencedCall
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images import checked_chunks, opened_image
+from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
 from bulkdeploy.drivers.incus.instance import (
     CONTAINER,
     KEY,
@@ -70,6 +74,9 @@ LOOK_SECONDS = 60.0
 AGAIN_S = 0.1
 """Pause before what is under way is looked at again."""
 
+MACHINES = "KVM"
+"""Hypervisor of hosts whose guests are virtual machines of Incus's; others' are containers."""
+
 FORMATS = ("TAR",)
 """Format of a template whose url is an image of Incus's: metadata and root file system in one archive."""
 
@@ -89,6 +96,9 @@ class IncusDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SERIAL_CONSOLE,
+            Ability.SNAPSHOTS,
+            Ability.SHRINK_VOLUMES,
         }
     )
     is_watched = True
@@ -120,9 +130,15 @@ class IncusDriver(HypervisorDriver):
         call = _Call(self, None, UUID(int=0), 0, timeout_s, named=name)
         address = self._member_address(call, name)
         target = call.target(name)
+        runs = str(call.send("connect", "GET", path_of(), target=target).value["environment"].get("driver"))
+        if host.hypervisor == MACHINES and "qemu" not in runs:
+            lacks = "it needs QEMU, /dev/kvm and the module vhost_vsock"
+            reason = f"member {name} runs no virtual machines ({runs}): {lacks}"
+            raise DriverError("connect", name, reason, transient=False)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
-        speeds = [one.get("frequency") or 0 for one in cpu.get("sockets") or ()]
+        frequencies = ("frequency_turbo", "frequency")  # the second is that of the moment
+        speeds = [one.get(key) or 0 for one in cpu.get("sockets") or () for key in frequencies]
         local = self._options.local_pool
         space = None
         if local is not None:
@@ -170,19 +186,15 @@ class IncusDriver(HypervisorDriver):
         An instance that a member which answers cannot tell of (Error) counts as running, unless it is gated.
         """
 
-        def look(host: HostAddress) -> str | DriverError | None:
+        def look(host: HostAddress) -> str | None:
             call = _Call(self, host, UUID(int=0), 0, timeout_s)
-            try:
-                member = call.here()
-                where = path_of() if member is None else path_of("cluster", "members", member, "state")
-                call.send("look", "GET", where)
-            except DriverError as error:
-                return error
+            member = call.here()
+            where = path_of() if member is None else path_of("cluster", "members", member, "state")
+            call.send("look", "GET", where)
             return member
 
         instances = self._instances("look", timeout_s)
-        with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-            looks = list(threads.map(look, hosts))
+        looks = call_each(hosts, look)
         found: list[Sequence[Guest] | DriverError] = []
         for host, member in zip(hosts, looks, strict=True):
             if isinstance(member, DriverError):
@@ -382,6 +394,75 @@ class IncusDriver(HypervisorDriver):
         there = call.find_volume("look", volume)
         return None if there is None else there.size_bytes
 
+    # Snapshots: that of the instance, with the root disk, is taken last and goes first: where it is, all are
+
+    def ensure_snapshot(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        with self._at_rest("snapshot", host, guest, fence, timeout_s) as call:
+            if call.has_snapshot("snapshot", snapshot.uuid):
+                return
+            places = call.places("snapshot", guest)
+            if len(places) < max(len(guest.volumes), 1):
+                raise call.error("snapshot", "not all of its volumes are there")
+            for where, member in places:
+                call.remove_snapshot("snapshot", where, member, snapshot.uuid)  # of a call that broke off
+                body = {"name": str(snapshot.uuid)}
+                call.run("snapshot", "POST", f"{where}/snapshots", body, target=member)
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver: the instance is what it was, with its gate, and gets the call's fence again."""
+        with self._at_rest("revert", host, guest, fence, timeout_s) as call:
+            if not call.has_snapshot("revert", snapshot.uuid):
+                raise call.error("revert", f"the guest has no snapshot {snapshot.uuid}")
+            for where, member in call.places("revert", guest):
+                call.run("revert", "PUT", where, {"restore": str(snapshot.uuid)}, target=member)
+            call.close("revert", patience_s=0.0)
+
+    def ensure_snapshot_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        with self._at_rest("delete_snapshot", host, guest, fence, timeout_s) as call:
+            for where, member in reversed(call.places("delete_snapshot", guest)):
+                call.remove_snapshot("delete_snapshot", where, member, snapshot.uuid)
+
+    @contextmanager
+    def _at_rest(
+        self, step: str, host: HostAddress | None, guest: GuestSpec, fence: int, timeout_s: float
+    ) -> "Iterator[_Call]":
+        """A call about a guest that does not run, and that nobody starts meanwhile."""
+        if host is not None:
+            reason = "snapshots in Incus are of guests that do not run"
+            raise DriverError(step, host.name, reason, transient=False)
+        call = _Call(self, None, guest.uuid, fence, timeout_s)
+        with (
+            self._turns.of(guest.uuid, step, call.host_name, timeout_s=call.left),
+            self._records.fences.volumes_in_use([volume.uuid for volume in guest.volumes]) as used,
+        ):
+            if call.fenced_here(step).host_uuids:
+                raise call.error(step, "the guest is on a host")
+            if used:
+                raise call.error(step, "another guest uses a volume of it", transient=True)
+            found = call.look(step)
+            if found is not None and found.runs:
+                raise call.error(step, "the guest runs")
+            call.close(step, patience_s=0.0)
+            yield call
+
+    # Consoles
+
+    def open_console(
+        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
+    ) -> socket.socket:
+        """See HypervisorDriver: serial ones. Screens of virtual machines are SPICE in Incus, not VNC."""
+        if kind is not ConsoleKind.SERIAL:
+            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+        return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
+
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
@@ -555,6 +636,19 @@ class _Call(FencedCall):
         self.check_member(step, found)
         return found
 
+    def open_serial(self) -> socket.socket:
+        """The serial console of the guest, which runs on the call's host."""
+        answer = self.find("console", self.path)
+        found = None if answer is None else _read("console", self.host_name, answer.value)
+        if found is None or not found.runs:
+            raise self.error("console", "the guest does not run there")
+        self.check_member("console", found)
+        begun = self.send("console", "POST", f"{self.path}/console", CONSOLE)
+        try:
+            return open_serial(self._driver._incus.access, begun.value, timeout_s=self.left)
+        except NotAnswered as error:
+            raise failure("console", self.host_name, error) from error
+
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
         """Compare and set; False: it has been changed by another, or goes through a change: look again."""
         try:
@@ -582,7 +676,7 @@ class _Call(FencedCall):
         root = guest.volumes[0] if guest.volumes else None
         pool = None if root is None else driver._incus_pool(driver._pool(root.pool_uuid))
         assert self.host is not None  # noqa: S101 - only starts make
-        kind = VIRTUAL_MACHINE if self.host.hypervisor == "KVM" else CONTAINER
+        kind = VIRTUAL_MACHINE if self.host.hypervisor == MACHINES else CONTAINER
         source = driver.source_of(guest)
         body = new_instance(guest, kind, source, pool, self.fence, driver._options)
         self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
@@ -694,6 +788,20 @@ class _Call(FencedCall):
         if found.size_bytes < volume.size_bytes:
             self.resize(found, volume.size_bytes, step=step)
         return found
+
+    def places(self, step: str, guest: GuestSpec) -> list[tuple[str, str | None]]:
+        """Paths of what has the guest's volumes, and the members that have it: data volumes, the instance last."""
+        found = [self.find_volume(step, volume) for volume in guest.volumes[1:]]
+        volumes = [(_path_of_volume(volume), volume.member) for volume in found if volume is not None]
+        return [*volumes, (self.path, None)]
+
+    def has_snapshot(self, step: str, uuid: UUID) -> bool:
+        """Whether the guest has a whole one."""
+        return self.find(step, f"{self.path}/snapshots/{uuid}") is not None
+
+    def remove_snapshot(self, step: str, where: str, member: str | None, uuid: UUID) -> None:
+        """Remove a snapshot of an instance or a volume."""
+        self.run(step, "DELETE", f"{where}/snapshots/{uuid}", target=member, tolerate=("not found",))
 
     def resize(self, volume: Volume, size_bytes: int, *, step: str = "resize") -> None:
         """Give a data volume a size."""

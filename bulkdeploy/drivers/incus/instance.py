@@ -265,9 +265,9 @@ def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
 
 
 def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
-    """A custom volume as the API shows it; None: it is not ours."""
+    """A custom volume as the API shows it; None: it is not ours, or a snapshot (``VOLUME/SNAPSHOT``)."""
     config = row.get("config") or {}
-    if row.get("type") != "custom" or f"{KEY}pool" not in config:
+    if row.get("type") != "custom" or f"{KEY}pool" not in config or "/" in row["name"]:
         return None
     size, pool_uuid = read_size(config["size"]), UUID(config[f"{KEY}pool"])
     return Volume(UUID(row["name"]), pool_uuid, incus_pool, size, read_location(row))

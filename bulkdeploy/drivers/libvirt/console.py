@@ -5,7 +5,6 @@ the guest moves. It is read from there and never stored elsewhere.
 """
 
 import socket
-import threading
 from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree as Tree
@@ -13,10 +12,10 @@ from xml.etree import ElementTree as Tree
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
-from bulkdeploy.drivers.libvirt.vnc import VncRefused, connect_to_vnc
+from bulkdeploy.drivers.streams import CHUNK_BYTES, as_socket
+from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 STEP = "console"
-CHUNK_BYTES = 64 * 1024
 
 
 def open_screen(call: HostCall, domain: Any) -> socket.socket:
@@ -48,33 +47,14 @@ def open_serial(connection: Any, domain: Any) -> socket.socket:
     """
     stream = connection.newStream()
     domain.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE)
-    ours, theirs = socket.socketpair()
-    threads = [
-        threading.Thread(target=_from_guest, args=(stream, ours), name="serial-read", daemon=True),
-        threading.Thread(target=_to_guest, args=(connection, stream, ours), name="serial-write", daemon=True),
-    ]
-    for thread in threads:
-        thread.start()
-    return theirs
 
+    def write(data: bytes) -> None:
+        while data:
+            data = data[stream.send(data) :]
 
-def _from_guest(stream: Any, ours: socket.socket) -> None:
-    """What the guest writes, until the guest or the connection ends."""
-    with suppress(libvirt.libvirtError, OSError):
-        while data := stream.recv(CHUNK_BYTES):
-            ours.sendall(data)
-    with suppress(OSError):
-        ours.shutdown(socket.SHUT_RDWR)
-
-
-def _to_guest(connection: Any, stream: Any, ours: socket.socket) -> None:
-    """Pass on what is typed, until the connection or the guest ends; then everything is closed."""
-    with suppress(libvirt.libvirtError, OSError):
-        while data := ours.recv(CHUNK_BYTES):
-            while data:
-                data = data[stream.send(data) :]
-    with suppress(libvirt.libvirtError):
-        stream.abort()
-    ours.close()
-    with suppress(libvirt.libvirtError):
+    def close() -> None:
+        with suppress(libvirt.libvirtError):
+            stream.abort()
         connection.close()
+
+    return as_socket(lambda: stream.recv(CHUNK_BYTES), write, close, libvirt.libvirtError)

@@ -167,6 +167,18 @@ def write_domain(domain: Domain) -> str:
     return Tree.tostring(root, encoding="unicode")
 
 
+def write_volumes_only(uuid: UUID, name: str, disks: Sequence[Disk], *, kind: str, machine: str) -> str:
+    """A domain's XML that has a guest's volumes, and is not to be started."""
+    root = Tree.Element("domain", type=kind)
+    _child(root, "name", name)
+    _child(root, "uuid", str(uuid))
+    _child(root, "memory", "1", unit="MiB")
+    _child(Tree.SubElement(root, "os"), "type", "hvm", arch="x86_64", machine=machine)
+    devices = Tree.SubElement(root, "devices")
+    devices.extend(_disk(disk, target_name(number)) for number, disk in enumerate(disks))
+    return Tree.tostring(root, encoding="unicode")
+
+
 def write_metadata(fence: int, cpu_mhz: int, template_uuid: UUID | None, nics: Iterable[GuestNic]) -> str:
     """What stands in a domain of ours alone, for ``setMetadata``, which puts it into our namespace."""
     return Tree.tostring(_of_guest(fence, cpu_mhz, template_uuid, nics, ""), encoding="unicode")

@@ -7,7 +7,7 @@ at the fence again and creates; a removal raises the fence, undefines, and only 
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -28,10 +28,12 @@ from bulkdeploy.drivers.driver import (
     HypervisorDriver,
     NicSpec,
     PowerState,
+    SnapshotSpec,
     StaleFence,
     VolumeSpec,
 )
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
+from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links, in_time
 from bulkdeploy.drivers.libvirt.console import open_screen, open_serial
 from bulkdeploy.drivers.libvirt.domain import (
@@ -72,9 +74,9 @@ from bulkdeploy.drivers.libvirt.storage import (
     seed_name,
     volume_name,
 )
-from bulkdeploy.drivers.libvirt.vnc import new_password
 from bulkdeploy.drivers.records import FencedGuest, Overtaken, Pool
 from bulkdeploy.drivers.turns import Turns
+from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")
 
@@ -93,6 +95,9 @@ MOVE = (
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
 )
+SNAPSHOTS = "snapshots"
+"""Key of what is kept of a guest (``Fences.keep``)."""
+
 UNFILTERED = ("user", "openvswitch")
 
 
@@ -108,10 +113,14 @@ class LibvirtDriver(HypervisorDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
-            Ability.CONSOLE,
+            Ability.VNC_CONSOLE,
+            Ability.SERIAL_CONSOLE,
             Ability.SECURITY_GROUPS,
             Ability.GUEST_DETAILS,
+            Ability.SNAPSHOTS,
+            Ability.MEMORY_SNAPSHOTS,
         }
     )
     is_watched = True
@@ -122,6 +131,7 @@ class LibvirtDriver(HypervisorDriver):
         self._events = GuestEvents(self._links)
         self._turns = Turns()
         self._pools: dict[UUID, Pool] = {}
+        self._copies: dict[tuple[UUID, UUID], Backing] = {}
 
     @classmethod
     def from_options(cls, options: LibvirtOptions) -> Self:
@@ -155,7 +165,7 @@ class LibvirtDriver(HypervisorDriver):
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver."""
-        if self._records.copies.find(template_uuid, pool_uuid) is not None:
+        if self._find_copy(template_uuid, pool_uuid) is not None:
             return
         image = self._records.directory.template(template_uuid)
         if image is None:
@@ -295,6 +305,9 @@ class LibvirtDriver(HypervisorDriver):
                 raise DriverError("delete", named, "a guest uses a volume of it", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._remove_files(pool, host, names, deadline)
+        if fenced.details and volume_uuids:  # snapshots went with the files that they were in
+            with _overtaken_at("delete", named):
+                fences.keep(guest_uuid, {}, fence)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
         """See HypervisorDriver."""
@@ -360,6 +373,7 @@ class LibvirtDriver(HypervisorDriver):
                 fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
             self._copy_filter(source, destination, guest.uuid)
             destination.go_on("migrate")
+            snapshots.forget(leaving)
             address = destination.host.ip_address
             uri = f"tcp://[{address}]" if ":" in address else f"tcp://{address}"
             flags = MOVE | (libvirt.VIR_MIGRATE_UNSAFE if self._options.unsafe_migration else 0)
@@ -532,6 +546,130 @@ class LibvirtDriver(HypervisorDriver):
 
         return in_time("look", ANY_HOST, deadline, lambda: self._at_any_host("look", pool, deadline, look))
 
+    # Snapshots
+
+    def ensure_snapshot(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. A guest that runs stands still until its memory is written."""
+        if host is None:
+            self._of_stopped(
+                "snapshot", guest, fence, timeout_s, lambda domain, kept: _take(domain, kept, snapshot.uuid)
+            )
+            return
+        if not snapshot.with_memory:
+            reason = "a snapshot of a guest that runs is taken with its memory"
+            raise DriverError("snapshot", host.name, reason, transient=False)
+
+        def take(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            if str(snapshot.uuid) in kept:
+                return kept
+            return {**kept, str(snapshot.uuid): snapshots.take_with_memory(domain, snapshot.uuid)}
+
+        self._of_running("snapshot", host, guest, fence, timeout_s, take)
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. A guest that runs gets another process: consoles must be opened anew."""
+        name = str(snapshot.uuid)
+        named = ANY_HOST if host is None else host.name
+
+        def revert(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            definition = kept.get(name)
+            if name not in kept or (definition is None) is not (host is None):
+                reason = f"the guest has no snapshot {name} to go back to in its state"
+                raise DriverError("revert", named, reason, transient=False)
+            if definition is None:
+                snapshots.revert(domain, snapshot.uuid)
+            else:
+                snapshots.revert_with_memory(domain, definition)
+            return kept
+
+        if host is None:
+            self._of_stopped("revert", guest, fence, timeout_s, revert)
+        else:
+            self._of_running("revert", host, guest, fence, timeout_s, revert)
+
+    def ensure_snapshot_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        name = str(snapshot.uuid)
+
+        def remove(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
+            snapshots.remove(domain, snapshot.uuid, kept.get(name) if host is not None else None)
+            return {other: definition for other, definition in kept.items() if other != name}
+
+        if host is None:
+            self._of_stopped("delete_snapshot", guest, fence, timeout_s, remove)
+        else:
+            self._of_running("delete_snapshot", host, guest, fence, timeout_s, remove)
+
+    def _of_running(
+        self, step: str, host: HostAddress, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+    ) -> None:
+        """Change the snapshots of a guest that runs, and remember what is kept of them."""
+
+        def work(call: HostCall) -> None:
+            fenced = self._fenced_here(call, step, guest.uuid, fence)
+            domain, _ = _running(call, step, guest.uuid)
+            self._change_snapshots(call, step, guest, fence, fenced, domain, change)
+
+        self._of_guest(step, host, guest.uuid, timeout_s, work)
+
+    def _of_stopped(
+        self, step: str, guest: GuestSpec, fence: int, timeout_s: float, change: "SnapshotChange"
+    ) -> None:
+        """The same for a guest that does not run, which nobody starts meanwhile."""
+        fenced = self._raise_fence(step, ANY_HOST, guest.uuid, fence)
+        if fenced.host_uuids:
+            raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
+        deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in guest.volumes}
+
+        def work(call: HostCall) -> None:
+            disks = [
+                Disk(one.uuid, f"{self._pool(call, one.pool_uuid).path}/{volume_name(one.uuid)}")
+                for one in guest.volumes
+            ]
+            with (
+                _settled_here(step, call.host),
+                call.failing(step),
+                snapshots.shut_off(call, guest.uuid, disks, self._options) as domain,
+            ):
+                self._change_snapshots(call, step, guest, fence, fenced, domain, change)
+
+        def alone() -> None:
+            uuids = [volume.uuid for volume in guest.volumes]
+            with (
+                self._turns.of(guest.uuid, step, ANY_HOST, timeout_s=deadline.left_s()),
+                self._records.fences.volumes_in_use(uuids) as used,
+            ):
+                if used:
+                    raise DriverError(step, ANY_HOST, "a guest uses a volume of it", transient=True)
+                first, *others = pools
+                self._at_any_host(step, first, deadline, work, *others)
+
+        in_time(step, ANY_HOST, deadline, alone)
+
+    def _change_snapshots(
+        self,
+        call: HostCall,
+        step: str,
+        guest: GuestSpec,
+        fence: int,
+        fenced: FencedGuest,
+        domain: Any,
+        change: "SnapshotChange",
+    ) -> None:
+        kept = fenced.details.get(SNAPSHOTS, {})
+        call.go_on(step)
+        self._require_highest(call, step, guest.uuid, fence)
+        changed = change(domain, kept)
+        if changed != kept:
+            with _overtaken_at(step, call.host.name):
+                self._records.fences.keep(guest.uuid, {**fenced.details, SNAPSHOTS: changed}, fence)
+
     # Consoles
 
     def open_console(
@@ -615,11 +753,12 @@ class LibvirtDriver(HypervisorDriver):
         with _overtaken_at(step, host):
             return self._records.fences.raise_fence(guest_uuid, fence)
 
-    def _fenced_here(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
+    def _fenced_here(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> FencedGuest:
         """Raise the guest's fence; a guest that is on another host is not this one's."""
         fenced = self._raise_fence(step, call.host.name, guest_uuid, fence)
         if fenced.host_uuid is not None and call.host.uuid not in fenced.host_uuids:
             raise _elsewhere(step, call.host)
+        return fenced
 
     def _claim(
         self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
@@ -642,10 +781,15 @@ class LibvirtDriver(HypervisorDriver):
     def _pool(self, call: HostCall, pool_uuid: UUID) -> LibvirtPool:
         return LibvirtPool(call, self._known_pool(pool_uuid), self._options)
 
-    def _at_any_host(self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """Work at the first host that answers of those that reach a pool."""
+    def _at_any_host(
+        self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T], *others: UUID
+    ) -> T:
+        """Work at the first host that answers of those that reach a pool, and these others."""
         failed: DriverError | None = None
+        reach = [{host.uuid for host in self._records.directory.hosts_of_pool(other)} for other in others]
         for host in self._records.directory.hosts_of_pool(pool_uuid):
+            if not all(host.uuid in reaching for reaching in reach):
+                continue
             try:
                 return self._links.call(step, host, deadline, work)
             except DriverError as error:
@@ -663,12 +807,23 @@ class LibvirtDriver(HypervisorDriver):
     def _backing(self, call: HostCall, pool: LibvirtPool, volume: VolumeSpec) -> Backing | None:
         if volume.template_uuid is None:
             return None
-        attempt = self._records.copies.find(volume.template_uuid, volume.pool_uuid)
-        image = self._records.directory.template(volume.template_uuid)
-        if attempt is None or image is None:
+        copy = self._find_copy(volume.template_uuid, volume.pool_uuid)
+        if copy is None:
             reason = f"pool {pool.pool.name} does not have template {volume.template_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
-        return Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return copy
+
+    def _find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
+        """A pool's copy of a template; one that is there once stays, and is not looked for again."""
+        found = self._copies.get((template_uuid, pool_uuid))
+        if found is not None:
+            return found
+        attempt = self._records.copies.find(template_uuid, pool_uuid)
+        image = None if attempt is None else self._records.directory.template(template_uuid)
+        if attempt is None or image is None:
+            return None
+        found = Backing(copy_name(image.uuid, attempt), FORMATS[image.image_format.upper()])
+        return self._copies.setdefault((template_uuid, pool_uuid), found)
 
     def _write_seed(self, call: HostCall, guest: GuestSpec) -> str | None:
         if not self._options.seed or not guest.volumes:
@@ -731,6 +886,31 @@ class LibvirtDriver(HypervisorDriver):
         """The only address that a nic may send with; None: any."""
         is_guarded = self._can_filter and self._options.anti_spoofing and _is_ipv4(nic.ip_address)
         return nic.ip_address if is_guarded else None
+
+
+SnapshotChange = Callable[[Any, Mapping[str, str | None]], Mapping[str, str | None]]
+"""Changes snapshots of a domain; what is kept of them, by their uuids: before, and from now on.
+
+That is the definition that the guest ran with; None: it did not run.
+"""
+
+
+@contextmanager
+def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
+    """What a host may have begun is asked for at no other host in the same call: both would write into one file."""
+    try:
+        yield
+    except DriverError as error:
+        if not error.unanswered:
+            raise
+        raise DriverError(step, host.name, error.reason, transient=True) from error
+
+
+def _take(domain: Any, kept: Mapping[str, str | None], snapshot_uuid: UUID) -> Mapping[str, str | None]:
+    """Take a snapshot of volumes whose guest does not run, unless it is there."""
+    if str(snapshot_uuid) not in kept:
+        snapshots.take(domain, snapshot_uuid)
+    return {str(snapshot_uuid): None, **kept}
 
 
 def _is_ipv4(address: str | None) -> bool:

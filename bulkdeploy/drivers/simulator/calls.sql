@@ -206,6 +206,9 @@ BEGIN
     IF v_happens THEN
         PERFORM simulator_code.end_stray(p_host, p_guest);
         DELETE FROM simulator.volumes WHERE uuid = ANY (p_volumes);
+        IF p_volumes <> '{}' THEN -- snapshots go with the volumes
+            DELETE FROM simulator.snapshots WHERE guest_uuid = p_guest;
+        END IF;
     END IF;
     RETURN simulator_code.answer(v_fate, v_steps, 'delete', p_timeout_ms, p_draw);
 END $$;

@@ -24,6 +24,9 @@ class Step(StrEnum):
     SCALE = "scale"
     DEVICES = "devices"
     RESIZE = "resize"
+    SNAPSHOT = "snapshot"
+    REVERT = "revert"
+    DELETE_SNAPSHOT = "delete_snapshot"
     ANY = "any"
 
 

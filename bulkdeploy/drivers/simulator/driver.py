@@ -26,6 +26,7 @@ from bulkdeploy.drivers.driver import (
     GuestNic,
     GuestSpec,
     PowerState,
+    SnapshotSpec,
     VolumeSpec,
 )
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
@@ -84,9 +85,13 @@ class SimulatorDriver(BatchDriver):
             Ability.HOT_PLUG_VOLUMES,
             Ability.HOT_PLUG_NICS,
             Ability.RESIZE_VOLUMES,
+            Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
             Ability.GUEST_DETAILS,
+            Ability.SNAPSHOTS,
+            Ability.MEMORY_SNAPSHOTS,
+            Ability.LIVE_SNAPSHOTS,
         }
     )
 
@@ -265,7 +270,7 @@ class SimulatorDriver(BatchDriver):
         """See HypervisorDriver."""
         self._call(
             "SELECT * FROM simulator_code.ensure_resized(%s, %s, %s, %s, %s, %s, %s)",
-            [None if host is None else host.uuid, guest_uuid, volume.uuid, volume.size_bytes],
+            [_uuid_of(host), guest_uuid, volume.uuid, volume.size_bytes],
             SimulatedCall("resize", host, fence, timeout_s),
         )
 
@@ -277,6 +282,36 @@ class SimulatorDriver(BatchDriver):
             SimulatedCall("look", None, fence, timeout_s),
         )
         return None if size is None else int(size)
+
+    def ensure_snapshot(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver. Memory is nothing here."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_snapshot(%s, %s, %s::uuid[], %s, %s, %s, %s)",
+            [_uuid_of(host), guest.uuid, [volume.uuid for volume in guest.volumes], snapshot.uuid],
+            SimulatedCall("snapshot", host, fence, timeout_s),
+        )
+
+    def ensure_reverted(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_reverted(%s, %s, %s, %s, %s, %s)",
+            [_uuid_of(host), guest.uuid, snapshot.uuid],
+            SimulatedCall("revert", host, fence, timeout_s),
+        )
+
+    def ensure_snapshot_absent(
+        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """See HypervisorDriver."""
+        self._call(
+            "SELECT * FROM simulator_code.ensure_snapshot_absent(%s, %s, %s, %s, %s, %s)",
+            [_uuid_of(host), guest.uuid, snapshot.uuid],
+            SimulatedCall("delete_snapshot", host, fence, timeout_s),
+        )
 
     def list_guests(self) -> Iterator[Guest]:
         """See HypervisorDriver. One that is there all the while is listed once; once more for each cut-off host."""
@@ -337,6 +372,10 @@ class SimulatorDriver(BatchDriver):
 
     def _wait(self, call: SimulatedCall, row: Sequence[Any]) -> None:
         call.answer(row, self._sleep)
+
+
+def _uuid_of(host: HostAddress | None) -> UUID | None:
+    return None if host is None else host.uuid
 
 
 def _guest(row: Sequence[Any]) -> Guest:

@@ -56,7 +56,8 @@ BEGIN
     RETURN v_problem;
 END $$;
 
--- Opens a call that changes a guest where it runs: as open_call, and refuses one that does not run.
+-- Opens a call that changes a guest where it runs: as open_call, and refuses one that does not run. p_host NULL: one
+-- that must not run.
 CREATE FUNCTION simulator_code.open_change(p_host uuid, p_guest uuid, p_fence bigint, p_step text)
 RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
@@ -69,7 +70,10 @@ BEGIN
     END IF;
     PERFORM simulator_code.remember_fence(p_guest, p_fence);
     SELECT power INTO v_power FROM simulator.guests WHERE uuid = p_guest;
-    IF v_power <> 'Running' THEN
+    IF p_host IS NULL AND v_power = 'Running' THEN
+        RETURN simulator_code.refusal(p_step, format('guest %s runs', p_guest), false, v_fate.host_name);
+    END IF;
+    IF p_host IS NOT NULL AND v_power <> 'Running' THEN
         RETURN simulator_code.refusal(
             p_step, format('guest %s does not run: it is %s', p_guest, v_power), false, v_fate.host_name
         );
@@ -174,21 +178,10 @@ CREATE FUNCTION simulator_code.ensure_resized(
 ) RETURNS simulator_code.outcome
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_fate simulator_code.outcome;
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'resize');
     v_volume simulator.volumes;
     v_steps text[] := '{}';
 BEGIN
-    IF p_host IS NOT NULL THEN
-        v_fate := simulator_code.open_change(p_host, p_guest, p_fence, 'resize');
-    ELSE
-        v_fate := simulator_code.open_call(NULL, p_guest, p_fence, 'resize');
-        IF v_fate.verdict = 'done' THEN
-            PERFORM simulator_code.remember_fence(p_guest, p_fence);
-            IF (SELECT power FROM simulator.guests WHERE uuid = p_guest) = 'Running' THEN
-                v_fate := simulator_code.refusal('resize', format('guest %s runs', p_guest), false, v_fate.host_name);
-            END IF;
-        END IF;
-    END IF;
     IF v_fate.verdict <> 'done' THEN
         RETURN v_fate;
     END IF;
@@ -225,6 +218,79 @@ BEGIN
         SELECT size_bytes INTO v_fate.reason FROM simulator.volumes WHERE uuid = p_volume;
     END IF;
     RETURN simulator_code.answer(v_fate, '{}', 'look', p_timeout_ms, p_draw);
+END $$;
+
+-- A guest's volumes as they are at this moment; of one whose snapshot is there already nothing is changed.
+CREATE FUNCTION simulator_code.ensure_snapshot(
+    p_host uuid, p_guest uuid, p_volumes uuid[], p_snapshot uuid,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'snapshot');
+    v_steps text[] := '{}';
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    IF NOT EXISTS (SELECT FROM simulator.snapshots WHERE uuid = p_snapshot) THEN
+        v_steps := '{snapshot}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'snapshot', false, p_timeout_ms, p_draw);
+    IF v_steps <> '{}' AND (v_fate.verdict = 'done' OR v_fate.step IS NULL) THEN
+        INSERT INTO simulator.snapshots (uuid, guest_uuid, contents)
+        SELECT p_snapshot, p_guest, coalesce(jsonb_object_agg(v.uuid, v.content), '{}')
+        FROM simulator.volumes v WHERE v.uuid = ANY (p_volumes);
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'snapshot', p_timeout_ms, p_draw);
+END $$;
+
+CREATE FUNCTION simulator_code.ensure_reverted(
+    p_host uuid, p_guest uuid, p_snapshot uuid,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'revert');
+    v_snapshot simulator.snapshots;
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    SELECT * INTO v_snapshot FROM simulator.snapshots WHERE uuid = p_snapshot AND guest_uuid = p_guest;
+    IF v_snapshot.uuid IS NULL THEN
+        RETURN simulator_code.refusal(
+            'revert', format('guest %s has no snapshot %s', p_guest, p_snapshot), false, v_fate.host_name
+        );
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, '{revert}', 'revert', false, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' OR v_fate.step IS NULL THEN
+        UPDATE simulator.volumes v SET content = c.value FROM jsonb_each_text(v_snapshot.contents) c
+        WHERE v.uuid = c.key::uuid;
+    END IF;
+    RETURN simulator_code.answer(v_fate, '{revert}', 'revert', p_timeout_ms, p_draw);
+END $$;
+
+CREATE FUNCTION simulator_code.ensure_snapshot_absent(
+    p_host uuid, p_guest uuid, p_snapshot uuid,
+    p_fence bigint, p_timeout_ms double precision, p_draw double precision
+) RETURNS simulator_code.outcome
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_fate simulator_code.outcome := simulator_code.open_change(p_host, p_guest, p_fence, 'delete_snapshot');
+    v_steps text[] := '{}';
+BEGIN
+    IF v_fate.verdict <> 'done' THEN
+        RETURN v_fate;
+    END IF;
+    IF EXISTS (SELECT FROM simulator.snapshots WHERE uuid = p_snapshot AND guest_uuid = p_guest) THEN
+        v_steps := '{delete_snapshot}';
+    END IF;
+    v_fate := simulator_code.fate(p_host, v_fate.host_name, v_steps, 'delete_snapshot', false, p_timeout_ms, p_draw);
+    IF v_fate.verdict = 'done' OR v_fate.step IS NULL THEN
+        DELETE FROM simulator.snapshots WHERE uuid = p_snapshot AND guest_uuid = p_guest;
+    END IF;
+    RETURN simulator_code.answer(v_fate, v_steps, 'delete_snapshot', p_timeout_ms, p_draw);
 END $$;
 
 -- Cuts a host's power: what ran there does not run any more, and nothing starts until it is admitted anew. Waits for all

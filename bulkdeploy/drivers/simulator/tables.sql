@@ -54,6 +54,15 @@ CREATE TABLE IF NOT EXISTS simulator.volumes (
     guest_uuid uuid NOT NULL                               -- the guest that had it last
 ) WITH (fillfactor = 90);
 
+ALTER TABLE simulator.volumes ADD COLUMN IF NOT EXISTS content text NOT NULL DEFAULT ''; -- what a guest would have written
+
+CREATE TABLE IF NOT EXISTS simulator.snapshots (
+    uuid uuid PRIMARY KEY,
+    guest_uuid uuid NOT NULL,
+    contents jsonb NOT NULL                                -- of its volumes at that moment, by their uuids
+);
+CREATE INDEX IF NOT EXISTS ix_snapshots_guest_uuid ON simulator.snapshots (guest_uuid);
+
 CREATE TABLE IF NOT EXISTS simulator.fault_rules (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     host text,                                             -- name or uuid; NULL: every host
@@ -68,7 +77,8 @@ CREATE TABLE IF NOT EXISTS simulator.fault_rules (
 );
 
 ALTER TABLE simulator.fault_rules DROP CONSTRAINT IF EXISTS fault_rules_step_check, ADD CONSTRAINT fault_rules_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'any'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
+        'revert', 'delete_snapshot', 'any'));
 
 CREATE TABLE IF NOT EXISTS simulator.latencies (
     step text PRIMARY KEY,
@@ -78,7 +88,8 @@ CREATE TABLE IF NOT EXISTS simulator.latencies (
 );
 
 ALTER TABLE simulator.latencies DROP CONSTRAINT IF EXISTS latencies_step_check, ADD CONSTRAINT latencies_step_check
-    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize'));
+    CHECK (step IN ('volume', 'network', 'boot', 'stop', 'delete', 'migrate', 'scale', 'devices', 'resize', 'snapshot',
+        'revert', 'delete_snapshot'));
 
 CREATE TABLE IF NOT EXISTS simulator.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from bulkdeploy.cloudstack.client import CallRefused, Client, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.manage.upstream.events import OVERLAP, newest_event, read_news
-from bulkdeploy.manage.upstream.importing import ImportReport, read_upstream, write_reading
+from bulkdeploy.manage.upstream.importing import ImportReport, Marks, read_upstream, write_reading
 from bulkdeploy.manage.upstream.reading import Upstream, Wanted
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.learnt_vms import ordered_there
@@ -35,8 +35,9 @@ LEASE_S = 30.0
 PLACES = frozenset({"listClusters", "listHosts", "listStoragePools"})
 """Lists of which CloudStack tells no events, or not all."""
 
-SHARE_OF_CPU = 0.01
-"""Of one core, at most, in the long run: what took a second of CPU is not done again for 100."""
+SHARE_OF_EVENTS, SHARE_OF_PLACES, SHARE_OF_EVERYTHING = 0.004, 0.003, 0.003
+"""Of one core, at most, in the long run, together one hundredth: what took a second of CPU is not read again for
+250 s, or for 333. Each has its own, so that reading everything, which takes most, puts off nothing else."""
 
 LONGEST_PAUSE_S = 60.0
 """Between two looks for events, whatever a look takes."""
@@ -44,7 +45,7 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """How often what is read, in seconds; seldomer where it would take more than SHARE_OF_CPU.
+    """How often what is read, in seconds; seldomer where it would take more than its share of a core.
 
     Attributes:
         events: events, and what they name.
@@ -69,6 +70,7 @@ class Follower:
         self._cadence = cadence or Cadence()
         self._me = uuid4()
         self._handled: dict[str, datetime] = {}
+        self._written: Marks = {}
         self._places_due = 0.0
         self._all_due: float | None = None
         self._pause_s = 0.0
@@ -108,6 +110,7 @@ class Follower:
         with self._system.engine.begin() as connection:
             state = take_lead(connection, self._client.access.url, self._me, LEASE_S)
         if state is None:
+            self._written = {}  # another process may have written something else since
             return None
         with self._leading():
             if self._all_due is None and state.imported is not None:
@@ -123,9 +126,9 @@ class Follower:
         newest = newest_event(self._client)
         report = self._take_over(None, newest, now, now)
         self._handled = {}
-        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
-        self._all_due = began + max(self._cadence.everything, cost_s)
-        self._places_due = began + max(self._cadence.places, cost_s)
+        cost_s = time.thread_time() - cpu
+        self._all_due = began + max(self._cadence.everything, cost_s / SHARE_OF_EVERYTHING)
+        self._places_due = began + self._cadence.places
         return report
 
     def _read_news(self, since: datetime, now: datetime) -> ImportReport:
@@ -140,11 +143,11 @@ class Follower:
         self._handled |= news.handled
         if news.newest is not None:
             self._handled = {one: when for one, when in self._handled.items() if when >= news.newest - OVERLAP}
-        cost_s = (time.thread_time() - cpu) / SHARE_OF_CPU
+        cost_s = time.thread_time() - cpu
         if with_places:
-            self._places_due = began + max(self._cadence.places, cost_s)
+            self._places_due = began + max(self._cadence.places, cost_s / SHARE_OF_PLACES)
         else:
-            self._pause_s = min(cost_s, LONGEST_PAUSE_S) if news.is_all else 0.0
+            self._pause_s = min(cost_s / SHARE_OF_EVENTS, LONGEST_PAUSE_S) if news.is_all else 0.0
         return report
 
     def _take_over(
@@ -161,9 +164,12 @@ class Follower:
             url = self._client.access.url
             if not note_progress(connection, url, self._me, newest_event=newest, seen=seen, imported=imported):
                 raise Overtaken
-            return ImportReport() if reading is None else write_reading(connection, self._system, reading)
+            return ImportReport() if reading is None else write_reading(connection, self._system, reading, known)
 
+        known = {} if wanted is None else self._written
         report = run_transaction(self._system.engine, work)
+        if reading is not None:
+            self._written = report.marks
         counts = {name: sum(getattr(report, name).values()) for name in ("created", "changed", "removed")}
         if any(counts.values()):
             log.info("upstream_followed", **counts)

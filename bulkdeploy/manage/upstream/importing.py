@@ -1,10 +1,15 @@
-"""Importing a CloudStack: what it has is made, changed and removed here, in one transaction, by what calls use."""
+"""Importing a CloudStack: what it has is made true here, in one transaction (one file: one comparison).
+
+It is made, changed and removed by what calls use.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeAlias
 from uuid import UUID
 
+import orjson
 from sqlalchemy import Connection
 
 from bulkdeploy.cloudstack.client import Client, Row
@@ -31,6 +36,9 @@ from bulkdeploy.store.live_rows import UUID_OF_ITS_OWN, change_rows
 
 VIRTUAL_MACHINES = "virtualmachines"
 
+Marks: TypeAlias = Mapping[tuple[str, str], int]
+"""What things were said to be when they were written: a hash by section and id."""
+
 
 @dataclass(slots=True)
 class ImportReport:
@@ -40,6 +48,8 @@ class ImportReport:
         left_out: what has no place here, or was refused, each with its reason.
         incomplete: list calls that gave fewer rows than they counted: of these nothing was removed.
         calls: how many calls the CloudStack got.
+        marks: those that were known, and those of what was read; of what is no longer there, or was refused, there
+            are none.
     """
 
     created: dict[str, int] = field(default_factory=dict)
@@ -48,6 +58,7 @@ class ImportReport:
     left_out: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
     calls: int = 0
+    marks: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 def import_cloudstack(
@@ -91,17 +102,26 @@ def read_upstream(system: System, upstream: Upstream) -> Reading:
     return Reading(upstream, began)
 
 
-def write_reading(connection: Connection, system: System, reading: Reading) -> ImportReport:
+def write_reading(
+    connection: Connection, system: System, reading: Reading, known: Marks | None = None
+) -> ImportReport:
     """Make what was read true here, in a transaction.
 
     Of what was read whole, that which is no longer there is removed; of the rest, what was wanted and is not there.
+
+    Args:
+        connection: the transaction.
+        system: the installation.
+        reading: what was read.
+        known: marks of reports before: what has them still is not compared again.
     """
-    return _Import(connection, system, reading).run()
+    return _Import(connection, system, reading, known or {}).run()
 
 
 class _Import:
-    def __init__(self, connection: Connection, system: System, reading: Reading) -> None:
+    def __init__(self, connection: Connection, system: System, reading: Reading, known: Marks) -> None:
         self._connection, self._system, self._began = connection, system, reading.began
+        self._known = known
         self._upstream = reading.upstream
         self._caller = default_admin(connection)
         self._report = ImportReport(incomplete=sorted(self._upstream.incomplete))
@@ -111,9 +131,15 @@ class _Import:
         rows, wanted = self._upstream.rows, self._upstream.wanted
         problems = Problems("upstream")
         self._adopt_root(nouns, rows)
+        read = {source.section for source in SOURCES if source.command in rows}
+        self._report.marks = {key: mark for key, mark in self._known.items() if key[0] not in read}
         entries = self._entries(nouns, rows, problems)
         loaded = Loader(self._connection, self._system, nouns, problems, ADOPTED).load_possible(entries)
         self._add(loaded)
+        for section, found in entries.items():
+            for entry in found:
+                if entry.failed and UUID_OF_ITS_OWN in entry.values:
+                    self._report.marks.pop((section, str(entry.values[UUID_OF_ITS_OWN])), None)
         if VMS in rows:
             machines, left_out = virtual_machines_of(rows)
             self._report.left_out += left_out
@@ -156,7 +182,12 @@ class _Import:
             for row in rows.get(source.command, ()):
                 number += 1
                 try:
-                    for texts in source.entries(row, rows):
+                    said = list(source.entries(row, rows))
+                    mark, key = hash(orjson.dumps(said)), (source.section, str(row["id"]))
+                    self._report.marks[key] = mark
+                    if self._known.get(key) == mark:
+                        continue
+                    for texts in said:
                         entry = reader.read_entry(source.section, _node(number, texts), _name(source.section, row))
                         if has_id:
                             entry.values[UUID_OF_ITS_OWN] = UUID(str(row["id"]))

@@ -1,5 +1,6 @@
 """Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
 
+import sys
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -25,6 +26,8 @@ from bulkdeploy.store.locks import Lock, take_lock
 IN_EACH_ZONE = (Entity.TEMPLATE, Entity.ISO)
 """What has one entry for each zone that has it."""
 
+STANDARD_INPUT = Path("-")
+
 
 class Bound(NamedTuple):
     """An entry with all its values, references among them, and what makes it the same thing as a row."""
@@ -45,20 +48,21 @@ class LoadReport:
 def load_zone_file(system: System, path: Path) -> LoadReport:
     """Make what a file describes true, in one transaction; what it does not mention stays.
 
-    Loading a file twice changes nothing.
+    ``-`` is standard input. Loading a file twice changes nothing.
 
     Raises:
         InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
     """
+    name = "standard input" if path == STANDARD_INPUT else path.name
     try:
-        data = path.read_bytes()
+        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
-        raise InvalidInventory([f"{path.name}: the file cannot be read: {error.strerror}"]) from error
+        raise InvalidInventory([f"{name}: the file cannot be read: {error.strerror}"]) from error
     nouns = find_nouns()
-    entries = read_entries(nouns, path.name, data)
+    entries = read_entries(nouns, name, data)
 
     def work(connection: Connection) -> LoadReport:
-        return Loader(connection, system, nouns, Problems(path.name)).load(entries)
+        return Loader(connection, system, nouns, Problems(name)).load(entries)
 
     return run_transaction(system.engine, work)
 

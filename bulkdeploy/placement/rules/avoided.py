@@ -18,5 +18,6 @@ RULE = Rule(
     text="the VM is to leave it, or did not start there",
     remedy="look at the host's state",
     order=70,
+    lasting=True,
     excludes_hosts=avoided,
 )

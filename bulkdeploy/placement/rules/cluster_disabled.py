@@ -7,5 +7,6 @@ RULE = Rule(
     text="its cluster is disabled or unmanaged",
     remedy="enable the cluster",
     order=30,
+    lasting=True,
     excludes_clusters=lambda zone, _: ~zone.clusters.enabled,
 )

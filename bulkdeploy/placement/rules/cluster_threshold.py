@@ -5,31 +5,38 @@ What runs already may use the headroom, to move and to grow; that is what it is 
 
 import numpy as np
 
-from bulkdeploy.placement.fitting import ENDLESS, fit
+from bulkdeploy.placement.fitting import fit
 from bulkdeploy.placement.model import Floats, Ints, PlacementRequest, Purpose, ZoneSnapshot
 from bulkdeploy.placement.rule import Rule
+
+UNBOUNDED = 1 << 60
+"""MHz or MiB that no cluster has."""
 
 
 def below_thresholds(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
     """Per cluster how many VMs keep (used + requested) / limit at or below both thresholds."""
+    use = snapshot.cluster_use
+    most_cpu, most_memory = snapshot.once("highest use", lambda: _highest_use_of(snapshot))
+    cpu = fit(most_cpu - use.cpu_used, request.cpu_number * request.cpu_mhz)
+    return np.minimum(cpu, fit(most_memory - use.memory_used, request.memory_mib))
+
+
+def _highest_use_of(snapshot: ZoneSnapshot) -> tuple[Ints, Ints]:
+    """Per cluster the MHz and MiB up to which both thresholds let it be used."""
     clusters, use = snapshot.clusters, snapshot.cluster_use
-    result = np.full(len(clusters.id), ENDLESS, dtype=np.int64)
-    for threshold, limit, used, need in (
-        (clusters.cpu_threshold, use.cpu_limit, use.cpu_used, request.cpu_number * request.cpu_mhz),
-        (clusters.memory_threshold, use.memory_limit, use.memory_used, request.memory_mib),
-    ):
-        bounded = np.isfinite(threshold)
-        top = _highest_use(limit, np.where(bounded, threshold, 0.0))
-        np.minimum(result, np.where(bounded, fit(top - used, need), ENDLESS), out=result)
-    return result
+    cpu = _highest_use(use.cpu_limit, clusters.cpu_threshold)
+    return cpu, _highest_use(use.memory_limit, clusters.memory_threshold)
 
 
 def _highest_use(limit: Ints, threshold: Floats) -> Ints:
     """The greatest whole use with use / limit <= threshold, by that very division: the ledger divides alike."""
+    bounded = np.isfinite(threshold)
+    threshold = np.where(bounded, threshold, 0.0)
     top = np.floor(limit * threshold).astype(np.int64)
     divisor = np.maximum(limit, 1)
     top = np.where((top + 1) / divisor <= threshold, top + 1, top)
-    return np.where(top / divisor > threshold, top - 1, top)
+    top = np.where(top / divisor > threshold, top - 1, top)
+    return np.where(bounded, top, UNBOUNDED)
 
 
 RULE = Rule(

@@ -7,5 +7,6 @@ RULE = Rule(
     text="dedicated to another account or domain",
     remedy="release the dedication, or deploy for its owner",
     order=80,
+    lasting=True,
     excludes_hosts=lambda zone, _: zone.hosts.foreign,
 )

@@ -7,5 +7,6 @@ RULE = Rule(
     text="dedicated to the owner, and the VMs are in no ExplicitDedication affinity group",
     remedy="deploy with the dedication's affinity group",
     order=100,
+    lasting=True,
     excludes_hosts=lambda zone, request: None if request.dedicated else zone.hosts.own,
 )

@@ -7,5 +7,6 @@ RULE = Rule(
     text="the host is disabled or in maintenance",
     remedy="enable it, or end its maintenance",
     order=60,
+    lasting=True,
     excludes_hosts=lambda zone, _: ~zone.hosts.enabled,
 )

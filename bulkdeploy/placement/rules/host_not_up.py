@@ -7,5 +7,6 @@ RULE = Rule(
     text="the host is not Up",
     remedy="look at the host's state and its agent",
     order=50,
+    lasting=True,
     excludes_hosts=lambda zone, _: ~zone.hosts.up,
 )

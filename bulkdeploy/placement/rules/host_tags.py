@@ -18,5 +18,6 @@ RULE = Rule(
     remedy="tag more hosts, or use an offering without tags",
     order=120,
     purposes=PLACING | {Purpose.GROW},
+    lasting=True,
     excludes_hosts=untagged,
 )

@@ -8,8 +8,8 @@ from bulkdeploy.placement.rule import Rule
 
 def other_hypervisor(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
     """Clusters of another hypervisor."""
-    names = snapshot.clusters.hypervisor
-    return np.fromiter((name != request.hypervisor for name in names), bool, len(names))
+    others: Flags = np.array(snapshot.clusters.hypervisor, dtype=str) != request.hypervisor
+    return others
 
 
 RULE = Rule(
@@ -17,5 +17,6 @@ RULE = Rule(
     text="another hypervisor than the template's",
     remedy="use a template for that hypervisor",
     order=20,
+    lasting=True,
     excludes_clusters=other_hypervisor,
 )

@@ -7,5 +7,6 @@ RULE = Rule(
     text="not dedicated to the owner, as the affinity group wants",
     remedy="dedicate more hosts, or leave the affinity group out",
     order=90,
+    lasting=True,
     excludes_hosts=lambda zone, request: ~zone.hosts.own if request.dedicated else None,
 )

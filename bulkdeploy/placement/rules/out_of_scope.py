@@ -25,5 +25,6 @@ RULE = Rule(
     remedy="ask for another pod, cluster or host, or for none",
     order=10,
     purposes=frozenset(Purpose),
+    lasting=True,
     excludes_hosts=elsewhere,
 )

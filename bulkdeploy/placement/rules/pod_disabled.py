@@ -7,5 +7,6 @@ RULE = Rule(
     text="its pod is disabled",
     remedy="enable the pod",
     order=40,
+    lasting=True,
     excludes_clusters=lambda zone, _: ~zone.clusters.pod_enabled,
 )

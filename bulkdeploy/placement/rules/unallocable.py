@@ -8,5 +8,6 @@ RULE = Rule(
     text="its cluster or pod is unallocable",
     remedy="give it another allocpolicy",
     order=45,
+    lasting=True,
     excludes_clusters=lambda zone, _: zone.clusters.policy == AllocationPolicy.UNALLOCABLE.rank,
 )

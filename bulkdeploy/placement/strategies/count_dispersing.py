@@ -25,10 +25,10 @@ def _tie_order(owner_vms: Ints, all_vms: Ints, capacity: Ints) -> Ints:
 
 
 def _over_clusters(clusters: OpenClusters, order: Ints) -> Filling:
-    one_segment = np.zeros_like(order)
+    one_segment = np.zeros(len(order), dtype=np.int64)
 
     def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
-        added = np.zeros_like(taken)
+        added = np.zeros(len(taken), dtype=np.int64)
         wanted = np.array([min(count, int(capacity.sum()))])
         level = clusters.owner_vms + taken
         added[order] = fill_levels(level[order], 1, capacity[order], one_segment, wanted)
@@ -41,7 +41,7 @@ def _over_pods(clusters: OpenClusters, order: Ints) -> Filling:
     pods = len(clusters.pod_owner_vms)
     pod_capacity = total(clusters.pod, clusters.capacity, pods)
     pod_order = _tie_order(clusters.pod_owner_vms, clusters.pod_all_vms, pod_capacity)
-    one_segment = np.zeros_like(pod_order)
+    one_segment = np.zeros(len(pod_order), dtype=np.int64)
     inside = order[np.argsort(clusters.pod[order], kind="stable")]
     open_pods, segment = np.unique(clusters.pod[inside], return_inverse=True)
 
@@ -49,9 +49,9 @@ def _over_pods(clusters: OpenClusters, order: Ints) -> Filling:
         pod_level = clusters.pod_owner_vms + total(clusters.pod, taken, pods)
         pod_capacity = total(clusters.pod, capacity, pods)
         wanted = np.array([min(count, int(capacity.sum()))])
-        per_pod = np.zeros_like(pod_level)
+        per_pod = np.zeros(len(pod_level), dtype=np.int64)
         per_pod[pod_order] = fill_levels(pod_level[pod_order], 1, pod_capacity[pod_order], one_segment, wanted)
-        added = np.zeros_like(taken)
+        added = np.zeros(len(taken), dtype=np.int64)
         level = (clusters.owner_vms + taken)[inside]
         added[inside] = fill_levels(level, 1, capacity[inside], segment, per_pod[open_pods])
         return added

@@ -55,6 +55,7 @@ ADD_NIC = JobKind(
     states=DEVICE_STATES,
     move=None,
     ability=Ability.HOT_PLUG_NICS,
+    spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -71,6 +71,7 @@ ATTACH_VOLUME = JobKind(
     states=DEVICE_STATES,
     move=None,
     ability=Ability.HOT_PLUG_VOLUMES,
+    spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.VOLUME,

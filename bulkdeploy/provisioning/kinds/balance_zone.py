@@ -110,6 +110,7 @@ BALANCE = JobKind(
     states=frozenset(AllocationState),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.BALANCE,

@@ -62,6 +62,7 @@ DEPLOY = JobKind(
     states=frozenset({VmState.STOPPED}),
     move=Move(frozenset({VmState.STOPPED}), VmState.STARTING),
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=FinalState(VmState.EXPUNGING),
     if_never_begun=FAILED,
     result=JobResult.VIRTUAL_MACHINE,

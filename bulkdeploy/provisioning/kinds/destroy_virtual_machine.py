@@ -53,6 +53,7 @@ DESTROY = JobKind(
     states=frozenset(VmState),
     move=IF_IT_MAY_RUN,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=MAY_STILL_RUN,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -63,12 +63,18 @@ BY_DRIVER = "by_driver"
 ONLY_HA = "only_ha"
 """Param of the job: only VMs with high availability are started elsewhere."""
 
+MODE = "mode"
+"""Param of the job, one of MODES: whose lost disks its result names."""
+
+PRIMARY_ONLY, ALL = MODES = ("primary-only", "all")
+"""The VMs that ran on the host; or also Stopped ones whose volumes are on its own disks."""
+
 NAMED_VMS = 20
 """So many VMs does an alert name."""
 
 
 class EvacuateHost(JobSteps[PlaceWork]):
-    """Params: BY_DRIVER, ONLY_HA; PLANNED, where a plan is applied."""
+    """Params: BY_DRIVER, ONLY_HA, MODE; PLANNED, where a plan is applied."""
 
     def run(self, work: PlaceWork) -> Outcome:
         """See JobSteps."""
@@ -171,6 +177,7 @@ EVACUATE_HOST = JobKind(
     states=frozenset(HostResourceState),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.HOST_MIGRATION,

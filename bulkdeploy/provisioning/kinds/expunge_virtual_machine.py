@@ -28,6 +28,7 @@ EXPUNGE = JobKind(
     states=frozenset({VmState.DESTROYED, VmState.EXPUNGING, VmState.ERROR}),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=STILL_THERE,
     if_never_begun=UNCHANGED,
     result=JobResult.SUCCESS,

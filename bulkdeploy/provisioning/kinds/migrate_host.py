@@ -100,6 +100,7 @@ MIGRATE_HOST = JobKind(
     states=frozenset(HostResourceState),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.HOST_MIGRATION,

@@ -191,6 +191,7 @@ MIGRATE = JobKind(
     states=frozenset({VmState.RUNNING}),
     move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
     ability=Ability.LIVE_MIGRATION,
+    spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN, release_destinations),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

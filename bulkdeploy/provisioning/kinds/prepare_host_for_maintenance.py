@@ -126,6 +126,7 @@ PREPARE_HOST = JobKind(
     ),
     move=None,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=NOT_EMPTIED,
     if_never_begun=NOT_EMPTIED,
     result=JobResult.HOST,

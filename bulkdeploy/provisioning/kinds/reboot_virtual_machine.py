@@ -42,6 +42,7 @@ REBOOT = JobKind(
     states=frozenset({VmState.RUNNING}),
     move=Move(frozenset({VmState.RUNNING}), VmState.STARTING),
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -47,6 +47,7 @@ REMOVE_NIC = JobKind(
     states=DEVICE_STATES,
     move=None,
     ability=Ability.HOT_PLUG_NICS,
+    spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -168,6 +168,7 @@ REPAIR = JobKind(
     states=frozenset({VmState.RUNNING, VmState.STOPPED, VmState.DESTROYED, VmState.ERROR}),
     move=Move(frozenset({VmState.RUNNING}), VmState.STARTING),
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

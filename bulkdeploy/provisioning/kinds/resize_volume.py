@@ -127,6 +127,7 @@ RESIZE_VOLUME = JobKind(
     states=DEVICE_STATES,
     move=None,
     ability=Ability.RESIZE_VOLUMES,
+    spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,
     result=JobResult.VOLUME,

@@ -76,6 +76,7 @@ RESTORE = JobKind(
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=Move(frozenset({VmState.RUNNING}), VmState.STARTING),
     ability=None,
+    spoils_snapshots=True,
     if_abandoned=FinalState(VmState.UNKNOWN),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -104,6 +104,7 @@ SCALE_AND_MIGRATE = JobKind(
     states=frozenset({VmState.RUNNING}),
     move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
     ability=Ability.LIVE_SCALING,
+    spoils_snapshots=True,
     if_abandoned=FinalState(VmState.UNKNOWN, release_growth_and_move),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

@@ -183,6 +183,7 @@ SCALE = JobKind(
     states=frozenset({VmState.RUNNING}),
     move=None,
     ability=Ability.LIVE_SCALING,
+    spoils_snapshots=True,
     if_abandoned=NOT_GROWN,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

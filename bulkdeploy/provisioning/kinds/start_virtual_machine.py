@@ -84,6 +84,7 @@ START = JobKind(
     states=frozenset({VmState.STOPPED}),
     move=Move(frozenset({VmState.STOPPED}), VmState.STARTING),
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN),
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

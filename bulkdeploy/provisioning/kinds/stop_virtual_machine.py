@@ -36,6 +36,7 @@ STOP = JobKind(
     states=frozenset({VmState.RUNNING, VmState.STOPPED, VmState.STOPPING, VmState.UNKNOWN}),
     move=IF_IT_MAY_RUN,
     ability=None,
+    spoils_snapshots=False,
     if_abandoned=MAY_STILL_RUN,
     if_never_begun=UNCHANGED,
     result=JobResult.VIRTUAL_MACHINE,

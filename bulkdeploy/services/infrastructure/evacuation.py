@@ -12,7 +12,7 @@ from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.topology import HostState
 from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import address_of
-from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST
+from bulkdeploy.provisioning.kinds.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING
 from bulkdeploy.services.abilities import require_driver
@@ -44,11 +44,13 @@ def evacuate_host(
     *,
     answers: bool,
     force: bool,
+    mode: str,
     plan: PlanWanted | None = None,
 ) -> JobTicket | MovePlan:
     """Have a dead host fenced and its VMs started elsewhere; it is Down from now on.
 
     ``force``: it is fenced although it answers; or, where its driver cannot fence, the caller says that it is off.
+    ``mode``: one of ``evacuate_host.MODES``.
 
     Raises:
         InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
@@ -72,7 +74,7 @@ def evacuate_host(
             f"driver {driver.name!r} can not fence hosts: it must be true, which says that host {row.name} is off"
         )
         raise InvalidParameter("force", force, rule)
-    params: dict[str, Any] = {BY_DRIVER: by_driver}
+    params: dict[str, Any] = {BY_DRIVER: by_driver, MODE: mode}
     shown = moves_off(connection, caller, host.id, STARTING, plan)
     if shown is not None:
         if plan is not None and plan.dry_run:

@@ -9,6 +9,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState, one_of
 from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
@@ -29,7 +30,8 @@ def is_changed_now(
         change: makes it.
 
     Raises:
-        InvalidParameter: the VM is in no state for it, and no job works on it; or what ``change`` raises.
+        InvalidParameter: the VM is in no state for it, and no job works on it, or it has
+            snapshots that the change would spoil; or what ``change`` raises.
         TransactionConflict: the VM was given to another owner meanwhile; repeat the whole transaction.
     """
     seen = read_vm_row(connection, vm.id)
@@ -42,6 +44,8 @@ def is_changed_now(
     row = change()
     if row.account_id != account_id:
         raise TransactionConflict
+    if kind.spoils_snapshots:
+        check_no_snapshots(connection, vm.id, "virtualmachineid", vm.uuid)
     if row.state == VmState.STOPPED and not row.has_job:
         savepoint.commit()
         return True

@@ -10,8 +10,7 @@ from bulkdeploy.domain.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.virtual_machines import VmState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import ConsoleKind
+from bulkdeploy.drivers.driver import CONSOLES, ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
@@ -46,11 +45,11 @@ def new_token(
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it does not run, or its hypervisor has no consoles.
+        InvalidParameter: it does not run, or its hypervisor has no such console.
     """
     row = read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
-    require_ability(system.drivers, row.hypervisor, Ability.CONSOLE, VM, str(vm.uuid))
+    require_ability(system.drivers, row.hypervisor, CONSOLES[kind], VM, str(vm.uuid))
     if row.removed is not None or row.state != VmState.RUNNING:
         rule = f"only a running virtual machine has a console; its state is {row.state}"
         raise InvalidParameter(VM, str(vm.uuid), rule)

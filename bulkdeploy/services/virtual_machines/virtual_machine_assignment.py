@@ -20,7 +20,9 @@ from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments.deployment_facts import read_networks, read_template, read_zone
 from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
 
-ASSIGN = Change(EventType.VM_ASSIGN, "assign", frozenset({VmState.STOPPED}), "virtualmachineid")
+ASSIGN = Change(
+    EventType.VM_ASSIGN, "assign", frozenset({VmState.STOPPED}), "virtualmachineid", spoils_snapshots=True
+)
 
 
 def assign_virtual_machine(

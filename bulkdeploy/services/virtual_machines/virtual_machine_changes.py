@@ -18,6 +18,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.accounts.resource_counts import add_amounts, check_limits, subtract_amounts
 from bulkdeploy.store.database.engine import TransactionConflict
@@ -39,13 +40,14 @@ class Change:
     """One kind of change.
 
     ``states``: those in which it can be made, while no job works on the VM; with ANY_STATE jobs do not
-    matter. ``parameter``: the one that names the VM.
+    matter. ``parameter``: the one that names the VM. ``spoils_snapshots``: a VM that has snapshots is refused.
     """
 
     event_type: EventType
     verb: str
     states: frozenset[VmState] = ANY_STATE
     parameter: str = "id"
+    spoils_snapshots: bool = False
 
 
 @contextmanager
@@ -56,7 +58,8 @@ def changing(
 
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: the change does not go with its state, a job works on it, or it was expunged.
+        InvalidParameter: the change does not go with its state, or with snapshots that it has, a job works on it,
+            or it was expunged.
         ResourceLimitExceeded: what it takes would pass a limit.
         TransactionConflict: the VM turned out to be another than was counted for; repeat the whole transaction.
     """
@@ -67,6 +70,8 @@ def changing(
         count(connection, owner, counts(connection, seen, owner))
     row = lock_vm(connection, vm.id)
     _check_state(vm, row, change)
+    if change.spoils_snapshots:
+        check_no_snapshots(connection, vm.id, change.parameter, vm.uuid)
     if any(getattr(row, name) != getattr(seen, name) for name in DECISIVE):
         raise TransactionConflict
     yield row, owner

@@ -36,10 +36,9 @@ from bulkdeploy.store.virtual_machines.virtual_machine_changes import (
 
 SIZE_DETAILS = ("cpuNumber", "cpuSpeed", "memory")
 
-UPGRADE = Change(EventType.VM_UPGRADE, "change the service offering of", frozenset({VmState.STOPPED}))
-
-
-SCALE_STOPPED = Change(SCALE.event_type, SCALE.verb, frozenset({VmState.STOPPED}))
+STOPPED = frozenset({VmState.STOPPED})
+UPGRADE = Change(EventType.VM_UPGRADE, "change the service offering of", STOPPED, spoils_snapshots=True)
+SCALE_STOPPED = Change(SCALE.event_type, SCALE.verb, STOPPED, spoils_snapshots=True)
 
 
 class NewSizes:

@@ -25,6 +25,7 @@ from bulkdeploy.provisioning.kinds.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import VmMove, Way
+from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots
 from bulkdeploy.scheduling.volume_attachment import check_deletable
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.ownership import require_access
@@ -212,7 +213,7 @@ def submit(
     Raises:
         PermissionDenied: the VM is not the caller's to touch.
         InvalidParameter: the kind does not go with its state, or its hypervisor is not able to do it, or it was
-            expunged; or what ``check`` raises.
+            expunged, or has snapshots that the job would spoil; or what ``check`` raises.
     """
     row = require_ready(connection, system, caller, vm, kind, check, parameter=parameter)
     job = kind.new_job(
@@ -252,6 +253,8 @@ def require_ready(
         raise InvalidParameter(parameter, str(vm.uuid), rule)
     if kind.ability is not None and _changes_guest(kind, row):
         require_ability(system.drivers, row.hypervisor, kind.ability, parameter, str(vm.uuid))
+    if kind.spoils_snapshots:
+        check_no_snapshots(connection, row.id, parameter, vm.uuid)
     if check is not None:
         check(connection, row)
     return row

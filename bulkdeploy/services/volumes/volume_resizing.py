@@ -68,7 +68,7 @@ def resize_volume(
     params |= {"size_bytes": new.size_bytes, "disk_offering_id": new.disk_offering_id}
     by_job = partial(submit, connection, system, caller, of_vm, RESIZE_VOLUME, params, parameter=OF_VM)
     if new.size_bytes < volume.size_bytes and volume.pool_id is not None:
-        require_ability(system.drivers, seen.hypervisor, Ability.RESIZE_VOLUMES, "id", str(ref.uuid))
+        require_ability(system.drivers, seen.hypervisor, Ability.SHRINK_VOLUMES, "id", str(ref.uuid))
         return by_job(partial(_check_stopped, volume=volume, new=new))
     if is_changed_now(connection, RESIZE_VOLUME, of_vm, seen.account_id, partial(_change, connection, volume, new)):
         return _done(connection, caller, ref, volume, new)

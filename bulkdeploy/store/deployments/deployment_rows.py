@@ -250,6 +250,7 @@ def write_nics(
             nics,
             new.count,
             {
+                "uuid": PerRow(random_uuids(new.count)),  # COPY writes rows one by one where a default is volatile
                 "vm_id": PerRow(new.ids),
                 "network_id": network.id,
                 **addressed,

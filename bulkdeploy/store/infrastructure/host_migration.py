@@ -17,6 +17,15 @@ _MOVES = text(
     " LEFT JOIN async_jobs c ON c.parent_id = p.id LEFT JOIN virtual_machines v ON v.id = c.instance_id"
     " LEFT JOIN hosts n ON n.id = v.host_id WHERE p.id = ANY(CAST(:jobs AS bigint[])) ORDER BY p.id, v.id"
 )
+_LOST = text(
+    "SELECT p.id AS parent_id, v.uuid, v.name, v.state, string_agg(x.name, ', ' ORDER BY x.id) AS volumes"
+    " FROM async_jobs p JOIN storage_pools s ON s.host_id = p.instance_id"
+    " JOIN volumes x ON x.pool_id = s.id AND x.removed IS NULL"
+    " JOIN virtual_machines v ON v.id = x.vm_id AND v.removed IS NULL"
+    " WHERE p.id = ANY(CAST(:jobs AS bigint[])) AND p.kind = 'evacuate_host' AND (p.params ->> 'mode' = 'all'"
+    "   OR EXISTS (SELECT FROM async_jobs c WHERE c.parent_id = p.id AND c.instance_id = v.id))"
+    " GROUP BY p.id, v.id ORDER BY p.id, v.id"
+)
 
 
 def read_address(connection: Connection, host_id: int) -> Row[Any]:
@@ -101,7 +110,10 @@ def running_vms_on(connection: Connection, host_id: int) -> list[int]:
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """By job id: the host, the VMs that were taken off it with where they are, and the others with the reason."""
+    """By job id: the host, the VMs that were taken off it with where they are, the others with the reason.
+
+    Of evacuated hosts also the VMs with volumes on its own disks, which nobody reaches.
+    """
     found: dict[int, dict[str, Any]] = {}
     for row in connection.execute(_MOVES, {"jobs": list(job_ids)}):
         shown = found.setdefault(
@@ -115,4 +127,7 @@ def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[
             shown["moved"].append({**vm, **where})
         else:
             shown["failed"].append({**vm, "errortext": row.reason})
+    for row in connection.execute(_LOST, {"jobs": list(job_ids)}):
+        lost = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name}
+        found[row.parent_id].setdefault("lost", []).append({**lost, "state": row.state, "volumes": row.volumes})
     return found

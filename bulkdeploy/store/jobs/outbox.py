@@ -64,12 +64,12 @@ TO_OUTBOX = (
 _TAKE = text(
     "SELECT job_id, kind, queue FROM outbox WHERE (created <= now() - make_interval(secs => :age)"
     "   OR created > now() + interval '1 minute')"
-    " ORDER BY created, job_id LIMIT :most FOR UPDATE SKIP LOCKED"
+    " ORDER BY job_id LIMIT :most FOR UPDATE SKIP LOCKED"
 )
 
 
 def take_unsent(connection: Connection, *, older_than_s: float, most: int) -> list[Unsent]:
-    """The oldest unsent messages; until the transaction ends no other sweeper gets them."""
+    """Unsent messages, of the oldest jobs first; until the transaction ends no other sweeper gets them."""
     rows = connection.execute(_TAKE, {"age": older_than_s, "most": most})
     return [Unsent(row.job_id, row.kind, row.queue) for row in rows]
 

@@ -222,7 +222,9 @@ def _read_pools(
             limit=pool_limits(configuration, ids, rows["capacity"], rows["local"]),
             allocated=rows["allocated"],
             tag_set=pool_tags,
-            hypervisor=tuple(restricted.get(pool_id, "") for pool_id in ids.tolist()),
+            hypervisor=tuple(restricted.get(pool_id, "") for pool_id in ids.tolist())
+            if restricted
+            else ("",) * len(ids),
         ),
         tag_sets,
     )

@@ -73,7 +73,6 @@ outbox = Table(
     Column("queue", Text, nullable=False),
     Column("kind", Text, nullable=False),
     created(),
-    Index("ix_outbox_created", "created"),
 )
 
 events = Table(

@@ -184,7 +184,7 @@ nics = Table(
     metadata,
     identity(),
     public_uuid(),
-    parent_id("vm_id", index=True),
+    parent_id("vm_id"),
     parent_id("network_id"),
     parent_id("ip_range_id", nullable=True),
     Column("ip_address", INET),
@@ -201,7 +201,8 @@ nics = Table(
     ),
     created(),
     removed(),
-    Index("uq_nics_live_device", "vm_id", "device_id", unique=True, postgresql_where=text("removed IS NULL")),
+    # One live nic per device of a VM; not partial, so that a VM's nics are found by it whatever the planner knows.
+    Index("uq_nics_device", "vm_id", "device_id", "removed", unique=True, postgresql_nulls_not_distinct=True),
     Index(
         "uq_nics_live_address",
         "network_id",

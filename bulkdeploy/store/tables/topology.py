@@ -142,6 +142,8 @@ storage_pools = Table(
     created(),
     removed(),
     Index("uq_storage_pools_live_name", "zone_id", "name", unique=True, postgresql_where=text("removed IS NULL")),
+    # Room on its page for what is allocated of it: no index is touched then.
+    postgresql_with={"fillfactor": "50"},
 )
 
 dedicated_resources = Table(

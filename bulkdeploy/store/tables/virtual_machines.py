@@ -23,6 +23,7 @@ from bulkdeploy.store.tables.schema import (
     created,
     identity,
     metadata,
+    name_column,
     parent_id,
     public_uuid,
     reference,
@@ -129,8 +130,8 @@ virtual_machines = Table(
     Index("ix_virtual_machines_host", "host_id", postgresql_where=text("host_id IS NOT NULL")),
     Index("ix_virtual_machines_group", "group_id", postgresql_where=text("group_id IS NOT NULL")),
     Index("ix_virtual_machines_name", text("lower(name)")),
-    # Room on its page for the two states that every new VM goes through: no index is touched then.
-    postgresql_with={"fillfactor": "70"},
+    # Room on its page for the two states that every new VM goes through: no index is touched then (ADR 48).
+    postgresql_with={"fillfactor": "50"},
 )
 
 volumes = Table(
@@ -169,6 +170,24 @@ volumes = Table(
     Index("ix_volumes_standalone", "account_id", postgresql_where=text("standalone")),
     Index("ix_volumes_removal_due", "removal_due", postgresql_where=text("removal_due IS NOT NULL")),
     postgresql_with={"fillfactor": "50"},
+)
+
+vm_snapshots = Table(
+    "vm_snapshots",
+    metadata,
+    identity(),
+    public_uuid(),
+    name_column(),
+    name_column("display_name"),
+    Column("description", Text),
+    parent_id("vm_id", index=True),
+    parent_id("account_id", index=True),
+    Column("snapshot_type", Text, nullable=False, comment="Disk, DiskAndMemory"),
+    Column("state", Text, nullable=False, comment="Creating, Ready, Reverting, Expunging, Error"),
+    Column("parent_id", BigInteger, comment="the one that was current when it was taken"),
+    Column("is_current", Boolean, nullable=False, comment="what its VM has since then was made on it"),
+    created(),
+    removed(),
 )
 
 console_tokens = Table(

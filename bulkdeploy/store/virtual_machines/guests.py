@@ -139,9 +139,17 @@ _REMOVE = text(
 )
 
 
+_REMOVE_SNAPSHOTS = text(
+    "UPDATE vm_snapshots SET removed = now(), is_current = false"
+    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
+)
+
+
 def mark_removed(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """The VMs are gone; their rows still resolve by uuid."""
-    connection.execute(_REMOVE, {"vms": int_array(sorted(vm_ids))})
+    """The VMs are gone, with their snapshots; their rows still resolve by uuid."""
+    vms = {"vms": int_array(sorted(vm_ids))}
+    connection.execute(_REMOVE_SNAPSHOTS, vms)
+    connection.execute(_REMOVE, vms)
 
 
 _PENDING = text(

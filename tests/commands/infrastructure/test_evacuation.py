@@ -114,6 +114,29 @@ def test_what_finds_no_room_is_stopped_and_named(fleet: Fleet, client: ApiClient
     fleet.assert_intact()
 
 
+def test_what_is_on_the_dead_hosts_own_disks_is_named_as_lost(fleet: Fleet, client: ApiClient, dead: str) -> None:
+    """What ran there is not started elsewhere without its disk; with ``mode=all`` what is Stopped is named, too."""
+    ran, stopped, *others = (vm for vm in fleet.vms() if vm.host_id == fleet.id_of("hosts", "a-1-1"))
+    own = (
+        "WITH own AS (INSERT INTO storage_pools (name, zone_id, pod_id, host_id, scope, capacity_bytes)"
+        " SELECT 'a-1-1-local', zone_id, pod_id, id, 'HOST', 1::bigint << 40 FROM hosts WHERE name = 'a-1-1'"
+        " RETURNING id) UPDATE volumes SET pool_id = own.id FROM own WHERE vm_id = ANY(:vms)"
+    )
+    fleet.zone.change(own, vms=[ran.id, stopped.id])
+    fleet.zone.change("UPDATE virtual_machines SET state = 'Stopped', host_id = NULL WHERE id = :vm", vm=stopped.id)
+    first = _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])["jobresult"]["hostmigration"]
+    assert [row["virtualmachineid"] for row in first["lost"]] == [str(ran.uuid)]
+    assert [row["virtualmachineid"] for row in first["failed"]] == [str(ran.uuid)]
+    assert len(first["moved"]) == len(others)
+    every = _finish(fleet, client, client.call("evacuateHost", id=dead, mode="all")["jobid"])
+    lost = every["jobresult"]["hostmigration"]["lost"]
+    assert {row["virtualmachineid"]: row["state"] for row in lost} == {
+        str(ran.uuid): "Stopped",
+        str(stopped.uuid): "Stopped",
+    }
+    assert refused(client, "evacuateHost", id=dead, mode="secondary-only").status == 431
+
+
 def test_a_fenced_host_starts_nothing(fleet: Fleet, client: ApiClient, dead: str) -> None:
     """Who was late with a start there is refused, whatever its fence, until the host is admitted anew."""
     _finish(fleet, client, client.call("evacuateHost", id=dead)["jobid"])

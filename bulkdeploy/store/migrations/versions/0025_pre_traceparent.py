@@ -3,7 +3,7 @@
 from bulkdeploy.store.migrations.sql_script import run_script_beside
 
 revision = "0025_pre_traceparent"
-down_revision = "0021_pre_followed_clouds"
+down_revision = "0022_pre_vm_snapshots"
 
 
 def upgrade() -> None:

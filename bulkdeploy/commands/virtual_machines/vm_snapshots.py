@@ -1,0 +1,134 @@
+"""createVMSnapshot, listVMSnapshot, deleteVMSnapshot and revertToVMSnapshot."""
+
+from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.ownership import visible
+from bulkdeploy.commands.paging import paging
+from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
+from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
+from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, text
+from bulkdeploy.declare.responses import Response, Shape
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import PermissionDenied
+from bulkdeploy.services.virtual_machines import vm_snapshots as service
+from bulkdeploy.store.listing import Page
+from bulkdeploy.store.virtual_machines import vm_snapshots as store
+
+LONGEST_NAME = 255
+SNAPSHOT = uuid("vmsnapshotid", Entity.VM_SNAPSHOT, "the snapshot", required=True)
+FIELDS = (
+    text("id", "the snapshot"),
+    text("name", "the name made for it: the VM's instance name and the moment"),
+    text("displayname", "its name"),
+    text("description", "its description"),
+    text("state", "Creating, Ready, Reverting, Expunging or Error"),
+    text("type", "Disk, or DiskAndMemory"),
+    flag("current", "whether what the VM has since then was made on it"),
+    text("parent", "the snapshot that was current when it was taken"),
+    text("parentName", "that one's name"),
+    text("virtualmachineid", "its VM"),
+    text("virtualmachinename", "the name that the VM is shown by"),
+    text("zoneid", "the VM's zone"),
+    text("zonename", "the zone's name"),
+    text("hypervisor", "the VM's hypervisor"),
+    *OWNER_FIELDS,
+    TAGS,
+    moment("created", "when it was asked for"),
+)
+
+
+def create_vm_snapshot(call: Call) -> JobTicket:
+    """Take a snapshot of a VM."""
+    return service.create_vm_snapshot(
+        call.connection,
+        call.system,
+        call.caller,
+        call.arguments["virtualmachineid"],
+        call.text("name"),
+        call.text("description"),
+        with_memory=call.flag("snapshotmemory"),
+    )
+
+
+def list_vm_snapshots(call: Call) -> Page:
+    """Snapshots of VMs.
+
+    Raises:
+        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+    """
+    return store.list_vm_snapshots(call.connection, visible(call), call.arguments, paging(call))
+
+
+def delete_vm_snapshot(call: Call) -> JobTicket:
+    """Remove a snapshot of a VM."""
+    return service.delete_vm_snapshot(call.connection, call.system, call.caller, call.arguments["vmsnapshotid"])
+
+
+def revert_to_vm_snapshot(call: Call) -> JobTicket:
+    """Make a VM what it was in a snapshot."""
+    return service.revert_to_vm_snapshot(call.connection, call.system, call.caller, call.arguments["vmsnapshotid"])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="createVMSnapshot",
+        description="Takes a snapshot of a virtual machine: of its volumes, and of the memory of one that runs",
+        handler=create_vm_snapshot,
+        shape=Shape.JOB,
+        response=Response("vmsnapshot", FIELDS),
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM, Running or Stopped", required=True),
+            string(
+                "name", "its name, another one for each snapshot of a VM; default: one is made", length=LONGEST_NAME
+            ),
+            string("description", "its description", length=LONGEST_NAME),
+            boolean("snapshotmemory", "true: with the memory of a VM that runs; KVM hosts then need it"),
+        ),
+        unsupported={
+            "quiescevm": "guests are not asked to write out what they hold; stop the VM, or keep its memory"
+        },
+    ),
+    Command(
+        name="listVMSnapshot",
+        description="Lists snapshots of virtual machines, the newest first",
+        handler=list_vm_snapshots,
+        shape=Shape.LIST,
+        response=Response("vmSnapshot", FIELDS),
+        errors=(PermissionDenied,),
+        parameters=(
+            uuid("vmsnapshotid", Entity.VM_SNAPSHOT, "only this snapshot"),
+            uuids("vmsnapshotids", Entity.VM_SNAPSHOT, "only these snapshots"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only snapshots of this VM"),
+            string("name", "only snapshots of this displayname"),
+            string("state", "only snapshots in this state"),
+            mapping("tags", "only snapshots with these tags: tags[0].key, tags[0].value"),
+            *OWNER,
+            *PROJECT,
+            *PAGING,
+        ),
+        rules=(Exclusive(("vmsnapshotid", "vmsnapshotids")),),
+    ),
+    Command(
+        name="deleteVMSnapshot",
+        description="Removes a snapshot of a virtual machine; the machine and its other snapshots stay as they are",
+        handler=delete_vm_snapshot,
+        shape=Shape.JOB_SUCCESS,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(SNAPSHOT,),
+    ),
+    Command(
+        name="revertToVMSnapshot",
+        description="Makes a virtual machine what it was in a snapshot: a running one where that has memory, else "
+        "a stopped one. What it has since is lost",
+        handler=revert_to_vm_snapshot,
+        shape=Shape.JOB,
+        response=VIRTUAL_MACHINE,
+        errors=(PermissionDenied,),
+        changes_state=True,
+        parameters=(SNAPSHOT,),
+    ),
+)

@@ -1,0 +1,176 @@
+"""What a driver keeps that takes snapshots of guests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4
+
+import pytest
+
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState, SnapshotSpec
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is on volumes whose guest does not run: ``write`` puts a letter there, ``read`` says which it is."""
+
+    write: Callable[[UUID, str], None]
+    read: Callable[[UUID], str]
+
+    def fill(self, guest: GuestSpec, letter: str) -> None:
+        """Write it on all volumes of a guest."""
+        for uuid in volume_uuids(guest):
+            self.write(uuid, letter)
+
+    def of(self, guest: GuestSpec) -> set[str]:
+        """What is on a guest's volumes."""
+        return {self.read(uuid) for uuid in volume_uuids(guest)}
+
+
+def of_volumes() -> SnapshotSpec:
+    """A snapshot without memory that was not taken yet."""
+    return SnapshotSpec(uuid4(), with_memory=False)
+
+
+def require(rig: Rig, *abilities: Ability) -> None:
+    """Skip what the hypervisor is not able to do."""
+    missing = set(abilities) - rig.driver.abilities
+    if missing:
+        pytest.skip(f"it has no {', '.join(sorted(missing))}")
+
+
+class SnapshotContract:
+    """A guest is again what it was, with all of its volumes. Subclasses give the fixture ``contents``."""
+
+    @pytest.fixture
+    def stopped(self, rig: Rig, caller: Caller, contents: Contents) -> GuestSpec:
+        """A guest that ran, with an A on each volume."""
+        guest = rig.new_guest()
+        caller.run(rig.hosts[0], guest)
+        caller.stop(rig.hosts[0], guest, forced=True)
+        contents.fill(guest, "A")
+        return guest
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_a_stopped_guest_is_what_it_was(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, times: int
+    ) -> None:
+        """Asked once or often; afterwards it runs."""
+        snapshot = of_volumes()
+        for _ in range(times):
+            caller.snapshot(None, stopped, snapshot)
+        assert contents.of(stopped) == {"A"}
+        contents.fill(stopped, "B")
+        for _ in range(times):
+            caller.revert(None, stopped, snapshot)
+        assert contents.of(stopped) == {"A"}
+        caller.run(rig.hosts[1], stopped)
+        assert guests_of(rig.driver)[stopped.uuid].power is PowerState.RUNNING
+        caller.remove(rig.hosts[1], stopped)
+        assert rig.volumes() == set()
+
+    def test_each_snapshot_is_of_its_own_moment(
+        self, caller: Caller, contents: Contents, stopped: GuestSpec
+    ) -> None:
+        """Forth and back; one that is removed takes nothing from the others."""
+        first, second = of_volumes(), of_volumes()
+        caller.snapshot(None, stopped, first)
+        contents.fill(stopped, "B")
+        caller.snapshot(None, stopped, second)
+        caller.revert(None, stopped, first)
+        assert contents.of(stopped) == {"A"}
+        caller.revert(None, stopped, second)
+        assert contents.of(stopped) == {"B"}
+        for _ in range(2):
+            caller.remove_snapshot(None, stopped, first)
+        assert contents.of(stopped) == {"B"}
+        contents.fill(stopped, "C")
+        caller.revert(None, stopped, second)
+        assert contents.of(stopped) == {"B"}
+
+    def test_what_is_not_there_is_not_reverted_to(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
+    ) -> None:
+        """Never taken, or removed: an error that stays. Nor is a guest's power other than was said."""
+        never, removed = of_volumes(), of_volumes()
+        caller.snapshot(None, stopped, removed)
+        caller.remove_snapshot(None, stopped, removed)
+        for snapshot in (never, removed):
+            with pytest.raises(DriverError) as refused:
+                caller.revert(None, stopped, snapshot)
+            assert (refused.value.step, refused.value.transient) == ("revert", False)
+        with pytest.raises(DriverError) as refused:
+            caller.snapshot(rig.hosts[0], stopped, replace(never, with_memory=True))
+        assert not refused.value.transient
+        assert contents.of(stopped) == {"A"}
+        caller.run(rig.hosts[0], stopped)
+        with pytest.raises(DriverError) as refused:
+            caller.snapshot(None, stopped, never)
+        assert not refused.value.transient
+
+    def test_what_failed_can_be_asked_for_again(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
+    ) -> None:
+        """A snapshot that was not taken, and one that was not reverted to."""
+        snapshot = of_volumes()
+        rig.fail_next("snapshot")
+        with pytest.raises(DriverError) as failed:
+            caller.snapshot(None, stopped, snapshot)
+        assert failed.value.step == "snapshot"
+        caller.snapshot(None, stopped, snapshot)
+        contents.fill(stopped, "B")
+        rig.fail_next("revert")
+        with pytest.raises(DriverError) as failed:
+            caller.revert(None, stopped, snapshot)
+        assert failed.value.step == "revert"
+        caller.revert(None, stopped, snapshot)
+        assert contents.of(stopped) == {"A"}
+        rig.fail_next("delete_snapshot")
+        with pytest.raises(DriverError):
+            caller.remove_snapshot(None, stopped, snapshot)
+        caller.remove_snapshot(None, stopped, snapshot)
+
+    def test_a_running_guest_goes_on_from_where_it_was(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
+    ) -> None:
+        """With its memory, also after it was stopped and started elsewhere, and moved; then the snapshot goes."""
+        require(rig, Ability.MEMORY_SNAPSHOTS)
+        snapshot = SnapshotSpec(uuid4(), with_memory=True)
+        here, there = rig.hosts[:2]
+        caller.run(here, stopped)
+        for _ in range(2):
+            caller.snapshot(here, stopped, snapshot)
+        caller.revert(here, stopped, snapshot)
+        caller.remove_snapshot(here, stopped, SnapshotSpec(uuid4(), with_memory=True))
+        caller.stop(here, stopped, forced=True)
+        contents.fill(stopped, "B")
+        caller.run(here, stopped)
+        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+            caller.migrate(here, there, stopped)
+            here = there
+        caller.revert(here, stopped, snapshot)
+        before = guests_of(rig.driver)[stopped.uuid]
+        assert (before.host_uuid, before.power) == (here.uuid, PowerState.RUNNING)
+        assert before.volume_uuids == set(volume_uuids(stopped))
+        caller.remove_snapshot(here, stopped, snapshot)
+        with pytest.raises(DriverError) as refused:
+            caller.revert(here, stopped, snapshot)
+        assert not refused.value.transient
+        assert guests_of(rig.driver)[stopped.uuid] == before
+        caller.stop(here, stopped, forced=True)
+        assert contents.of(stopped) == {"A"}
+
+    def test_volumes_of_a_running_guest_alone(
+        self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
+    ) -> None:
+        """It runs on, and is reverted once it does not run."""
+        require(rig, Ability.LIVE_SNAPSHOTS)
+        snapshot = of_volumes()
+        caller.run(rig.hosts[0], stopped)
+        caller.snapshot(rig.hosts[0], stopped, snapshot)
+        assert guests_of(rig.driver)[stopped.uuid].power is PowerState.RUNNING
+        caller.stop(rig.hosts[0], stopped, forced=True)
+        contents.fill(stopped, "B")
+        caller.revert(None, stopped, snapshot)
+        assert contents.of(stopped) == {"A"}

@@ -1,0 +1,70 @@
+"""Many instances that are made by one request: Ganeti's ``instances-multi-alloc``, with the nodes that were chosen.
+
+Source: Ganeti's doc/rapi.rst. The request is a job, which submits a job for each instance, in their order.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, path_of
+
+ACTIVE = ("queued", "waiting", "canceling", "running")
+
+
+class Creations:
+    """One such request."""
+
+    def __init__(
+        self, rapi: Rapi, definitions: Sequence[Mapping[str, Any]], reason: str, *, timeout_s: float
+    ) -> None:
+        """Submit it.
+
+        Raises:
+            NotAnswered, JobFailed: as ``Rapi.send``; it may be under way all the same.
+        """
+        instances = [{key: value for key, value in one.items() if key != "__version__"} for one in definitions]
+        self._rapi, self._lock = rapi, Lock()
+        self._jobs: Sequence[Any] | None = None
+        body = {"instances": instances}
+        number = rapi.send("POST", path_of("instances-multi-alloc"), body, timeout_s=timeout_s, reason=reason)
+        if number is None:
+            raise JobFailed("unknown_entity", "this Ganeti does not take many instances by one request")
+        self._number = int(number)
+
+    def job_of(self, position: int, *, timeout_s: float) -> int:
+        """The number of the job that makes one of them.
+
+        Raises:
+            NotAnswered, JobFailed: as ``Rapi.wait``; of one that could not be submitted, too.
+        """
+        with self._lock:  # who waits first asks for all
+            if self._jobs is None:
+                self._jobs = self._rapi.wait(self._number, timeout_s=timeout_s)["jobs"]
+        is_submitted, number = self._jobs[position]
+        if not is_submitted:
+            raise JobFailed("", str(number))
+        return int(number)
+
+
+def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[str]:
+    """Those of these names that have an instance, or a job under way that makes one.
+
+    Raises:
+        NotAnswered, JobFailed: as ``Rapi.query``.
+    """
+    under_way = [text for _, text in active_jobs(rapi, timeout_s=timeout_s)]
+    made = rapi.query("instance", ("name",), ["|", *(["=", "name", name] for name in names)], timeout_s=timeout_s)
+    return {str(name) for (name,) in made} | {name for name in names if any(name in text for text in under_way)}
+
+
+def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
+    """Jobs under way: number, and a text that has the names of all instances that they are about.
+
+    Raises:
+        NotAnswered, JobFailed: as ``Rapi.query``.
+    """
+    where = ["|", *(["=", "status", status] for status in ACTIVE)]
+    active = rapi.query("job", ("id", "ops"), where, timeout_s=timeout_s)
+    return [(int(number), json.dumps(ops)) for number, ops in active]

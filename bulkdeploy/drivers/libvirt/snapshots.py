@@ -1,0 +1,122 @@
+"""Snapshots of guests inside the files of their volumes (qcow2), taken and reverted to by libvirt.
+
+What a daemon notes of a snapshot stays with that daemon, and a guest that has such notes does not move. So they are
+made for a call, and forgotten with the guest's next move or end. What a revert needs of them, the definition that
+the guest ran with, is kept in the service's records instead, without its VNC password.
+
+Of a guest that does not run no daemon knows anything. For its snapshots a domain is defined that has its volumes,
+and that nobody starts.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from uuid import UUID, uuid5
+from xml.etree import ElementTree as Tree
+
+from bulkdeploy.drivers.libvirt.connections import HostCall
+from bulkdeploy.drivers.libvirt.domain import Disk, write_volumes_only
+from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
+from bulkdeploy.drivers.libvirt.options import LibvirtOptions
+
+SUFFIX = "snapshots"
+UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+
+
+def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
+    """A snapshot of a guest that runs, unless its daemon notes it already; what is to be kept of it."""
+    noted = _noted(domain, snapshot_uuid)
+    if noted is None:
+        noted = domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory="internal"), 0)
+    return str(noted.getXMLDesc())
+
+
+def revert_with_memory(domain: Any, kept: str) -> None:
+    """Let a guest that runs go on from a snapshot, with the devices that it had then and its password of now."""
+    noted = _note(domain, kept)
+    domain.revertToSnapshot(noted, libvirt.VIR_DOMAIN_SNAPSHOT_REVERT_RUNNING)
+
+
+def remove(domain: Any, snapshot_uuid: UUID, kept: str | None) -> None:
+    """Remove a snapshot from the files of a guest's volumes; ``kept``: of one with memory, what is kept of it."""
+    _note(domain, kept or _as_if_noted(domain, snapshot_uuid)).delete()
+
+
+def forget(domain: Any) -> None:
+    """Let a daemon note no snapshots of a guest; they stay where they are."""
+    for noted in domain.listAllSnapshots():
+        noted.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
+
+
+@contextmanager
+def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: LibvirtOptions) -> Iterator[Any]:
+    """A domain with the volumes of a guest that does not run; what an earlier call left of it goes first."""
+    uuid = uuid5(guest_uuid, SUFFIX)
+    with suppress(libvirt.libvirtError):  # there is none
+        call.connection.lookupByUUID(uuid.bytes).undefineFlags(UNDEFINE)
+    name = f"bulkdeploy-{SUFFIX}-{guest_uuid}"
+    domain = call.connection.defineXML(
+        write_volumes_only(uuid, name, disks, kind=options.virtualization, machine=options.machine)
+    )
+    try:
+        yield domain
+    finally:
+        with suppress(libvirt.libvirtError):
+            domain.undefineFlags(UNDEFINE)
+
+
+def take(domain: Any, snapshot_uuid: UUID) -> None:
+    """A snapshot of volumes whose guest does not run, in place of what an earlier call left of it."""
+    remove(domain, snapshot_uuid, None)
+    domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory=None), 0)
+
+
+def revert(domain: Any, snapshot_uuid: UUID) -> None:
+    """Let volumes whose guest does not run be what they were in a snapshot."""
+    domain.revertToSnapshot(_note(domain, _as_if_noted(domain, snapshot_uuid)))
+
+
+def _noted(domain: Any, snapshot_uuid: UUID) -> Any | None:
+    try:
+        return domain.snapshotLookupByName(str(snapshot_uuid))
+    except libvirt.libvirtError as error:
+        if not is_code(error, libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT):
+            raise
+        return None
+
+
+def _note(domain: Any, xml: str) -> Any:
+    """Let the daemon note a snapshot that is there, as it would if it had just been taken."""
+    root = Tree.fromstring(xml)  # noqa: S314 - of a daemon that we drive
+    current = Tree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))  # noqa: S314
+    for screen in current.findall("devices/graphics"):
+        for graphics in root.iter("graphics"):
+            graphics.set("passwd", screen.get("passwd", ""))
+    noted = _noted(domain, UUID(root.findtext("name")))
+    if noted is not None:
+        noted.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
+    return domain.snapshotCreateXML(
+        Tree.tostring(root, encoding="unicode"), libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
+    )
+
+
+def _as_if_noted(domain: Any, snapshot_uuid: UUID) -> str:
+    root = Tree.fromstring(_snapshot_xml(domain, snapshot_uuid, memory="no"))  # noqa: S314 - written a moment ago
+    Tree.SubElement(root, "state").text = "shutoff"
+    Tree.SubElement(root, "creationTime").text = "0"
+    root.append(Tree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)))  # noqa: S314
+    return Tree.tostring(root, encoding="unicode")
+
+
+def _snapshot_xml(domain: Any, snapshot_uuid: UUID, *, memory: str | None) -> str:
+    """A snapshot as libvirt takes it: of all that is written to, inside its file."""
+    root = Tree.Element("domainsnapshot")
+    Tree.SubElement(root, "name").text = str(snapshot_uuid)
+    if memory is not None:
+        Tree.SubElement(root, "memory", snapshot=memory)
+    disks = Tree.SubElement(root, "disks")
+    for disk in Tree.fromstring(domain.XMLDesc()).findall("devices/disk"):  # noqa: S314
+        target = disk.find("target").get("dev", "")  # type: ignore[union-attr]
+        how = "no" if disk.find("readonly") is not None else "internal"
+        Tree.SubElement(disks, "disk", name=target, snapshot=how)
+    return Tree.tostring(root, encoding="unicode")

@@ -1,0 +1,44 @@
+"""A stream of a hypervisor's own kind as a connected socket, which is what consoles are."""
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+CHUNK_BYTES = 64 * 1024
+
+
+def as_socket(
+    read: Callable[[], bytes],
+    write: Callable[[bytes], object],
+    close: Callable[[], object],
+    broken: type[Exception],
+) -> socket.socket:
+    """A socket whose bytes two threads carry to and from a stream, until either side ends.
+
+    Args:
+        read: waits for what the stream says; empty: it has ended.
+        write: passes on all of what it is given.
+        close: ends the stream; called once.
+        broken: what these three raise where the stream has ended.
+    """
+    ours, theirs = socket.socketpair()
+
+    def speak() -> None:
+        with suppress(broken, OSError):
+            while data := read():
+                ours.sendall(data)
+        with suppress(OSError):
+            ours.shutdown(socket.SHUT_RDWR)
+
+    def listen() -> None:
+        with suppress(broken, OSError):
+            while data := ours.recv(CHUNK_BYTES):
+                write(data)
+        with suppress(broken, OSError):
+            close()
+        ours.close()
+
+    for work in (speak, listen):
+        threading.Thread(target=work, name=f"console-{work.__name__}", daemon=True).start()
+    return theirs

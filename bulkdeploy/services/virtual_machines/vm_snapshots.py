@@ -1,0 +1,171 @@
+"""Snapshots of VMs: asked for and checked here, taken, reverted to and removed by jobs."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from bulkdeploy.declare.command import JobTicket
+from bulkdeploy.domain.accounts import Caller
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.errors import InvalidParameter
+from bulkdeploy.domain.virtual_machines import VmState, one_of
+from bulkdeploy.domain.vm_snapshots import AT_WORK, SnapshotState, SnapshotType
+from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.provisioning.job_kind import JobKind
+from bulkdeploy.provisioning.kinds.create_vm_snapshot import CREATE_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.delete_vm_snapshot import DELETE_VM_SNAPSHOT
+from bulkdeploy.provisioning.kinds.revert_to_vm_snapshot import REVERT_TO_VM_SNAPSHOT
+from bulkdeploy.services.abilities import require_ability
+from bulkdeploy.services.ownership import require_access
+from bulkdeploy.services.system import System
+from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
+from bulkdeploy.store.configuration.configuration import read_configuration
+from bulkdeploy.store.virtual_machines import vm_snapshots as store
+from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
+
+OF_VM, OF_SNAPSHOT = "virtualmachineid", "vmsnapshotid"
+
+
+def create_vm_snapshot(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    vm: EntityRef,
+    name: str | None,
+    description: str | None,
+    *,
+    with_memory: bool,
+) -> JobTicket:
+    """Take a snapshot of a VM's volumes, and of the memory of one that runs; the job's result is the snapshot.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: the VM is in no state for it, has another snapshot of this name, as many as it may have or
+            one that a job works on, or volumes that exist nowhere yet; or its hypervisor is not able to do it.
+    """
+    check = partial(_check_creation, system=system, name=name, with_memory=with_memory)
+    row = require_ready(connection, system, caller, vm, CREATE_VM_SNAPSHOT, check, parameter=OF_VM)
+    kind = SnapshotType.DISK_AND_MEMORY if with_memory else SnapshotType.DISK
+    made = store.insert_vm_snapshot(
+        connection,
+        row.instance_name,
+        name,
+        description=description,
+        vm_id=vm.id,
+        account_id=row.account_id,
+        snapshot_type=kind.value,
+    )
+    ticket = submit(
+        connection, system, caller, vm, CREATE_VM_SNAPSHOT, _params(made, with_memory=with_memory), parameter=OF_VM
+    )
+    return JobTicket(ticket.job_uuid, str(made.uuid))
+
+
+def delete_vm_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Remove a snapshot of a VM; its children become those of its parent.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: it was deleted, a job works on a snapshot of the VM, or the VM is in no state for it.
+    """
+    states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
+    return _submit_for(connection, system, caller, ref, DELETE_VM_SNAPSHOT, states, SnapshotState.EXPUNGING)
+
+
+def revert_to_vm_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+    """Make a VM what it was when a snapshot of it was taken; the job's result is the VM.
+
+    Raises:
+        PermissionDenied: the VM is not the caller's to touch.
+        InvalidParameter: the snapshot is not Ready, a job works on another one of the VM, or the VM does not run
+            and the snapshot has memory, or runs and it has none.
+    """
+    states = frozenset({SnapshotState.READY})
+    return _submit_for(connection, system, caller, ref, REVERT_TO_VM_SNAPSHOT, states, SnapshotState.REVERTING)
+
+
+def _submit_for(
+    connection: Connection,
+    system: System,
+    caller: Caller,
+    ref: EntityRef,
+    kind: JobKind,
+    states: frozenset[SnapshotState],
+    state: SnapshotState,
+) -> JobTicket:
+    """A job of this kind for a snapshot in one of ``states``, which is in ``state`` until the job ends."""
+    known = store.known_vm_snapshot(connection, ref.id)
+    require_access(connection, caller, known.account_id, f"VM snapshot {ref.uuid}")
+    seen = read_vm_row(connection, known.vm_id)
+    vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
+    params = _params(ref, with_memory=known.snapshot_type == SnapshotType.DISK_AND_MEMORY)
+
+    def check(connection: Connection, row: Row[Any]) -> None:
+        require_ability(system.drivers, row.hypervisor, Ability.SNAPSHOTS, OF_SNAPSHOT, str(ref.uuid))
+        snapshots = store.snapshots_of_vm(connection, row.id)
+        _check_none_at_work(snapshots, OF_SNAPSHOT, str(ref.uuid))
+        found = next((snapshot for snapshot in snapshots if snapshot.id == ref.id), None)
+        if found is None:
+            raise InvalidParameter(OF_SNAPSHOT, str(ref.uuid), "the snapshot was deleted")
+        if found.state not in states:
+            rule = f"it is {found.state}; its state must be {one_of(states)}"
+            raise InvalidParameter(OF_SNAPSHOT, str(ref.uuid), rule)
+        if kind is REVERT_TO_VM_SNAPSHOT and not row.has_job:
+            _check_power(row, found)
+
+    ticket = submit(connection, system, caller, vm, kind, params, check, parameter=OF_SNAPSHOT)
+    store.set_snapshot_state(connection, ref.id, state)
+    return ticket
+
+
+def _params(snapshot: EntityRef, *, with_memory: bool) -> dict[str, Any]:
+    return {"snapshot_id": snapshot.id, "snapshot_uuid": str(snapshot.uuid), "with_memory": with_memory}
+
+
+def _check_creation(
+    connection: Connection, vm: Row[Any], *, system: System, name: str | None, with_memory: bool
+) -> None:
+    shown, runs = str(vm.uuid), vm.state == VmState.RUNNING
+    require_ability(system.drivers, vm.hypervisor, Ability.SNAPSHOTS, OF_VM, shown)
+    if not vm.has_job:
+        _check_memory(system, vm, with_memory=with_memory, runs=runs)
+    if store.has_unmade_volumes(connection, vm.id):
+        rule = "it has volumes that exist on no pool yet: start the virtual machine once"
+        raise InvalidParameter(OF_VM, shown, rule)
+    snapshots = store.snapshots_of_vm(connection, vm.id)
+    _check_none_at_work(snapshots, OF_VM, shown)
+    most = read_configuration(connection).number("vmsnapshot.max")
+    if len(snapshots) >= most:
+        rule = f"it has {len(snapshots)} snapshots, and may have {most} (vmsnapshot.max): delete one"
+        raise InvalidParameter(OF_VM, shown, rule)
+    if name is not None and name in {snapshot.display_name for snapshot in snapshots}:
+        raise InvalidParameter("name", name, "the virtual machine has a snapshot of this name")
+
+
+def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool) -> None:
+    """Only what runs has memory; and not every hypervisor takes snapshots of what runs, with it or without."""
+    if with_memory and not runs:
+        raise InvalidParameter("snapshotmemory", "true", f"the virtual machine is {vm.state}; it must be Running")
+    if runs:
+        ability = Ability.MEMORY_SNAPSHOTS if with_memory else Ability.LIVE_SNAPSHOTS
+        require_ability(system.drivers, vm.hypervisor, ability, "snapshotmemory", str(with_memory).lower())
+
+
+def _check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
+    for snapshot in snapshots:
+        if snapshot.state in AT_WORK:
+            rule = f"snapshot {snapshot.display_name} of its virtual machine is {snapshot.state}; wait for its end"
+            raise InvalidParameter(parameter, shown, rule)
+
+
+def _check_power(vm: Row[Any], snapshot: Row[Any]) -> None:
+    """A revert neither stops nor starts a VM (reference: revertToVMSnapshot)."""
+    with_memory = snapshot.snapshot_type == SnapshotType.DISK_AND_MEMORY
+    if with_memory and vm.state != VmState.RUNNING:
+        rule = f"the snapshot has memory, and its virtual machine is {vm.state}: start it first"
+        raise InvalidParameter(OF_SNAPSHOT, str(snapshot.uuid), rule)
+    if not with_memory and vm.state != VmState.STOPPED:
+        rule = f"the snapshot has no memory, and its virtual machine is {vm.state}: stop it first"
+        raise InvalidParameter(OF_SNAPSHOT, str(snapshot.uuid), rule)

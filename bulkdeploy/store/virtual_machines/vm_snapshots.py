@@ -1,0 +1,192 @@
+"""Snapshots of VMs: their list query, and how they begin, change and end. A VM has one at work at most."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, insert, literal, select, text, update
+
+from bulkdeploy.domain.entities import Entity, EntityRef
+from bulkdeploy.domain.vm_snapshots import SnapshotState
+from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.filters import Arguments, Filters, by_id, by_ids, filtered, id_in, keyword, same_text, tagged
+from bulkdeploy.store.listing import Page, Paging, fetch_rows
+from bulkdeploy.store.resource_tags import VM_SNAPSHOT, add_tags
+from bulkdeploy.store.tables.topology import zones
+from bulkdeploy.store.tables.virtual_machines import virtual_machines, vm_snapshots, volumes
+from bulkdeploy.store.visibility import Visibility, owner_columns, with_owner
+
+
+def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
+    """One page of snapshots, the newest first."""
+    query = (
+        _query().where(visibility.condition(), vm_snapshots.c.removed.is_(None)).order_by(vm_snapshots.c.id.desc())
+    )
+    rows, count = fetch_rows(connection, filtered(query, _filters(), arguments), paging)
+    add_tags(connection, VM_SNAPSHOT, rows)
+    return Page(rows, count)
+
+
+def vm_snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict[int, dict[str, Any]]:
+    """The objects of these snapshots by internal id; removed ones are left out."""
+    if not snapshot_ids:
+        return {}
+    query = _query().where(id_in(vm_snapshots.c.id, snapshot_ids), vm_snapshots.c.removed.is_(None))
+    rows, _ = fetch_rows(connection, query, Paging(None))
+    found = {row["_id"]: row for row in rows}
+    add_tags(connection, VM_SNAPSHOT, rows)
+    return found
+
+
+def _query() -> Select[Any]:
+    snapshot, vm, parent = vm_snapshots.c, virtual_machines.c, vm_snapshots.alias("parent")
+    return select(
+        snapshot.id.label("_id"),
+        snapshot.uuid.label("id"),
+        snapshot.name,
+        snapshot.display_name.label("displayname"),
+        snapshot.description,
+        snapshot.state,
+        snapshot.snapshot_type.label("type"),
+        snapshot.is_current.label("current"),
+        snapshot.created,
+        parent.c.uuid.label("parent"),
+        parent.c.display_name.label("parentName"),
+        zones.c.uuid.label("zoneid"),
+        zones.c.name.label("zonename"),
+        vm.uuid.label("virtualmachineid"),
+        vm.display_name.label("virtualmachinename"),
+        vm.hypervisor,
+        *owner_columns(),
+    ).select_from(
+        with_owner(vm_snapshots, snapshot.account_id)
+        .join(virtual_machines, vm.id == snapshot.vm_id)
+        .join(zones, zones.c.id == vm.zone_id)
+        .outerjoin(parent, parent.c.id == snapshot.parent_id)
+    )
+
+
+def _filters() -> Filters:
+    snapshot = vm_snapshots.c
+    return {
+        "vmsnapshotid": by_id(snapshot.id),
+        "vmsnapshotids": by_ids(snapshot.id),
+        "virtualmachineid": by_id(snapshot.vm_id),
+        "name": same_text(snapshot.display_name),
+        "state": same_text(snapshot.state),
+        "keyword": keyword(snapshot.name, snapshot.display_name, snapshot.description),
+        "tags": tagged(VM_SNAPSHOT, snapshot.id),
+    }
+
+
+def insert_vm_snapshot(
+    connection: Connection, instance_name: str, display_name: str | None, **values: Any
+) -> EntityRef:
+    """Write a snapshot that a job is to make; it is named after its VM and the moment, and shown so by default."""
+    moment = func.to_char(func.timezone("UTC", func.now()), "YYYYMMDDHH24MISS")
+    name = literal(f"{instance_name}_VS_") + moment
+    made = insert(vm_snapshots).values(
+        name=name,
+        display_name=name if display_name is None else display_name,
+        state=SnapshotState.CREATING.value,
+        is_current=False,
+        **values,
+    )
+    row = connection.execute(
+        made.returning(*(vm_snapshots.c[column] for column in ("id", "uuid", "display_name")))
+    ).one()
+    return EntityRef(Entity.VM_SNAPSHOT, row.id, row.uuid, row.display_name)
+
+
+def snapshots_of_vm(connection: Connection, vm_id: int) -> Sequence[Row[Any]]:
+    """The live snapshots of a VM, whose row the caller has locked."""
+    query = select(vm_snapshots).where(vm_snapshots.c.vm_id == vm_id, vm_snapshots.c.removed.is_(None))
+    return connection.execute(query.order_by(vm_snapshots.c.id)).all()
+
+
+def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
+    """A snapshot's row, of a removed one too."""
+    return connection.execute(select(vm_snapshots).where(vm_snapshots.c.id == snapshot_id)).one()
+
+
+def set_snapshot_state(connection: Connection, snapshot_id: int, state: SnapshotState) -> None:
+    """A job is to revert to it, or to remove it."""
+    connection.execute(update(vm_snapshots).where(vm_snapshots.c.id == snapshot_id).values(state=state.value))
+
+
+def has_unmade_volumes(connection: Connection, vm_id: int) -> bool:
+    """Whether a VM has volumes that do not exist on a pool yet."""
+    volume = volumes.c
+    query = select(volume.id).where(volume.vm_id == vm_id, volume.removed.is_(None), volume.state != "Ready")
+    return connection.execute(query.limit(1)).first() is not None
+
+
+_MADE = text(
+    "WITH made AS (SELECT n.id, p.id AS parent_id FROM vm_snapshots n"
+    "     LEFT JOIN vm_snapshots p ON p.vm_id = n.vm_id AND p.is_current AND p.removed IS NULL"
+    "   WHERE n.vm_id = ANY(CAST(:vms AS bigint[])) AND n.removed IS NULL AND n.state = 'Creating'),"
+    " before AS (UPDATE vm_snapshots SET is_current = false WHERE id IN (SELECT parent_id FROM made))"
+    " UPDATE vm_snapshots s SET state = 'Ready', is_current = true, parent_id = made.parent_id"
+    " FROM made WHERE s.id = made.id"
+)
+
+_REVERTED = text(
+    "WITH reverted AS (SELECT id, vm_id FROM vm_snapshots"
+    "   WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL AND state = 'Reverting')"
+    " UPDATE vm_snapshots s SET is_current = s.id = r.id,"
+    "   state = CASE WHEN s.id = r.id THEN 'Ready' ELSE s.state END"
+    " FROM reverted r WHERE s.vm_id = r.vm_id AND (s.is_current OR s.id = r.id)"
+)
+
+_GONE = text(
+    "WITH gone AS (UPDATE vm_snapshots SET removed = now(), is_current = false"
+    "     WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL AND state = 'Expunging'"
+    "     RETURNING id, parent_id)"
+    " UPDATE vm_snapshots c SET parent_id = gone.parent_id FROM gone WHERE c.parent_id = gone.id"
+)
+
+_PARENT_IS_CURRENT = text(
+    "UPDATE vm_snapshots p SET is_current = true FROM vm_snapshots s WHERE p.id = s.parent_id AND s.is_current"
+    "   AND s.vm_id = ANY(CAST(:vms AS bigint[])) AND s.removed IS NULL AND s.state = 'Expunging'"
+)
+
+_BECOME = text(
+    "UPDATE vm_snapshots SET state = :after"
+    " WHERE vm_id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL AND state = :before"
+)
+
+
+def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """The snapshots that jobs of these VMs made are there, and current; the one before is their parent."""
+    connection.execute(_MADE, {"vms": int_array(vm_ids)})
+
+
+def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """These VMs are what they were in the snapshots that jobs reverted to, which are current now."""
+    connection.execute(_REVERTED, {"vms": int_array(vm_ids)})
+
+
+def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """The snapshots that jobs of these VMs removed are gone; their children have their parents."""
+    vms = {"vms": int_array(vm_ids)}
+    for statement in (_PARENT_IS_CURRENT, _GONE):
+        connection.execute(statement, vms)
+
+
+def fail_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """What jobs of these VMs were to make can not be reverted to; it can be removed."""
+    _become(connection, vm_ids, SnapshotState.CREATING, SnapshotState.ERROR)
+
+
+def fail_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """These VMs were not reverted, and can be."""
+    _become(connection, vm_ids, SnapshotState.REVERTING, SnapshotState.READY)
+
+
+def fail_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
+    """What jobs of these VMs were to remove may be gone in part; it can be removed."""
+    _become(connection, vm_ids, SnapshotState.EXPUNGING, SnapshotState.ERROR)
+
+
+def _become(connection: Connection, vm_ids: Sequence[int], before: SnapshotState, after: SnapshotState) -> None:
+    states = {"before": before.value, "after": after.value}
+    connection.execute(_BECOME, {"vms": int_array(vm_ids), **states})

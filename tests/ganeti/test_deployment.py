@@ -1,0 +1,93 @@
+"""A bulk call through bulkmonkey onto a live cluster, whose daemons die meanwhile: ``make test-ganeti``.
+
+GANETI_VMS=50 for as many; a VM takes Ganeti seconds of CPU.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ganeti.live import CLUSTER, PATIENCE_S, gnt, needs_cluster
+from tests.ganeti.service import PATIENCE_OF_MANY_S, GanetiCloud, ganeti_cloud, instances, nodes
+from tests.support.progress import say, wait_for
+
+pytestmark = needs_cluster
+
+VMS = int(os.environ.get("GANETI_VMS", "8"))
+MASTER_DAEMONS = ("ganeti-wconfd", "ganeti-luxid", "ganeti-rapi")
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[GanetiCloud]:
+    """The service in front of the cluster, which is empty before and afterwards."""
+    with ganeti_cloud(tmp_path, "diskless") as made:
+        yield made
+        made.destroy_all()
+
+
+def bulkmonkey(cloud: GanetiCloud, folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """Begin a run with the admin's keys."""
+    config = folder / ".config" / "bulkmonkey" / "config"
+    config.parent.mkdir(parents=True)
+    keys = cloud.client
+    config.write_text(
+        f"profile = lab\n\n[lab]\nurl = {keys.url}/client/api\n"
+        f"apikey = {keys.api_key}\nsecretkey = {keys.secret_key}\n"
+    )
+    config.chmod(0o600)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    command = [sys.executable, "-m", "bulkdeploy.cli.main", *words]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, text=True)
+
+
+def restart(node: str, *daemons: str) -> None:
+    """Kill daemons of a node at once, and start them again, until the master answers."""
+    for daemon in daemons:
+        file = Path(f"{CLUSTER}/{node}/var/run/ganeti/{daemon}.pid")
+        os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+        file.unlink()  # where it is of another user, nothing is started beside it
+    for daemon in daemons:
+        assert run(node, "/usr/lib/ganeti/daemon-util", "start", daemon) == 0
+    wait_for(
+        lambda: run("node1", "gnt-instance", "list") == 0, "the master answers", pause_s=2, patience_s=PATIENCE_S
+    )
+
+
+def run(node: str, *command: str) -> int:
+    """How a program ended on a node; what it complained of is shown."""
+    done = subprocess.run([f"{CLUSTER}/{node}/cmd", *command], capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode != 0:
+        say(f"{node}: {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[:300]}")
+    return done.returncode
+
+
+def test_daemons_may_die_during_a_bulk_call(cloud: GanetiCloud, tmp_path: Path) -> None:
+    """A node's daemon, then the master's: in the end Ganeti runs the VMs that rows say run, each once and there."""
+    zone = {"zone": "ganeti", "serviceoffering": "Tiny", "template": "noop", "virtualmachinecount": str(VMS)}
+    words = ("bulkdeploy", "virtualmachine", *(f"{name}={value}" for name, value in zone.items()))
+    monkey = bulkmonkey(cloud, tmp_path / "home", *words)
+    wait_for(lambda: len(instances()) >= VMS // 4, "a quarter is there", pause_s=1, patience_s=PATIENCE_OF_MANY_S)
+    restart(nodes()[-1], "ganeti-noded")
+    wait_for(lambda: len(instances()) >= VMS // 2, "half is there", pause_s=1, patience_s=PATIENCE_OF_MANY_S)
+    restart("node1", *MASTER_DAEMONS)
+    printed, _ = monkey.communicate(timeout=PATIENCE_OF_MANY_S)
+    wait_for(lambda: not unfinished(cloud), "all jobs have ended", pause_s=1, patience_s=PATIENCE_OF_MANY_S)
+    there = {name: node for name, (node, state) in instances().items() if state == "running"}
+    rows = {f"{vm['id']}.bulkdeploy": vm["hostname"] for vm in cloud.vms()}
+    say(f"{len(rows)} of {VMS} VMs run; bulkmonkey: {printed.splitlines()[-1:]}")
+    assert there == rows
+    assert set(instances()) == set(there)
+    assert len(rows) == VMS
+    cloud.service.run("audit")
+    gnt("gnt-cluster", "verify-disks")
+
+
+def unfinished(cloud: GanetiCloud) -> int:
+    """Jobs of the latest deployment that have not ended."""
+    (found,) = cloud.client.call("listBulkDeployments", listall="true")["bulkdeployment"]
+    return int(found["queued"]) + int(found["running"])
