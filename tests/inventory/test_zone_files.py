@@ -1,5 +1,6 @@
 """Zone files: entries of commands' parameters, loaded whole or not at all, and written out again."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,16 @@ def refusals(engine: Engine, cipher: FernetCipher, folder: Path, file: str) -> t
         load(engine, cipher, folder, file)
     assert all_rows(engine) == before
     return refused.value.problems
+
+
+def test_a_closed_standard_input_is_refused(
+    engine: Engine, cipher: FernetCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a file that cannot be read."""
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it then
+    with pytest.raises(InvalidInventory) as refused:
+        load_zone(engine, cipher, Path("-"))
+    assert refused.value.problems == ("standard input: the file cannot be read: it is closed",)
 
 
 def test_a_file_is_loaded_once(engine: Engine, cipher: FernetCipher, tmp_path: Path) -> None:

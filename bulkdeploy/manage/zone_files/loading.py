@@ -1,5 +1,6 @@
 """Loading a zone file: what is missing is created, what differs is changed, or nothing is (one file: one load)."""
 
+import errno
 import sys
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,13 @@ class LoadReport:
     changed: dict[str, int] = field(default_factory=dict)
 
 
+def _read_standard_input() -> bytes:
+    buffer = getattr(sys.stdin, "buffer", None)  # Python has none where a shell has closed it
+    if buffer is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return bytes(buffer.read())
+
+
 def load_zone_file(system: System, path: Path) -> LoadReport:
     """Make what a file describes true, in one transaction; what it does not mention stays.
 
@@ -55,7 +63,7 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
     """
     name = "standard input" if path == STANDARD_INPUT else path.name
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+        data = _read_standard_input() if path == STANDARD_INPUT else path.read_bytes()
     except OSError as error:
         raise InvalidInventory([f"{name}: the file cannot be read: {error.strerror}"]) from error
     nouns = find_nouns()
