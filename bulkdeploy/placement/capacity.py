@@ -147,7 +147,7 @@ def _lasting_exclusions(
         kept = np.full(len(snapshot.hosts.id), ENDLESS, dtype=np.int64)
         remaining: list[tuple[Rule, Flags | None]] = []
         for rule in rules:
-            if not rule.lasting:
+            if not rule.lasting or rule.host_capacity is not None:
                 remaining.append((rule, None))
                 continue
             for marked in _marked(snapshot, request, rule):

@@ -31,7 +31,7 @@ class Rule:
             clusters applies after all that is said of hosts, and after storage.
         purposes: what it holds for.
         lasting: what it excludes depends neither on sizes, counts and groups of the VMs that are asked for nor on
-            those that are there: a batch of many sizes asks it once.
+            those that are there: a batch of many sizes asks it once. One with ``host_capacity`` is asked each time.
         excludes_hosts, excludes_clusters: what takes no VM at all.
         host_capacity, cluster_capacity: how many VMs each takes; without any it is excluded.
     """

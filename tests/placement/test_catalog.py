@@ -49,6 +49,16 @@ def test_one_more_rule_is_one_object() -> None:
     assert list(made.excluded.items()) == [("host_not_up", 1), ("odd_host", 1)]
 
 
+def test_a_lasting_rule_bounds_hosts_too() -> None:
+    """What it says of hosts that it does not exclude counts, whether it excludes any or none."""
+    bounding = replace(ODD_HOSTS, lasting=True, host_capacity=lambda zone, _: zone.hosts.id % 10)
+    catalog = PlacementCatalog([*rules(), bounding], [count_dispersing.STRATEGY])
+    assert per_host(planner.plan(even_zone(clusters=1, hosts=3).snapshot(), request(99), catalog)) == {12: 2}
+    catalog = PlacementCatalog([*rules(), replace(bounding, excludes_hosts=None)], [count_dispersing.STRATEGY])
+    made = planner.plan(even_zone(clusters=1, hosts=3).snapshot(), request(99), catalog)
+    assert per_host(made) == {11: 1, 12: 2, 13: 3}
+
+
 def test_one_more_strategy_is_one_object() -> None:
     """Its planners are there, behind those of lower order, and what its rules exclude is excluded with it alone."""
     mine = replace(first_fit.STRATEGY, planners=("MinePlanner", "AlsoMinePlanner"), order=15, rules=(ODD_HOSTS,))
