@@ -65,7 +65,10 @@ def end_lease(system: System) -> None:
 @contextmanager
 def volumes_locked(system: System) -> Iterator[Callable[[], bool]]:
     """Nobody writes volumes; whether somebody waits to."""
-    waits = text("SELECT count(*) FROM pg_locks WHERE relation = 'volumes'::regclass AND NOT granted")
+    waits = text(
+        "SELECT count(*) FROM pg_locks WHERE relation = 'volumes'::regclass AND NOT granted"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
     with system.engine.connect() as holder, system.engine.connect() as looker:
         holder.execute(text("LOCK TABLE volumes IN ACCESS EXCLUSIVE MODE"))
 
