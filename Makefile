@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -39,8 +39,11 @@ run: setup ## Run the whole service until Ctrl-C, with a sample zone; data stays
 demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop; DRIVER=libvirt: 12 real guests
 	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.demo,$(BIN)/bulkdeploy demo)
 
-test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
-	@$(PYTEST) $(TESTS)
+test: setup ## Run the tests, on real PostgreSQL, Valkey, HTTP and Celery; TESTS= runs some
+	@$(PYTEST) $(or $(TESTS),-m 'not long')
+
+test-long: setup ## Run the tests that take longest by themselves: workers that die anywhere, upgrades, a trial of chaos
+	@$(PYTEST) -m long
 
 test-again: setup ## Run the tests that failed in the last run once more, one at a time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1
