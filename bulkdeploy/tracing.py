@@ -27,6 +27,10 @@ class SpanKind(Enum):
     INTERNAL = "a part of one of these"
 
 
+class BegunAnew(Exception):
+    """Ends spans that have not failed: what they are part of begins anew."""
+
+
 class Span(Protocol):
     """One span, while it lasts."""
 
@@ -43,7 +47,7 @@ class Recorder(Protocol):
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> AbstractContextManager[Span]:
         """A part of this thread's span, or of what ``continued`` named, or else the first of a trace of its own.
 
-        An error that passes is noted by its type alone: what it says may hold secrets.
+        An error that passes is noted by its type alone: what it says may hold secrets. ``BegunAnew`` is none.
         """
 
     def continued(self, traceparent: str | None) -> AbstractContextManager[None]:

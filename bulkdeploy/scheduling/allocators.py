@@ -52,8 +52,11 @@ class Allocation:
 
 
 def use_allocators_of(engine: Engine, directory: Path | None) -> None:
-    """Let programs of a directory be run for transactions of this engine; None: there are none."""
-    engine.update_execution_options(**{DIRECTORY: directory})
+    """Let programs of a directory be run for transactions of this engine; None: there are none.
+
+    Programs are run in another directory than this process: a relative path is of where this process is.
+    """
+    engine.update_execution_options(**{DIRECTORY: None if directory is None else directory.absolute()})
 
 
 def allocate(

@@ -554,10 +554,10 @@ WITH wrong AS (SELECT s.id
   FROM async_jobs
   WHERE status = 0 AND instance_type = 'VirtualMachine' AND instance_id IS NOT NULL) AND (CAST(:vm AS uuid) IS NULL OR v.uuid = CAST(:vm AS uuid))
   ORDER BY s.id LIMIT :batch), healed AS (UPDATE vm_snapshots
-  SET state = 'Error'
+  SET state = CASE state WHEN 'Reverting' THEN 'Ready' ELSE 'Error' END
   WHERE id IN (SELECT id FROM wrong) RETURNING 1)
   SELECT count(*) FROM healed;
--- by hand: deleteVMSnapshot removes a snapshot that nobody knows the state of
+-- by hand: deleteVMSnapshot removes a snapshot of an unknown state
 
 -- invariant: jobs_end_once
 -- promise: every job ends once: no job has two Completed events, and none is leased that is over

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bulkdeploy.tracing import HEADER, SpanKind, Value
+from bulkdeploy.tracing import HEADER, BegunAnew, SpanKind, Value
 
 PATH = "/v1/traces"
 """Where a receiver takes traces, below its address: OTLP specification, OTLP/HTTP Request."""
@@ -48,6 +48,8 @@ class OpenTelemetryRecorder:
             span = OpenTelemetrySpan(begun)
             try:
                 yield span
+            except BegunAnew:
+                raise
             except BaseException as error:
                 span.fail(type(error).__name__)
                 raise

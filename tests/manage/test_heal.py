@@ -40,6 +40,21 @@ def test_a_missing_claim_gives_no_room_away(fleet: Fleet, capsys: pytest.Capture
     fleet.assert_intact()
 
 
+def test_a_snapshot_that_no_job_reverts_to_any_more_can_be_reverted_to(fleet: Fleet) -> None:
+    """A revert takes nothing from its snapshot; what was being made or removed may be there in part."""
+    fleet.deploy(3)
+    fleet.run()
+    fleet.zone.change(
+        "INSERT INTO vm_snapshots (name, display_name, vm_id, account_id, snapshot_type, state, is_current)"
+        " SELECT 'x', s.state, v.id, v.account_id, 'Disk', s.state, false FROM (SELECT id, account_id, row_number()"
+        " OVER (ORDER BY id) AS at FROM virtual_machines) v JOIN"
+        " unnest(ARRAY['Creating', 'Reverting', 'Expunging']) WITH ORDINALITY AS s(state, at) ON s.at = v.at"
+    )
+    assert run(fleet.settings, **ALL) == HEALED
+    states = fleet.zone.rows("SELECT display_name, state FROM vm_snapshots")
+    assert dict(tuple(row) for row in states) == {"Creating": "Error", "Reverting": "Ready", "Expunging": "Error"}
+
+
 def test_what_only_people_can_mend_is_left(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     """A host that is promised too much: heal says who holds too much, what helps, and that something is left."""
     fleet.deploy(2)

@@ -5,10 +5,13 @@ from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
+from sqlalchemy import Connection
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs import WORKER
+from bulkdeploy.store.database.engine import call_outside, run_transaction
+from bulkdeploy.tracing import SpanKind
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api_client import ApiClient
 from tests.support.fleet import Fleet
@@ -95,6 +98,30 @@ def test_one_trace_leads_from_a_call_to_its_hypervisors(
     assert not [span for span in receiver.spans if any(secret in str(span) for secret in secrets)]
     lines = [json.loads(line) for line in worker_log.read_text().splitlines()]
     assert [line["trace"] for line in lines if line["event"] == "driver_call_failed"] == [TRACE]
+
+
+def test_a_plan_that_waits_for_an_allocator_has_not_failed(fleet: Fleet) -> None:
+    """Its transaction begins anew with the answer: two spans, and neither of them is marked."""
+    pytest.importorskip("opentelemetry.sdk", reason="make test-tracing has the packages")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from bulkdeploy.wiring.opentelemetry import OpenTelemetryRecorder
+
+    spans, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    recorder = OpenTelemetryRecorder(provider)
+
+    def plan(connection: Connection) -> str:
+        with recorder.span("plan", SpanKind.INTERNAL, {}):
+            return call_outside(connection, "question", lambda: "answer")
+
+    assert run_transaction(fleet.engine, plan) == "answer"
+    assert [(span.name, span.status.status_code.name) for span in spans.get_finished_spans()] == [
+        ("plan", "UNSET"),
+        ("plan", "UNSET"),
+    ]
 
 
 def test_without_the_setting_none_of_it_is_imported(quick: Settings) -> None:

@@ -32,6 +32,7 @@ from bulkdeploy.store.database.hidden_values import hide_values
 from bulkdeploy.store.database.request_coalescing import OPTION as COALESCERS
 from bulkdeploy.store.database.request_coalescing import Coalescers
 from bulkdeploy.store.locks import LOCK_TRIES, MOST_LOCK_TRIES
+from bulkdeploy.tracing import BegunAnew
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ class TransactionConflict(Exception):
     """Raised inside a transaction that must be repeated from the start: another one was faster."""
 
 
-class _Question(Exception):
+class _Question(BegunAnew):
     """Raised inside a transaction that needs an answer from outside: it is undone, and repeated with the answer."""
 
     def __init__(self, key: Hashable, call: Callable[[], object]) -> None:

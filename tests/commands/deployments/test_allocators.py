@@ -205,7 +205,7 @@ def test_answers_that_never_stand_are_given_up(
 
 OPEN = """open(log, "a").write(" " + str(connection.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        " AND xact_start IS NOT NULL").fetchone()[0]))"""
+        " AND backend_type = 'client backend' AND xact_start IS NOT NULL").fetchone()[0]))"""
 
 
 def test_no_transaction_is_open_while_a_program_thinks(
@@ -216,6 +216,18 @@ def test_no_transaction_is_open_while_a_program_thinks(
     allocators.use("first")
     bulk(count=2)
     assert (allocators.directory / "asked").read_text() == "1 0"
+
+
+def test_the_directory_may_be_relative(
+    bulk: Bulk, client: ApiClient, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the directory that the service was started in, as all its settings; programs run in another."""
+    monkeypatch.chdir(tmp_path)
+    allocators = Allocators.of(engine, Path("allocators"), client)
+    allocators.add("first", FIRST_USABLE + SAY)
+    allocators.use("first")
+    bulk(count=2)
+    assert deployment(client)["allocator"] == "first"
 
 
 def test_only_names_of_programs_are_set(client: ApiClient) -> None:
