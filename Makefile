@@ -1,7 +1,7 @@
 # Everything a developer does, from a fresh clone, unattended. Needs make and Python 3.11 to 3.13.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
+.PHONY: help setup run demo test test-long test-again test-fast test-thorough oldest test-oldest test-compose test-systemd test-failover test-tracing test-front test-kvm test-ganeti test-incus test-console console-pictures browser check format generate lock bench bench-lists bench-console bench-import bench-follow curves chaos clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,8 +15,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 # compiled ones are kept for the next, wherever the environment says otherwise.
 PYTEST_PROCESSES ?= $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_PROCESSES) --dist worksteal
-# What starts no programs, and takes little time for what it tells.
-FAST := architecture commands declare drivers iallocator placement queue store wiring test_signature.py
+# What starts few programs, and takes little time for what it tells.
+FAST := architecture $(addprefix commands/,accounts catalog configuration deployments jobs networks) \
+	$(patsubst tests/%,%,$(wildcard tests/commands/test_*.py)) \
+	declare drivers iallocator placement queue store wiring test_signature.py
 PROPERTIES := declare placement store workers/test_every_kind.py
 PROFILE ?= thorough
 MANIFESTS = $(shell find config/kubernetes -name '*.yaml' ! -name kustomization.yaml ! -path '*/program/*')
@@ -39,13 +41,16 @@ run: setup ## Run the whole service until Ctrl-C, with a sample zone; data stays
 demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop; DRIVER=libvirt: 12 real guests
 	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.demo,$(BIN)/bulkdeploy demo)
 
-test: setup ## Run all tests, on real PostgreSQL, Valkey, HTTP and Celery
-	@$(PYTEST) $(TESTS)
+test: setup ## Run the tests, on real PostgreSQL, Valkey, HTTP and Celery; TESTS= runs some
+	@$(PYTEST) $(or $(TESTS),-m 'not long')
+
+test-long: setup ## Run the tests that take longest by themselves: workers that die anywhere, upgrades, a trial of chaos
+	@$(PYTEST) -m long
 
 test-again: setup ## Run the tests that failed in the last run once more, one at a time
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --last-failed --last-failed-no-failures=none --maxfail=1
 
-test-fast: setup ## Run half of the tests, those that start no programs, with fewer examples: while writing code
+test-fast: setup ## Run a third of the tests, with fewer examples, in two minutes: while writing code
 	@$(PYTEST) --hypothesis-profile=quick $(or $(TESTS),$(addprefix tests/,$(FAST)))
 
 test-thorough: setup ## Run the properties with ten times as many examples, and all deaths of workers; PROFILE=longer: three times

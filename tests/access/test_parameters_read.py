@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported_resources import ABSENT
 from bulkdeploy.declare.command import Command
@@ -106,6 +108,7 @@ def watched(command: Command, read: set[str]) -> Command:
     return replace(command, handler=watching(command.handler), prepare=prepare)
 
 
+@pytest.mark.long
 def test_every_parameter_is_read_or_said_to_have_no_effect(walker: Walker, postgres_url: str) -> None:
     """A good call, and one with each parameter that it did not ask for, ask for all that have an effect."""
     read: dict[str, set[str]] = defaultdict(set)

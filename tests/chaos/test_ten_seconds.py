@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from tests.chaos.report import report
 from tests.chaos.system import new_directory, remove_directory
 from tests.chaos.trial import run_trial
@@ -10,6 +12,7 @@ SEED = 20260101
 SECONDS = 10.0
 
 
+@pytest.mark.long
 def test_ten_seconds_of_chaos() -> None:
     """Whatever is killed, paused, cut and broken: nothing is lost, nothing is done twice, nothing is left over."""
     directory = new_directory()

@@ -3,10 +3,13 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from bulkdeploy.wiring.settings import Settings
 from tests.support.programs import bulkdeploy
 
 
+@pytest.mark.long
 def test_demonstration_succeeds_and_can_be_repeated_on_its_data(server_folder: Path) -> None:
     """Two calls in a row on the same data both succeed, and what the first added is there before the second.
 

@@ -168,6 +168,7 @@ def test_a_stopped_stock_worker_gives_back_the_rest(fleet: Fleet, start: Start) 
     assert_all_run(fleet, 60)
 
 
+@pytest.mark.long
 def test_stock_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     """A stock worker that dies before or after any commit or driver call on a deployment's way loses nothing."""
     walk.fleet.set_value("job.lost.worker.max", 1000)

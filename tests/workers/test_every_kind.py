@@ -114,6 +114,7 @@ def test_what_its_file_says_is_so(world: World, kind: JobKind) -> None:
         assert seen <= {state_while_it_runs(kind, accepted)}
 
 
+@pytest.mark.long
 @KINDS
 def test_a_worker_dies_anywhere(world: World, kind: JobKind) -> None:
     """Whatever the hypervisor did: who takes over ends the job, once, and nothing is lost, twice or left."""

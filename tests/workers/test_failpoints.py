@@ -155,6 +155,7 @@ def cancel(walk: Walk, token: str, _: Sequence[str]) -> None:
     assert answer.status == 200 or "cancelled before" in answer.body["errortext"]
 
 
+@pytest.mark.long
 def test_workers_die_at_every_point(walk: Walk, start: Start) -> None:
     """A worker that dies with jobs of all kinds in hand loses nothing."""
     # So many die here that one job may see five of them, and would be ended as one that kills its workers.

@@ -56,10 +56,10 @@ def virtual_machine_names(
 
 
 def _taken(spec: DeploySpec, name: str) -> InvalidParameter:
-    domain = next((network.network_domain for network in spec.networks if network.network_domain), "")
-    return InvalidParameter(
-        "name", name, f"The vm with hostName {name} already exists in the network domain: {domain}"
-    )
+    domains = [f": {network.network_domain}" for network in spec.networks if network.network_domain]
+    where = domains[0] if domains else f" of network {', '.join(network.name for network in spec.networks)}"
+    rule = f"The vm with hostName {name} already exists in the network domain{where}"
+    return InvalidParameter("name", name, rule)
 
 
 def _first_free(

@@ -110,7 +110,7 @@ def test_deployed_at_the_same_moment_one_vm_gets_the_name(owned_world: World, st
     )
     assert_one(world, network, name, answers)
     refused = next(answer for answer in answers if answer.status == 431)
-    assert "already exists in the network domain" in refused.body["errortext"]
+    assert f"already exists in the network domain of network {name}" in refused.body["errortext"]
 
 
 def test_given_nics_at_the_same_moment_one_vm_gets_in(owned_world: World) -> None:
