@@ -4,7 +4,6 @@ A program chooses, the planner places: it plans on the hosts that were chosen an
 what is planned is claimed as always. So the worst that a wrong or an old answer can do is to be refused.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -71,7 +70,8 @@ def allocate(
 ) -> Allocation:
     """Where the VMs of all requests go, by the first allocator of the zone's setting that places them.
 
-    ``vm_uuid``: the one VM's, where it exists already. Programs are not asked about VMs that are pinned to a host.
+    ``vm_uuid``: the one VM's, where it exists already. Programs are not asked about VMs that are pinned to a host,
+    nor about none.
 
     Raises:
         PlannerNotInstalled: a request names a planner that is not there.
@@ -79,7 +79,7 @@ def allocate(
     moves = vm_uuid is not None and requests[0].purpose is Purpose.MOVE
     said: list[str] = []
     for name in allocators(configuration, "relocate" if moves else "allocate", zone_id):
-        if name == BUILTIN or all(request.host_id is not None for request in requests):
+        if name == BUILTIN or all(request.host_id is not None or not request.count for request in requests):
             return Allocation(plan_batch(snapshot, requests, catalog), BUILTIN, tuple(said))
         for turn in TURNS:
             question = _Question(
@@ -168,12 +168,11 @@ def program_of(connection: Connection, name: str) -> Path | None:
 
 
 def named_zone(connection: Connection, zone_id: int) -> NamedZone:
-    """Names of a zone's places, and who has claims there. Hosts with one name get their ids behind it."""
+    """Names of a zone's places, none of which has the same as another, and who has claims there."""
     hosts, clusters = read_places(connection, zone_id)
-    named = Counter(host.name for host in hosts)
     return NamedZone(
         read_zone_name(connection, zone_id),
-        {host.id: host.name if named[host.name] == 1 else f"{host.name}.{host.uuid}" for host in hosts},
+        {host.id: host.name for host in hosts},
         {cluster.id: (str(cluster.uuid), cluster.name) for cluster in clusters},
         [
             PlacedInstance(str(row.consumer), row.host_id, row.cpu_mhz, row.memory_mib, -(-row.local_bytes // MIB))

@@ -218,6 +218,14 @@ def test_no_transaction_is_open_while_a_program_thinks(
     assert (allocators.directory / "asked").read_text() == "1 0"
 
 
+def test_nothing_is_asked_about_vms_that_are_not_placed(bulk: Bulk, allocators: Allocators) -> None:
+    """A dry run of VMs that are made Stopped shows the zone as it is, without waiting for a program."""
+    allocators.add("asked", "open(__file__ + '.run', 'w')")
+    allocators.use("asked")
+    bulk(count=2, dryrun="true", startvm="false")
+    assert not (allocators.directory / "asked.run").exists()
+
+
 def test_the_directory_may_be_relative(
     bulk: Bulk, client: ApiClient, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
