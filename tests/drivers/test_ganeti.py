@@ -46,6 +46,7 @@ class Replay:
             return self._again["status"], self._again["answer"]
         if not self._left or (self._left[0]["method"], self._left[0]["path"]) != (method, path):
             self.unexpected.append((method, path))
+            self.bodies.append(body)
             return 500, {"code": 500, "message": "not recorded", "explain": f"{method} {path}"}
         found = self._left.pop(0)
         self._again = found if is_look else None
@@ -163,6 +164,21 @@ def test_a_lost_answer_makes_no_second_instance(engine: Engine, tmp_path: Path) 
         driver.close()
     assert replay.unexpected == []
     assert [body["pnode"] for body in replay.bodies if body and body.get("mode") == "create"] == ["node1"]
+
+
+def test_a_disk_grows_to_a_size(engine: Engine, tmp_path: Path) -> None:
+    """Not by so much more: a call that is repeated while the job of the first one still waits asks for no more."""
+    replay = Replay()
+    with cluster(replay, tmp_path) as (url, fingerprint):
+        driver = driver_for(engine, url, fingerprint=fingerprint)
+        driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
+        assert [guest.power for guest in driver.list_guests()] == [PowerState.RUNNING]
+        larger = replace(VOLUME, size_bytes=9 << 20)
+        with pytest.raises(DriverError, match="grow"):
+            driver.ensure_resized(ADDRESSES[0], GUEST.uuid, larger, fence=1, timeout_s=PATIENCE_S)
+        driver.close()
+    assert [path.rpartition("/")[2] for _, path in replay.unexpected] == ["grow"]
+    assert replay.bodies[-1] == {"amount": 9, "absolute": True, "wait_for_sync": True}
 
 
 def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) -> None:

@@ -402,12 +402,12 @@ class _Call(FencedCall):
         self.run("boot", "PUT", "instances", self.name, "failover", body=body)
 
     def grow(self, volumes: Sequence[VolumeSpec], found: _Instance, *, step: str) -> None:
-        """Let disks that are smaller than wanted grow."""
+        """Let disks that are smaller than wanted grow, to a size: asked for twice they are no larger."""
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
         for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
             if size is not None and size < _mib(volume):
-                body = {"amount": _mib(volume) - size, "wait_for_sync": True}
+                body = {"amount": _mib(volume), "absolute": True, "wait_for_sync": True}
                 self.run(step, "POST", "instances", self.name, "disk", str(at), "grow", body=body)
             if found.volumes[volume.uuid][1] < volume.size_bytes:
                 old = _volume_tag(volume.uuid, *found.volumes[volume.uuid])
