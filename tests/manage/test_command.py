@@ -59,7 +59,7 @@ def test_an_unreachable_database_is_reported_in_one_line(tmp_path: Path) -> None
 
 
 def test_a_transaction_that_paused_for_too_long_is_reported_in_one_line(engine: Engine) -> None:
-    """PostgreSQL ended it: a command may be repeated, and says no more than what PostgreSQL said."""
+    """PostgreSQL ended it: a command may be repeated, and does not show the statement that it was at."""
 
     def pause_until_it_ends(connection: Connection) -> None:
         connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 1"))
@@ -70,7 +70,7 @@ def test_a_transaction_that_paused_for_too_long_is_reported_in_one_line(engine: 
     with engine.connect() as connection, pytest.raises(DBAPIError) as ended:
         pause_until_it_ends(connection)
     assert is_for_the_operator(ended.value)
-    assert in_words(ended.value) == "terminating connection due to idle-in-transaction timeout"
+    assert "SELECT" not in in_words(ended.value)
 
 
 def test_a_wrong_configuration_file_is_reported_by_its_setting(tmp_path: Path) -> None:
