@@ -1,7 +1,7 @@
 """Which failures are the operator's to mend: a wrong setting, a service that does not answer."""
 
 import psycopg
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
 from bulkdeploy.cloudstack.client import CallRefused, NotAnswered
@@ -11,6 +11,7 @@ from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed
 from bulkdeploy.embedded.system_account import AccountUnavailable
+from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 from bulkdeploy.wiring.cipher import SecretKeyWrong
 from bulkdeploy.wiring.settings import SettingMissing
@@ -40,4 +41,9 @@ def is_for_the_operator(error: Exception) -> bool:
 
     A reader that went away (``| head``) is not a failure: click ends such a command silently.
     """
-    return isinstance(error, EXPECTED) and not isinstance(error, BrokenPipeError)
+    return (isinstance(error, EXPECTED) or is_unreachable(error)) and not isinstance(error, BrokenPipeError)
+
+
+def in_words(error: Exception) -> str:
+    """What such an error says, without the statement that it met."""
+    return str(error.orig if isinstance(error, DBAPIError) else error).strip()

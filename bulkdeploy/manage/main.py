@@ -67,10 +67,10 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            from bulkdeploy.manage.failures import is_for_the_operator
+            from bulkdeploy.manage.failures import in_words, is_for_the_operator
 
             if is_for_the_operator(error):
-                raise click.ClickException(str(error).strip()) from error
+                raise click.ClickException(in_words(error)) from error
             raise
 
 

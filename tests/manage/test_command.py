@@ -3,11 +3,15 @@
 import importlib
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
 
+from bulkdeploy.manage.failures import in_words, is_for_the_operator
 from bulkdeploy.manage.main import COMMANDS, main
 from bulkdeploy.wiring.settings import Settings
 from tests.support.programs import bulkdeploy
@@ -52,6 +56,21 @@ def test_an_unreachable_database_is_reported_in_one_line(tmp_path: Path) -> None
     assert ended.returncode == 1
     assert "127.0.0.1" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_transaction_that_paused_for_too_long_is_reported_in_one_line(engine: Engine) -> None:
+    """PostgreSQL ended it: a command may be repeated, and says no more than what PostgreSQL said."""
+
+    def pause_until_it_ends(connection: Connection) -> None:
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 1"))
+        while True:
+            connection.execute(text("SELECT 1"))
+            time.sleep(0.01)
+
+    with engine.connect() as connection, pytest.raises(DBAPIError) as ended:
+        pause_until_it_ends(connection)
+    assert is_for_the_operator(ended.value)
+    assert in_words(ended.value) == "terminating connection due to idle-in-transaction timeout"
 
 
 def test_a_wrong_configuration_file_is_reported_by_its_setting(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from sqlalchemy.exc import TimeoutError as NoConnectionInTime
 from bulkdeploy.domain.errors import OutcomeUnknown
 from bulkdeploy.store.migrations.revisions import SchemaMismatch
 
-REFUSING = ("08", "57P", "53300")
-"""SQLSTATEs of a lost connection, a server that stops or starts, and too many connections."""
+REFUSING = ("08", "57P", "53300", "25P03", "25P04")
+"""SQLSTATEs of a lost connection, a server that stops or starts, too many connections, and a transaction that was
+ended because its process paused for too long."""
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -19,8 +20,10 @@ def is_unreachable(error: BaseException) -> bool:
     """
     if isinstance(error, NoConnectionInTime | OutcomeUnknown | SchemaMismatch):
         return True
-    if isinstance(error, psycopg.OperationalError):  # of a driver's own database, past SQLAlchemy
-        return error.sqlstate is None or error.sqlstate.startswith(REFUSING)
+    if isinstance(error, psycopg.Error):  # of a driver's own database, past SQLAlchemy
+        if error.sqlstate is None:
+            return isinstance(error, psycopg.OperationalError)
+        return error.sqlstate.startswith(REFUSING)
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:
