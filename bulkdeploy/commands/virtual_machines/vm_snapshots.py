@@ -45,7 +45,7 @@ def create_vm_snapshot(call: Call) -> JobTicket:
         call.system,
         call.caller,
         call.arguments["virtualmachineid"],
-        call.text("name"),
+        call.text("name") or None,
         call.text("description"),
         with_memory=call.flag("snapshotmemory"),
     )

@@ -95,6 +95,9 @@ def test_snapshots_of_a_stopped_vm_are_a_tree(owned: Owned) -> None:
 def test_what_a_vm_must_be_for_a_snapshot(owned: Owned) -> None:
     """Each refusal names its parameter, and nothing is made."""
     vm = owned.vm
+    memory = taken(owned, name="", snapshotmemory=True)
+    assert memory["displayname"] == memory["name"]
+    assert owned.done("deleteVMSnapshot", vmsnapshotid=memory["id"])["jobstatus"] == 1
     memory = taken(owned, name="with memory", snapshotmemory=True)
     for parameters, says in (
         ({"name": "with memory"}, "has a snapshot of this name"),
