@@ -119,6 +119,7 @@ def sample_kinds(document: Any) -> set[str]:
     return {*document.get("x-entities", ()), *(kind for value in document.values() for kind in sample_kinds(value))}
 
 
+@pytest.mark.long
 def test_calls_made_from_the_description_answer_by_it(
     zone: Engine, description: Description, client: ApiClient
 ) -> None:

@@ -58,6 +58,7 @@ def inspect(settings: Settings, *arguments: str) -> dict[str, list[str]]:
     return dict(json.loads(requested.stdout))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool", [PREFORK, THREADS], ids=["prefork", "threads"])
 def test_a_stock_worker_runs_the_jobs_of_a_call(walk: Walk, start: Start, pool: tuple[str, ...]) -> None:
     """``celery -A workers.app worker``, as Celery ships it, runs what HTTP calls deploy, and names its tasks."""

@@ -100,6 +100,7 @@ def start_reborn(start: Start, *programs: str) -> None:
         start(reborn.__file__, program)
 
 
+@pytest.mark.long
 def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
     """A call whose process died did everything or nothing, and made again with its token it gives the same jobs."""
     for _, place in places(OF_CALLS):
@@ -110,6 +111,7 @@ def test_api_processes_die_at_every_point(walk: Walk, start: Start) -> None:
     walk.assert_once_and_for_all()
 
 
+@pytest.mark.long
 def test_api_processes_die_at_the_commit_of_every_sort_of_call(walk: Walk, start: Start) -> None:
     """A call that makes a job, one that cancels many, and one that changes a row: before its commit and after."""
     for _, place in places([Failpoint.CALL_COMMIT]):
@@ -233,6 +235,7 @@ def empty_another_host(walk: Walk, last: str, host: str) -> None:
     walk.client.call("prepareHostForMaintenance", id=host)
 
 
+@pytest.mark.long
 def test_sweepers_die_at_every_point(walk: Walk, redis_database_url: str, start: Start) -> None:
     """A sweeper that dies in any pass, each with something to do, does it after its next start, and once."""
     fleet = walk.fleet
